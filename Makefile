@@ -73,6 +73,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/damaged_stores.py --out docs/evidence/damaged-stores.md
 	@$(BIN)/python benchmarks/command_lines.py --lines 3000 --out docs/evidence/command-lines.md
 	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt
+	@$(BIN)/python benchmarks/certified.py --scaling --million --out docs/evidence/certified-scaling.md
 	@$(BIN)/python benchmarks/horizon_coverage.py --out docs/evidence/horizon-coverage.md
 	@$(BIN)/python benchmarks/verification.py --out docs/evidence/verification.md
 	@$(BIN)/python benchmarks/steering.py --out docs/evidence/steering.md

@@ -5,8 +5,8 @@ python benchmarks/certified.py [OPTION]
   (none)      Frozen Lake at three promises, beside uniform sampling
   --coverage  2,000 runs on random problems: every bound of every state seen
               against exact values
-  --scaling   calls and seconds against states and 1/epsilon; memory against
-              what was seen (--plot FILE)
+  --scaling   calls, seconds and memory against states and 1/epsilon, threads
+              (certified_scaling.py: --million, --out FILE)
   --reach     Bernoulli rewards: whether every run reaches epsilon, and within
               the price that explain states
   --radii     the radii beside Hoeffding's and Bernstein's at the same confidence
@@ -18,9 +18,11 @@ import argparse
 import math
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from certified_scaling import show_scaling
 from certified_worlds import (
     FAMILIES,
     LAKE_4,
@@ -28,7 +30,6 @@ from certified_worlds import (
     bernoulli,
     frozen_lake,
     some_operator,
-    sparse_garnet,
 )
 
 from smoothcruiser.certified.bounds.betting import best_bound, pair_cost
@@ -412,84 +413,6 @@ def show_radii() -> None:
     print(f"Price of the k-th pair, log(2/(delta p_k)) at delta = 0.05: {prices}")
 
 
-# --- scaling ------------------------------------------------------------------
-
-
-def show_scaling(plot: str | None) -> None:
-    Certified(sparse_garnet(50, 0, 0.5), delta=0.1).query(budget=1_000)  # compile
-    by_states, by_epsilon = [], []
-    print(
-        "Sparse Garnet, 2 actions, 3 successors, discount 0.9, "
-        "entropy 0.1, delta = 0.1. Until epsilon = 10% of B:"
-    )
-    print(
-        f"{'states':>8}{'seen':>9}{'calls':>13}{'seconds':>9}{'MB':>7}{'bytes a state':>15}"
-    )
-    for states in (100, 300, 1_000, 3_000, 10_000):
-        memory = Certified(sparse_garnet(states, 1, 0.9), delta=0.1)
-        found = memory.query(
-            epsilon=0.1 * memory.problem.facts.value_span(), budget=4e8
-        )
-        by_states.append((states, found.num_calls, found.seconds))
-        _scaling_row(states, memory, found)
-    print("At a fixed budget of 3e6 calls:")
-    for states in (10_000, 100_000):
-        memory = Certified(sparse_garnet(states, 1, 0.9), delta=0.1)
-        found = memory.query(budget=3e6)
-        _scaling_row(states, memory, found)
-        print(
-            "         half-width reached: "
-            f"{found.epsilon / memory.problem.facts.value_span():.1%} of B"
-        )
-    print("1,000 states, against epsilon in percent of B:")
-    for share in (0.2, 0.1, 0.05, 0.025):
-        memory = Certified(sparse_garnet(1_000, 1, 0.9), delta=0.1)
-        found = memory.query(
-            epsilon=share * memory.problem.facts.value_span(), budget=4e8
-        )
-        by_epsilon.append((1 / share, found.num_calls, found.seconds))
-        print(f"{share:8.1%}{found.num_calls:22,}{found.seconds:9.2f}", flush=True)
-    if plot is not None:
-        draw_plot(plot, by_states, by_epsilon)
-
-
-def _scaling_row(states: int, memory: Certified, found: Any) -> None:
-    seen, size = memory.memory.num_nodes - 1, memory.memory.num_bytes
-    print(
-        f"{states:8,}{seen:9,}{found.num_calls:13,}{found.seconds:9.2f}"
-        f"{size / 1e6:7.1f}{size / seen:15,.0f}",
-        flush=True,
-    )
-
-
-def draw_plot(
-    path: str,
-    by_states: list[tuple[int, int, float]],
-    by_epsilon: list[tuple[float, int, float]],
-) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
-    for axis, rows, name in (
-        (axes[0], by_states, "states"),
-        (axes[1], by_epsilon, "1/epsilon (of B)"),
-    ):
-        axis.loglog([r[0] for r in rows], [r[1] for r in rows], "o-", label="calls")
-        axis.loglog(
-            [r[0] for r in rows],
-            [r[2] * 1e6 for r in rows],
-            "s--",
-            label="microseconds",
-        )
-        axis.set_xlabel(name)
-        axis.legend()
-    figure.tight_layout()
-    figure.savefig(path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -500,7 +423,8 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--delta", type=float, default=0.1)
     parser.add_argument("--scaling", action="store_true")
-    parser.add_argument("--plot", default=None)
+    parser.add_argument("--million", action="store_true")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--radii", action="store_true")
     options = parser.parse_args()
     if options.coverage:
@@ -508,7 +432,7 @@ def main() -> None:
     elif options.reach:
         show_reach(options.runs, options.delta)
     elif options.scaling:
-        show_scaling(options.plot)
+        show_scaling(options.million, options.out)
     elif options.radii:
         show_radii()
     else:

@@ -137,7 +137,11 @@ def describe(
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
     player = 1 if node["sign"] > 0 else 2
-    actions, weights = pairs["action"].tolist(), pairs["prior"].tolist()
+    actions, priors = (
+        pairs["action"].tolist(),
+        problem.operator.weights(problem.num_actions),
+    )
+    weights = [float(priors[action]) for action in actions]
     boxes = list(zip(pairs["q_lower"].tolist(), pairs["q_upper"].tolist(), strict=True))
     interval = (float(node["lower"]), float(node["upper"]))
     middles = [0.5 * (low + high) for low, high in boxes]

@@ -6,8 +6,13 @@ of steps left; the stages of one number are neighbours (``Layers``), and what a 
 holds are the bounds of the number that is looked at. A pair is a node with one legal
 action; the pairs of a node are neighbours. An entry is a distinct outcome (next state,
 reward) of a pair with the number of times it came, or with its probability where the
-model is known. The entries of a pair are neighbours in a pool and move to its end when
-they need room, so the pool is at most about four times as large as what was seen.
+model is known. The entries of a pair are neighbours in a pool, in a block with room for
+a quarter more than there are at the most (``memory_kernel.room_class``); a block that
+became too small is given to the next pair that needs one of its size, and the pool is
+packed whenever it grows.
+
+Records are as small as what they hold allows: docs/certified.md, section 9. Indices have
+32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
 """
@@ -22,8 +27,14 @@ from smoothcruiser.problem.tabular import Ints
 
 END = 0  # the node of every terminal state
 END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
-UNRESOLVED = -1  # the node of an entry whose state was not looked up yet
-ENTRIES, HASHED, WAITING = 0, 1, 2  # places in ``sizes``
+MOST = 2**31 - 1  # nodes, pairs and places in the pool, each
+# places in ``sizes``: entries used, hash slots used, entries in blocks that are free, and
+# for each class of blocks 1 + the place of the first one that is free
+ENTRIES, HASHED, IDLE, FREE = 0, 1, 2, 3
+CLASSES = 128  # of blocks of entries: four for each power of two up to 2**31
+# why the bounds of a node may have to be computed anew (``changes_kernel``): they moved
+# when it was last its turn, it has new samples, and a bound's choices were only kept
+MOVED, SAMPLED, KEPT = 1, 2, 4
 UNMET = 2**31 - 1  # the depth of a node that no query has met
 STREAM_BYTES = 32  # of a pair's stream: four words of 64 bits
 
@@ -33,20 +44,18 @@ NODE = np.dtype(
         ("upper", "f8"),  # U(s)
         ("q_low", "f8"),  # m: no Q of this node is below
         ("q_high", "f8"),  # M
-        ("sign", "f8"),  # 1 where max moves, -1 where min does
         # discounted visits of the optimistic walk from the requested state
         ("mass", "f8"),
         ("residual", "f8"),  # mass not yet passed on
-        # what the user's functions say of V, where there are any
-        ("claim_low", "f8"),
-        ("claim_high", "f8"),
-        ("first", "i8"),  # the node's first pair
+        ("first", "i4"),  # the node's first pair
         ("size", "i4"),  # its number of pairs; 0 for the end
-        ("listed", "i4"),  # whether the current query has met it
         # with a horizon: the fewest steps in which it was reached, and whether it was
         # sampled for the last step alone, so that its outcomes are rewards only
         ("depth", "i4"),
-        ("last", "i4"),
+        ("last", "i1"),
+        ("sign", "i1"),  # 1 where max moves, -1 where min does
+        ("listed", "i1"),  # whether the current query has met it
+        ("stale", "i1"),  # why its bounds may have to be computed anew: marks
     ],
     align=True,
 )
@@ -68,22 +77,19 @@ PAIR: tuple[tuple[str, str], ...] = (
     ("slope_down", "f8"),
     ("policy", "f8"),  # of the optimistic walk
     ("gain", "f8"),  # by how much one more sample narrows the answer
-    ("prior", "f8"),
-    # its entries are start .. start + length - 1 of the pool, with space for ``room``
-    ("start", "i8"),
+    # its entries are start .. start + length - 1 of the pool
+    ("start", "i4"),
     ("length", "i4"),
-    ("room", "i4"),
     ("node", "i4"),
-    ("action", "i4"),
+    ("action", "u2"),
 )
-ENTRY = np.dtype(
+FEW_ACTIONS = 2**16  # that two bytes can number
+ENTRY = np.dtype(  # packed: 20 bytes
     [
-        ("raw", "i8"),  # the next state as the oracle's number
         ("reward", "f8"),
         ("weight", "f8"),  # times seen, or its probability
-        ("target", "i8"),  # the next state's node
-    ],
-    align=True,
+        ("target", "i4"),  # the next state's node
+    ]
 )
 # an entry, by its pair and its place there
 PLACE = np.dtype([("pair", "i4"), ("place", "i4")], align=True)
@@ -98,8 +104,7 @@ class Graph(NamedTuple):
     # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN
     # entries; pair -1 is a free slot
     slots: Any
-    waiting: Any  # (W,) of PLACE: entries without a node yet
-    sizes: Ints  # (3,): entries used, hash slots used, entries waiting
+    sizes: Ints  # (FREE + CLASSES,): what is used, and what is free within that
 
 
 class Layers(NamedTuple):
@@ -111,20 +116,21 @@ class Layers(NamedTuple):
     counts: Ints
 
 
-def pair_type(fields: tuple[tuple[str, str], ...]) -> Any:
+def pair_type(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Any:
     """The type of a pair whose bound remembers ``fields`` between sweeps."""
-    return np.dtype([*PAIR, *fields], align=True)
+    wide = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
+    own = [(name, wide.get(name, kind)) for name, kind in PAIR]
+    return np.dtype([*own, *fields], align=True)
 
 
-def empty_graph(fields: tuple[tuple[str, str], ...]) -> Graph:
+def empty_graph(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Graph:
     """A graph that holds the end and nothing else, with room for the first states."""
     return Graph(
         np.zeros(64, NODE),
-        np.zeros(256, pair_type(fields)),
+        np.zeros(256, pair_type(fields, num_actions)),
         np.zeros(1024, ENTRY),
         free_slots(1024),
-        np.zeros(1024, PLACE),
-        np.zeros(3, np.int64),
+        np.zeros(FREE + CLASSES, np.int64),
     )
 
 

@@ -1,11 +1,11 @@
 """From jobs to samples in the memory: batches that can wait.
 
 A round is a list of jobs, (pair, number of samples). Its samples are taken in
-batches of at most ``CHUNK``, and a batch is entered in the memory as a whole:
-next states get their nodes when they are entered, so where a batch is cut is
-part of the result. A batch itself may be sampled in slices of any size, because
-every pair has a stream of its own. So the clock may decide where a slice ends,
-and a snapshot between two slices loses nothing.
+batches of at most ``CHUNK``, and a batch is entered in the memory in parts of
+``PART`` samples: the new states of a part get their nodes together, so where batches
+and parts are cut is part of the result. How arrays grow is not. A batch may be
+sampled in slices of any size, because every pair has a stream of its own. So the
+clock may decide where a slice ends, and a snapshot between two slices loses nothing.
 
 A memory that is full (``room.Full``) leaves samples in their batch. They are
 never dropped for what they show: what is entered of a pair is always the
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.sampling import Sampler
 
 CHUNK = 1 << 20  # samples held in buffers at a time: 16 MB
+PART = 1 << 13  # samples entered at a time: at most so many new states, some 0.1 s
+
+
+Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
 
 
 @dataclass
@@ -64,13 +68,18 @@ class Batch:
         There are at most ``most`` of them, as counts of that job and of those
         that follow.
         """
-        stop = min(self.size, self.drawn + most)
         first = int(np.searchsorted(self.ends, self.drawn, side="right"))
-        last = int(np.searchsorted(self.ends, stop, side="left"))
+        stop = min(self.size, self.drawn + most)
+        return first, self.between(self.drawn, stop)[1]
+
+    def between(self, begin: int, end: int) -> Jobs:
+        """The jobs of samples ``begin`` .. ``end - 1``, as pairs and counts."""
+        first = int(np.searchsorted(self.ends, begin, side="right"))
+        last = int(np.searchsorted(self.ends, end, side="left"))
         counts = self.counts[first : last + 1].copy()
-        counts[-1] -= self.ends[last] - stop
-        counts[0] -= self.drawn - (self.ends[first] - self.counts[first])
-        return first, counts
+        counts[-1] -= self.ends[last] - end
+        counts[0] -= begin - (self.ends[first] - self.counts[first])
+        return self.pairs[first : last + 1], counts
 
     def truncate(self) -> None:
         """Drop the samples that were not taken."""
@@ -135,46 +144,48 @@ class Intake:
             self.batch = None
             return None
         batch.truncate()
-        low, high = self._grid
-        resolved, before = self.sampler.resolved, batch.entered
-        if before == 0:
+        resolved, reason = self.sampler.resolved, None
+        if batch.entered == 0:
             if self.problem.payoffs == AT_THE_END:
                 self._check_payoffs(batch, END if resolved else END_RAW)
-            if resolved:
-                memory.check_turns(np.repeat(batch.pairs, batch.counts), batch.raws)
-            elif memory.is_crowded(batch.drawn):
+            if not resolved and memory.is_crowded(batch.drawn):
                 memory.admit(batch.raws)
-        while True:
-            batch.entered = int(
-                self.loops.record(
-                    memory.graph,
-                    batch.pairs,
-                    batch.counts,
-                    batch.raws,
-                    batch.rewards,
-                    batch.entered,
-                    resolved,
-                    low,
-                    high,
-                    self.salt,
-                )
-            )
-            if self.problem.min_probability is not None:
-                check_rarest(memory, self.problem.min_probability, batch.pairs)
-            reason = None
-            if batch.entered == batch.drawn:
-                break
-            memory.make_room(rehash_with=self.loops.rehash)
-            reason = over()
-            if reason is not None:
-                break
-        if not resolved:
-            memory.resolve()
+        while batch.entered < batch.drawn and reason is None:
+            self._enter_part(batch)
+            if batch.entered < batch.drawn:
+                reason = over()
         if self.problem.deterministic:
             self._compare(batch.pairs)
         if reason is None:
             self.batch = None
         return reason
+
+    def _enter_part(self, batch: Batch) -> None:
+        """Enter the samples up to the next cut; ``Full`` leaves some of them."""
+        memory, begin = self.memory, batch.entered
+        end = min(batch.drawn, (begin // PART + 1) * PART)
+        pairs, counts = batch.between(begin, end)
+        targets = batch.raws[begin:end]
+        if not self.sampler.resolved:
+            targets = memory.targets(targets)
+        memory.check_turns(np.repeat(pairs, counts), targets)
+        while True:
+            done = self.loops.record(
+                memory.graph,
+                pairs,
+                counts,
+                targets,
+                batch.rewards[begin:end],
+                batch.entered - begin,
+                *self._grid,
+                self.salt,
+            )
+            batch.entered = begin + int(done)
+            if batch.entered == end:
+                break
+            memory.make_room(self.loops)
+        if self.problem.min_probability is not None:
+            check_rarest(memory, self.problem.min_probability, pairs)
 
     def _check_payoffs(self, batch: Batch, end: int) -> None:
         """Refuse rewards on steps that do not end the episode."""

@@ -69,7 +69,8 @@ class LayeredRegion(Region):
         layers = Layers(
             np.zeros(1, STAGE), np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
-        steps = Steps(boxes, 1, np.zeros(len(g.nodes), dtype=np.int64))
+        place, claims = np.zeros(len(g.nodes), dtype=np.int64), np.zeros((0, 2))
+        steps = Steps(boxes, 1, place, claims)
         loops = self.layer_loops
         warm_intake(self.loops, g)
         loops.list_layers(g, layers, layers, order, steps)
@@ -101,7 +102,7 @@ class LayeredRegion(Region):
                 for d in range(known, layers)
             ]
             self._boxes = np.concatenate([self._boxes, np.array(more)])
-        return Steps(self._boxes, self.horizon, self._place)
+        return Steps(self._boxes, self.horizon, self._place, self.memory.claims)
 
     def sections(self) -> dict[str, Any]:
         """The stages, and the layers that they are in."""
@@ -144,8 +145,10 @@ class LayeredRegion(Region):
         )
         of = memory.graph.nodes[nodes]
         box = self.steps.boxes[layer, np.where(of["sign"] > 0.0, 0, 1)]
-        low = np.maximum(box[:, V_LOW], of["claim_low"])
-        high = np.minimum(box[:, V_HIGH], of["claim_high"])
+        low, high = box[:, V_LOW], box[:, V_HIGH]
+        if len(memory.claims):
+            low = np.maximum(low, memory.claims[nodes, 0])
+            high = np.minimum(high, memory.claims[nodes, 1])
         low, high = np.minimum(low, high), np.maximum(low, high)
         require(
             bool(
@@ -213,7 +216,7 @@ class LayeredRegion(Region):
         again = np.isin(pairs["node"], early)
         for name in ("total", "cost", "slope_up", "slope_down", "gain"):
             pairs[name][again] = 0.0
-        for name in ("start", "length", "room"):
+        for name in ("start", "length"):
             pairs[name][again] = 0
         for name, _ in self.bound.fields:  # what it remembers is of other outcomes
             pairs[name][again] = 0
@@ -326,12 +329,13 @@ class LayeredRegion(Region):
         d = int(np.searchsorted(self.layers.starts, at, side="right")) - 1
         node = self.memory.graph.nodes[stages["node"][at]]
         low, high = self._boxes[d, 0 if node["sign"] > 0.0 else 1][[V_LOW, V_HIGH]]
-        if node["claim_low"] <= high and low <= node["claim_high"]:
+        claim_low, claim_high = self.memory.claims[int(stages["node"][at])].tolist()
+        if claim_low <= high and low <= claim_high:
             return  # bounds from samples have crossed, which the next pass tells
         raise bad_bounds(
             self.memory.states[int(stages["node"][at])],
-            float(node["claim_low"]),
-            float(node["claim_high"]),
+            claim_low,
+            claim_high,
             self.problem.facts,
             (float(low), float(high)),
         )

@@ -31,14 +31,17 @@ class Steps(NamedTuple):
     boxes: Any
     horizon: int
     place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
+    claims: Any  # (N, 2): what the user's functions say of V; (0, 2) without them
 
 
 def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:
     """Write the bounds that a stage has before the first sample."""
     node = g.nodes[stage["node"]]
     box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
-    stage["lower"] = max(box[V_LOW], node["claim_low"])
-    stage["upper"] = min(box[V_HIGH], node["claim_high"])
+    stage["lower"], stage["upper"] = box[V_LOW], box[V_HIGH]
+    if len(steps.claims) > 0:
+        stage["lower"] = max(box[V_LOW], steps.claims[stage["node"], 0])
+        stage["upper"] = min(box[V_HIGH], steps.claims[stage["node"], 1])
     if stage["lower"] > stage["upper"]:
         low, high = stage["upper"], stage["lower"]
         # a claim that is tight to the last digit

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.certified import (
+    changes_kernel,
     inductive_kernel,
     layers_kernel,
     memory_kernel,
     pooled_kernel,
     solving_kernel,
     steering_kernel,
-    sweeps_kernel,
 )
 from smoothcruiser.certified.bounds.base import KEEP, Bound
 from smoothcruiser.errors import InvalidInput
@@ -39,6 +39,7 @@ class Loops(NamedTuple):
 
     record: Any
     rehash: Any
+    repack: Any
     sweep: Any
     spread: Any
     reach: Any
@@ -68,12 +69,12 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
         return base
     if own.compiled:
         return base._replace(
-            sweep=compiled(sweeps_kernel.sweep, builtin_value=own.value, BOUND=side),
+            sweep=compiled(changes_kernel.sweep, builtin_value=own.value, BOUND=side),
             spread=compiled(steering_kernel.spread, builtin_gradient=own.gradient),
         )
     return base._replace(
         sweep=rebound(
-            sweeps_kernel.sweep, {"builtin_value": own.value, "BOUND": bound.side}
+            changes_kernel.sweep, {"builtin_value": own.value, "BOUND": bound.side}
         ),
         spread=rebound(steering_kernel.spread, {"builtin_gradient": own.gradient}),
     )
@@ -168,8 +169,9 @@ def _builtin(bound: Bound) -> Loops:
     return Loops(
         record=compiled(memory_kernel.record, nogil=True),
         rehash=compiled(memory_kernel.rehash),
+        repack=compiled(memory_kernel.repack),
         sweep=compiled(
-            sweeps_kernel.sweep,
+            changes_kernel.sweep,
             nogil=True,
             salt=_mark(bound),
             BOUND=compiled(bound.side),
@@ -221,8 +223,9 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 def warm_intake(loops: Loops, graph: Any) -> None:
     """Compile (or load) what enters samples and shares them out, on an empty graph."""
     empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
-    loops.record(graph, empty, empty, empty, none, 0, False, 0.0, 1.0, np.uint64(0))
+    loops.record(graph, empty, empty, empty, none, 0, 0.0, 1.0, np.uint64(0))
     loops.rehash(graph)
+    loops.repack(graph, graph.entries)
     loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
 
 

@@ -22,15 +22,23 @@ from smoothcruiser.certified.graph import (
     END_RAW,
     ENTRIES,
     HASHED,
+    IDLE,
+    MOST,
     NODE,
+    SAMPLED,
     STREAM_BYTES,
     UNMET,
-    WAITING,
     empty_graph,
     free_slots,
 )
 from smoothcruiser.certified.limits import Target
-from smoothcruiser.certified.memory_kernel import SHORT_SCAN
+from smoothcruiser.certified.memory_kernel import SHORT_SCAN, room_of
+from smoothcruiser.certified.numbers import (
+    NumberNodes,
+    NumberStates,
+    copy_larger,
+    larger,
+)
 from smoothcruiser.certified.ranges import box
 from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
 from smoothcruiser.certified.rounding import rounded_box
@@ -44,6 +52,8 @@ from smoothcruiser.problem.tabular import Floats, Ints
 
 # states whose mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
+# of a state that is a number, twice: its number, and slots that are 3/8 full or more
+NUMBER_BYTES = 2 * (8 + 11)
 ASKED_BOUNDS = 16  # the first states, whose bounds on V are: a critic may be slow
 
 
@@ -62,8 +72,8 @@ class Memory:
         self, problem: Problem, bound: Bound = BOUNDS[DEFAULT], room: Room = Room()
     ) -> None:
         self.problem, self.room = problem, room
-        self.states: list[Any] = [None]  # what each node stands for; node 0 is the end
-        self.nodes: dict[Any, int] = {}  # of plain values, whose keys suffice
+        self.states: Any = [None]  # what each node stands for; node 0 is the end
+        self.nodes: Any = {}  # of plain values, whose keys suffice
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
         self._types: set[type] = set()  # of the states checked so far
@@ -72,12 +82,28 @@ class Memory:
         self.num_pairs = 0
         self._box = rounded_box if has_rows(problem) else box
         self._boxes: dict[int, tuple[float, float, float, float]] = {}
+        # with a horizon: what the user's functions say of V at each node, if anything
+        self.claims: Floats = np.zeros((0, 2))
+        self.stream_bytes = STREAM_BYTES  # per pair, for its stream
         self.layer_bytes = 0  # of the bounds by steps left, which a region keeps
         self.key_bytes = 0  # of the states as words, which a sampler keeps
         # (state, range of V, what the user's functions left of it) of the first ones
         self._claims: list[tuple[Any, Interval | None, Interval]] = []
-        self._weights = problem.operator.weights(problem.num_actions)
-        self.graph = empty_graph(bound.fields)
+        self.weights = np.array(problem.operator.weights(problem.num_actions))
+        self.graph = empty_graph(bound.fields, problem.num_actions)
+
+    def hold_numbers(self) -> None:
+        """Keep states as bare numbers: all of them are whole numbers of 64 bits."""
+        if isinstance(self.states, NumberStates):
+            return
+        known, nodes = self.states[1:], self.nodes
+        self.states, self._state_bytes = NumberStates(), 0
+        self.states.extend(known)
+        if self.problem.key is None:
+            self.nodes = NumberNodes(self.states)
+            self.nodes.update(nodes.items())
+        else:
+            self._state_bytes = PYTHON_BYTES
 
     @property
     def num_nodes(self) -> int:
@@ -92,7 +118,9 @@ class Memory:
     @property
     def num_bytes(self) -> int:
         """The size of the arrays in bytes."""
-        return sum(array.nbytes for array in self.graph)
+        numbers = self.states.nbytes if isinstance(self.states, NumberStates) else 0
+        arrays = sum(array.nbytes for array in self.graph)
+        return arrays + numbers + self.claims.nbytes
 
     @property
     def kept(self) -> int:
@@ -103,10 +131,14 @@ class Memory:
     def left(self) -> int:
         """A number of states for which there is room: the real one may be larger."""
         nodes, pairs = self.graph.nodes, self.graph.pairs
+        # every array that grows is there twice for a moment
         free = self.room.max_bytes - self._used(0) - 2 * (nodes.nbytes + pairs.nbytes)
         each = self._state_bytes + 2 * (
-            nodes.itemsize + self.problem.num_actions * pairs.itemsize
+            nodes.itemsize + self.problem.num_actions * self._pair_bytes
         )
+        if isinstance(self.states, NumberStates):
+            free -= 2 * self.states.nbytes
+            each += NUMBER_BYTES
         fit = max(0, int(free // each))
         most = self.room.max_states
         return fit if most is None else min(fit, most - self.kept)
@@ -121,7 +153,11 @@ class Memory:
         """The bytes of the arrays, of the pairs' streams, and of the states."""
         states = self._state_bytes * (self.kept + more_states)
         arrays = self.num_bytes + self.layer_bytes + self.key_bytes
-        return arrays + STREAM_BYTES * self.num_pairs + states
+        return arrays + self.stream_bytes * self.num_pairs + states
+
+    @property
+    def _pair_bytes(self) -> int:
+        return int(self.graph.pairs.itemsize) + self.stream_bytes
 
     def has_bytes(self, more: int) -> bool:
         """Whether so many bytes more are allowed."""
@@ -138,15 +174,24 @@ class Memory:
         most = self.room.max_states
         if most is not None and self.kept + more > most:
             raise Full("max_states")
-        nodes, pairs = self.graph.nodes, self.graph.pairs
-        grown = 0
-        if len(self.states) + more > len(nodes):
-            grown += max(len(self.states) + more, 2 * len(nodes)) * nodes.itemsize
-        need = self.num_pairs + more * self.problem.num_actions
-        if need > len(pairs):
-            grown += max(need, 2 * len(pairs)) * pairs.itemsize
+        grown, need = 0, self.num_pairs + more * self.problem.num_actions
+        for array, size in (
+            (self.graph.nodes, len(self.states) + more),
+            (self.graph.pairs, need),
+        ):
+            if size > len(array):
+                grown += larger(len(array), size) * array.itemsize
+        if isinstance(self.states, NumberStates):
+            grown += self.states.grown(more)
+        grown += self.stream_bytes * more * self.problem.num_actions
+        self._check_indices(need)
         if self._used(more) + grown > self.room.max_bytes:
             raise Full(self.room.why)
+
+    def _check_indices(self, need: int) -> None:
+        """Raise ``Full`` where an array would have places that no index has."""
+        if need > MOST:
+            raise Full("indices")
 
     def admit(self, raws: Ints) -> None:
         """Raise ``Full`` where the next states of samples would not fit.
@@ -155,6 +200,8 @@ class Memory:
         so that a batch fits as a whole or waits.
         """
         keyed, new = self.problem.key is not None, set()
+        if isinstance(self.nodes, NumberNodes):
+            return self._check_states(len(self.states.find(raws)[1]))
         for state in np.unique(raws).tolist():
             if state == END_RAW:
                 continue
@@ -209,7 +256,7 @@ class Memory:
                 )
                 if not identical(state, known):
                     problem.check_alike(state, known, self._profile(found))
-            return found
+            return int(found)
         if key not in self.others:
             self._check_states(0 if admitted else 1)
             (node,) = self._add_nodes([state])
@@ -267,8 +314,9 @@ class Memory:
         number = len(self.states)
         if type(state) not in self._types or number & (number - 1) == 0:
             self._types.add(type(state))
-            measured = PYTHON_BYTES + size_of(state)
-            self._state_bytes = max(self._state_bytes, measured)
+            if not isinstance(self.nodes, NumberNodes):
+                measured = PYTHON_BYTES + size_of(state)
+                self._state_bytes = max(self._state_bytes, measured)
             check_recognizable(state, self.problem.key_of(state))
 
     def _add_nodes(self, states: list[Any]) -> list[int]:
@@ -279,6 +327,8 @@ class Memory:
         problem = self.problem
         first_node, first_pair = len(self.states), self.num_pairs
         rows: list[tuple[Any, ...]] = []
+        new: list[Any] = []
+        claims: list[Interval] = []
         owner: list[int] = []
         acts: list[int] = []
         found: list[int] = []
@@ -292,80 +342,56 @@ class Memory:
                 self._boxes[player] = self.box(player, problem.horizon)
             i = first_node + len(rows)
             v_low, v_high, q_low, q_high = self._boxes[player]
-            claim_low, claim_high = -math.inf, math.inf
             if problem.value_gap is not None:
                 # a horizon has a range for each number of steps left (``layers``)
                 within = None if problem.horizon else (v_low, v_high)
                 claim_low, claim_high = bounds_at(problem, state, within)
                 if len(self._claims) < ASKED_BOUNDS:
                     self._claims.append((state, within, (claim_low, claim_high)))
+                claims.append((claim_low, claim_high))
                 if within is not None:
                     v_low, v_high = claim_low, claim_high
+            first, sign = first_pair + len(acts), 1 if player == 1 else -1
             rows.append(
                 (
-                    v_low,
-                    v_high,
-                    q_low,
-                    q_high,
-                    1.0 if player == 1 else -1.0,
-                    0.0,
-                    0.0,
-                    claim_low,
-                    claim_high,
-                    first_pair + len(acts),
-                    len(actions),
-                    0,
-                    UNMET,
-                    0,
+                    *(v_low, v_high, q_low, q_high, 0.0, 0.0),
+                    *(first, len(actions), UNMET, 0, sign, 0, SAMPLED),
                 )
             )
             owner += [i] * len(actions)
             acts += actions
-            self.states.append(state)
+            new.append(state)
             found.append(i)
+        self.states.extend(new)
         self.num_pairs += len(acts)
         self._grow("nodes", first_node + len(rows))
         self._grow("pairs", self.num_pairs)
         nodes, pairs = self.graph.nodes, self.graph.pairs[first_pair : self.num_pairs]
         nodes[first_node : first_node + len(rows)] = np.array(rows, NODE)
-        pairs["node"], pairs["action"], pairs["prior"] = (
-            owner,
-            acts,
-            np.array(self._weights)[acts],
-        )
+        pairs["node"], pairs["action"] = owner, acts
+        if problem.horizon and claims:
+            self.claims = copy_larger(self.claims, first_node + len(rows))
+            self.claims[first_node : first_node + len(rows)] = claims
         pairs["q_lower"], pairs["q_upper"] = (
             nodes["q_low"][owner],
             nodes["q_high"][owner],
         )
         return found
 
-    def resolve(self) -> None:
-        """Look up the nodes of entries that were sampled as bare numbers."""
-        g = self.graph
-        count = int(g.sizes[WAITING])
-        g.sizes[WAITING] = 0
-        pairs, places = (
-            g.waiting["pair"][:count].astype(np.int64),
-            g.waiting["place"][:count],
-        )
-        at = g.pairs["start"][pairs] + places
-        found, which = np.unique(g.entries["raw"][at], return_inverse=True)
-        targets = np.array(self._nodes_of(found.tolist()), np.int64)[which.reshape(-1)]
-        g.entries["target"][at] = targets
-        self.check_turns(pairs, targets)
+    def targets(self, numbers: Ints) -> Ints:
+        """Return the nodes of next states, numbers of a compiled step or END_RAW.
 
-    def _nodes_of(self, states: list[int]) -> list[int]:
-        """Return the nodes of distinct whole numbers that were next states."""
-        if self.problem.key is not None:
-            return [
-                END if state == END_RAW else self.node_of(state, admitted=True)
-                for state in states
-            ]
-        new = [
-            state for state in states if state != END_RAW and state not in self.nodes
-        ]
-        self.nodes.update(zip(new, self._add_nodes(new), strict=True))
-        return [END if state == END_RAW else self.nodes[state] for state in states]
+        New ones get their nodes in the order of their numbers.
+        """
+        nodes, new = self.states.find(numbers)
+        if len(new) == 0:
+            return nodes  # type: ignore[no-any-return]
+        if self.problem.key is None:
+            found = self._add_nodes(new.tolist())
+        else:
+            found = [self.node_of(number, admitted=True) for number in new.tolist()]
+        self.states.stand_for(new, found)
+        return self.states.find(numbers)[0]  # type: ignore[no-any-return]
 
     def add_plain(self, states: list[Any]) -> list[int]:
         """Return the nodes of new states that are plain values and have room."""
@@ -393,17 +419,18 @@ class Memory:
         used = int(self.graph.sizes[ENTRIES])
         need, pool = used + len(targets), self.graph.entries
         if need > len(pool):
-            grown = max(need, 2 * len(pool)) * pool.itemsize
+            grown = larger(len(pool), need) * pool.itemsize
             if self._used(0) + grown > self.room.max_bytes:
                 raise Full(self.room.why)
             self._fit = 0
             self._grow("entries", need)
         g, ends = self.graph, used + np.cumsum(lengths)
         entries = g.entries[used:need]
-        entries["raw"], entries["target"] = targets, targets
-        entries["reward"], entries["weight"] = rewards, weights
+        entries["target"], entries["reward"] = targets, rewards
+        entries["weight"] = weights
         g.pairs["start"][pairs], g.pairs["total"][pairs] = ends - lengths, 1.0
-        g.pairs["length"][pairs], g.pairs["room"][pairs] = lengths, lengths
+        g.pairs["length"][pairs] = lengths
+        g.nodes["stale"][g.pairs["node"][pairs]] |= SAMPLED
         g.sizes[ENTRIES] = need
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
@@ -424,31 +451,36 @@ class Memory:
                 f"{self.states[bad['node']]!r} keeps the turn; drop alternating=."
             )
 
-    def make_room(self, *, rehash_with: Any) -> None:
-        """Double entries and hash table where they are nearly full.
+    def make_room(self, loops: Any) -> None:
+        """Make room for entries, and in the hash table, where they are nearly full.
 
         Raises ``Full`` where the memory may not hold that much.
         """
-        if int(self.graph.sizes[WAITING]):
-            self.resolve()
         g = self.graph
         longest = int(g.pairs["length"][: self.num_pairs].max(initial=1))
-        need = int(g.sizes[ENTRIES]) + 4 * longest + 64
+        more = room_of(longest + 1) + 64
+        full = int(g.sizes[ENTRIES]) + more > len(g.entries)
+        live = int(g.sizes[ENTRIES] - g.sizes[IDLE])
+        size = larger(live, live + more)
         crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
         grown = 2 * g.slots.nbytes if crowded else 0
-        if need > len(g.entries):
-            grown += max(need, 2 * len(g.entries)) * g.entries.itemsize
+        grown += size * g.entries.itemsize if full else 0
+        self._check_indices(size)
         if self._used(0) + grown > self.room.max_bytes:
             raise Full(self.room.why)
         self._fit = 0
-        self._grow("entries", need)
+        if full:
+            self.repack(size, loops)
         if crowded:
             self.graph = self.graph._replace(slots=free_slots(2 * len(g.slots)))
-            rehash_with(self.graph)
+            loops.rehash(self.graph)
+
+    def repack(self, size: int, loops: Any) -> None:
+        """Pack the outcomes into a pool of ``size`` entries."""
+        pool = np.zeros(size, self.graph.entries.dtype)
+        loops.repack(self.graph, pool)
+        self.graph = self.graph._replace(entries=pool)
 
     def _grow(self, name: str, need: int) -> None:
-        old = getattr(self.graph, name)
-        if need > len(old):
-            fresh = np.zeros(max(need, 2 * len(old)), old.dtype)
-            fresh[: len(old)] = old
-            self.graph = self.graph._replace(**{name: fresh})
+        larger_one = copy_larger(getattr(self.graph, name), need)
+        self.graph = self.graph._replace(**{name: larger_one})

@@ -1,9 +1,7 @@
 """Compiled loops that enter samples in the memory of certified search.
 
-Entries differ by ``raw``, the next state as a whole number (the oracle's own
-number, or the node's where states are objects), so that a sample costs a short
-scan and no look-up of nodes. Rewards are part of an outcome because the bounds
-are not linear in them. A pair with more than ``MANY_OUTCOMES`` outcomes
+Entries differ by the next state's node and by the reward: rewards are part of an
+outcome because the bounds are not linear in them. A pair with more than ``MANY_OUTCOMES`` outcomes
 (continuous rewards, say) has its new rewards rounded at random to a grid of
 ``GRID_CELLS`` cells with the mean kept: r' takes the two neighbours of r with
 weights that make E[r' | r] = r. The samples of r' + gamma V(z) then have the
@@ -17,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import ENTRIES, HASHED, UNRESOLVED, WAITING, Graph
+from smoothcruiser.certified.graph import (
+    CLASSES,
+    ENTRIES,
+    FREE,
+    HASHED,
+    IDLE,
+    SAMPLED,
+    Graph,
+)
 from smoothcruiser.problem.tabular import Floats, Ints
 
 MANY_OUTCOMES = 64
@@ -36,32 +42,51 @@ def mixed(x: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-def hash_slot(pair: int, raw: int, reward: float, size: int) -> int:
+def room_class(length: int) -> int:
+    """Return the class of the smallest block with room for ``length`` >= 1 entries.
+
+    Blocks have 1, 2, ..., 8, 10, 12, 14, 16, 20, ... entries: a quarter more at most.
+    """
+    last, shift = length - 1, 0
+    while last >> shift >= 8:
+        shift += 1
+    return (last >> shift) + 4 * shift
+
+
+def room_of(length: int) -> int:
+    """Return the number of entries that a block for ``length`` >= 1 of them holds."""
+    last, shift = length - 1, 0
+    while last >> shift >= 8:
+        shift += 1
+    return ((last >> shift) + 1) << shift
+
+
+def hash_slot(pair: int, target: int, reward: float, size: int) -> int:
     """Return the first slot to try, in a table of ``size`` = 2**b slots."""
-    word = mixed(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(raw))
+    word = mixed(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(target))
     # equal rewards hash alike; near ones may too, and a comparison separates them
     word = mixed(word + np.uint64(np.int64(reward * 1048576.0)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
-def find_entry(g: Graph, p: int, raw: int, reward: float) -> int:
+def find_entry(g: Graph, p: int, target: int, reward: float) -> int:
     """Return the place of an outcome within pair ``p``, -1 where it is new."""
     start, length = g.pairs[p]["start"], g.pairs[p]["length"]
     if length <= SHORT_SCAN:
         for place in range(length):
             if (
-                g.entries[start + place]["raw"] == raw
+                g.entries[start + place]["target"] == target
                 and g.entries[start + place]["reward"] == reward
             ):
                 return place
         return -1
     size = len(g.slots)
-    slot = hash_slot(p, raw, reward, size)
+    slot = hash_slot(p, target, reward, size)
     while g.slots[slot]["pair"] >= 0:
         if g.slots[slot]["pair"] == p:
             place = g.slots[slot]["place"]
             if (
-                g.entries[start + place]["raw"] == raw
+                g.entries[start + place]["target"] == target
                 and g.entries[start + place]["reward"] == reward
             ):
                 return int(place)
@@ -73,7 +98,7 @@ def insert_hash(g: Graph, p: int, place: int) -> None:
     """Enter one entry in the hash table, which has a free slot."""
     size = len(g.slots)
     entry = g.entries[g.pairs[p]["start"] + place]
-    slot = hash_slot(p, entry["raw"], entry["reward"], size)
+    slot = hash_slot(p, entry["target"], entry["reward"], size)
     while g.slots[slot]["pair"] >= 0:
         slot = (slot + 1) & (size - 1)
     g.slots[slot]["pair"] = p
@@ -81,48 +106,53 @@ def insert_hash(g: Graph, p: int, place: int) -> None:
     g.sizes[HASHED] += 1
 
 
-def add_entry(g: Graph, p: int, raw: int, target: int, reward: float) -> int:
+def take_block(g: Graph, length: int) -> int:
+    """Return the start of a block for ``length`` entries; there is room for one."""
+    head = FREE + room_class(length)
+    if g.sizes[head] > 0:
+        start = g.sizes[head] - 1
+        g.sizes[head] = g.entries[start]["target"]
+        g.sizes[IDLE] -= room_of(length)
+        return int(start)
+    start = g.sizes[ENTRIES]
+    g.sizes[ENTRIES] += room_of(length)
+    return int(start)
+
+
+def add_entry(g: Graph, p: int, target: int, reward: float) -> int:
     """Return the place of a new outcome of weight 0.
 
     The pair's entries are moved if they have no room. The caller has checked
-    ``has_room``.
+    ``has_room``. A block that is left says in its first entry which one is free next.
     """
     pair = g.pairs[p]
     length = pair["length"]
-    if length == pair["room"]:
-        old, fresh = pair["start"], g.sizes[ENTRIES]
+    if length == 0 or length == room_of(length):
+        old, fresh = pair["start"], take_block(g, length + 1)
         for i in range(length):
-            g.entries[fresh + i]["raw"] = g.entries[old + i]["raw"]
             g.entries[fresh + i]["reward"] = g.entries[old + i]["reward"]
             g.entries[fresh + i]["weight"] = g.entries[old + i]["weight"]
             g.entries[fresh + i]["target"] = g.entries[old + i]["target"]
-        pair["room"] = max(2, 2 * length)
+        if length > 0:
+            head = FREE + room_class(length)
+            g.entries[old]["target"] = g.sizes[head]
+            g.sizes[head] = old + 1
+            g.sizes[IDLE] += length
         pair["start"] = fresh
-        g.sizes[ENTRIES] += pair["room"]
     entry = g.entries[pair["start"] + length]
-    entry["raw"], entry["reward"], entry["weight"], entry["target"] = (
-        raw,
-        reward,
-        0.0,
-        target,
-    )
+    entry["reward"], entry["weight"], entry["target"] = reward, 0.0, target
     pair["length"] = length + 1
     if length >= SHORT_SCAN:
         for place in range(0 if length == SHORT_SCAN else length, length + 1):
             insert_hash(g, p, place)
-    if target == UNRESOLVED:
-        g.waiting[g.sizes[WAITING]]["pair"] = p
-        g.waiting[g.sizes[WAITING]]["place"] = length
-        g.sizes[WAITING] += 1
     return int(length)
 
 
 def has_room(g: Graph, p: int) -> bool:
     """Return whether one more entry of pair ``p`` fits everywhere."""
     return bool(
-        g.sizes[ENTRIES] + max(2, 2 * g.pairs[p]["length"]) <= len(g.entries)
+        g.sizes[ENTRIES] + room_of(g.pairs[p]["length"] + 1) <= len(g.entries)
         and 2 * (g.sizes[HASHED] + SHORT_SCAN + 2) <= len(g.slots)
-        and g.sizes[WAITING] < len(g.waiting)
     )
 
 
@@ -143,10 +173,9 @@ def record(
     g: Graph,
     pairs: Ints,
     counts: Ints,
-    raws: Ints,
+    targets: Ints,
     rewards: Floats,
     done: int,
-    resolved: bool,
     low: float,
     high: float,
     salt: Any,
@@ -159,9 +188,11 @@ def record(
     for job in range(len(pairs)):
         p, begin = pairs[job], max(at, done)
         at += counts[job]
+        if begin < at:
+            g.nodes[g.pairs[p]["node"]]["stale"] |= SAMPLED
         for i in range(begin, at):
-            raw, reward = raws[i], rewards[i]
-            place = find_entry(g, p, raw, reward)
+            target, reward = targets[i], rewards[i]
+            place = find_entry(g, p, target, reward)
             if place < 0:
                 if not has_room(g, p):
                     return i
@@ -175,11 +206,9 @@ def record(
                         high,
                         np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53,
                     )
-                    place = find_entry(g, p, raw, reward)
+                    place = find_entry(g, p, target, reward)
                 if place < 0:
-                    place = add_entry(
-                        g, p, raw, raw if resolved else UNRESOLVED, reward
-                    )
+                    place = add_entry(g, p, target, reward)
             g.entries[g.pairs[p]["start"] + place]["weight"] += 1.0
             g.pairs[p]["total"] += 1.0
     return int(at)
@@ -195,3 +224,22 @@ def rehash(g: Graph) -> None:
         if g.pairs[p]["length"] > SHORT_SCAN and g.pairs[p]["total"] > 1.0:
             for place in range(g.pairs[p]["length"]):
                 insert_hash(g, p, place)
+
+
+def repack(g: Graph, pool: Any) -> None:
+    """Move all entries to ``pool``, each pair's in a block of its own, none free.
+
+    A row of a known model, which has no share of delta, never grows.
+    """
+    used = 0
+    for p in range(len(g.pairs)):
+        pair = g.pairs[p]
+        if pair["length"] > 0:
+            for i in range(pair["length"]):
+                old, new = g.entries[pair["start"] + i], pool[used + i]
+                new["reward"], new["weight"] = old["reward"], old["weight"]
+                new["target"] = old["target"]
+            pair["start"] = used
+            used += room_of(pair["length"]) if pair["cost"] > 0.0 else pair["length"]
+    g.sizes[ENTRIES], g.sizes[IDLE] = used, 0
+    g.sizes[FREE : FREE + CLASSES] = 0

@@ -28,7 +28,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds.base import UNIT, Bound
 from smoothcruiser.certified.bounds.law import POOLED_UNION
-from smoothcruiser.certified.graph import Graph, empty_graph
+from smoothcruiser.certified.graph import MOVED, Graph, empty_graph
 from smoothcruiser.certified.loops import make_pooled_loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import MANY_OUTCOMES
@@ -251,6 +251,7 @@ class PooledRegion(Region):
             )
             node["upper"], node["lower"] = upper[0], lower[0]
             mine["q_upper"], mine["q_lower"] = upper[1:], lower[1:]
+            node["stale"] |= MOVED
         return True
 
     def _work(self, side: float, pooled: Ints) -> PoolWork:

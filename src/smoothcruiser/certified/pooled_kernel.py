@@ -247,7 +247,7 @@ def residual(
             if p == at:
                 work.q[p] += bonus + 2.0 * UNIT * scale
             rules.q[a] = work.q[p]
-            rules.w[a] = pair["prior"]
+            rules.w[a] = rules.priors[pair["action"]]
         if side > 0.0:
             value = builtin_value(
                 rules.operator, rules.q[:size], rules.w[:size], rules.temperature
@@ -353,7 +353,7 @@ def fix_policy(
         size, first = node["size"], node["first"]
         for a in range(size):
             rules.q[a] = -work.q[first + a]
-            rules.w[a] = g.pairs[first + a]["prior"]
+            rules.w[a] = rules.priors[g.pairs[first + a]["action"]]
         value = builtin_value(
             rules.operator, rules.q[:size], rules.w[:size], rules.temperature
         )

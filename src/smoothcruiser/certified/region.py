@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound, BoundRules
-from smoothcruiser.certified.graph import Graph, empty_graph
+from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.numbers import copy_larger
 from smoothcruiser.certified.ranges import largest_value
 from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.problem.problem import Problem
@@ -103,17 +104,13 @@ class Region:
         g, n = self.memory.graph, self.memory.num_nodes
         for name in ("listed", "mass", "residual"):
             g.nodes[name][:n] = 0
-        g.nodes["listed"][root] = 1
-        self.order = np.zeros(max(64, 2 * n), dtype=np.int64)
+        g.nodes["listed"][root], g.nodes["stale"][:n] = 1, SAMPLED
+        self.order = np.zeros(max(64, n), dtype=np.int64)
         self.order[0], self.count = root, 1
 
     def make_room(self) -> None:
         """Make room in the list for every node."""
-        size = self.memory.num_nodes
-        if len(self.order) < size:
-            larger = np.zeros(max(size, 2 * len(self.order)), dtype=np.int64)
-            larger[: len(self.order)] = self.order
-            self.order = larger
+        self.order = copy_larger(self.order, self.memory.num_nodes)
 
     def list_reach(self) -> None:
         """List every node that the requested one leads to, even those without flow."""
@@ -127,6 +124,7 @@ class Region:
         others = [node for node in range(1, size) if node != self.order[0]]
         self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
         self.memory.graph.nodes["listed"][1:size] = 1
+        self.memory.graph.nodes["stale"][1:size] = SAMPLED
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
@@ -164,7 +162,7 @@ class Region:
         return self.memory.graph
 
     def sweep(self, tune: int) -> float:
-        """Sweep once over the listed nodes and return by how much they closed.
+        """Sweep over the listed nodes that can change; return by how much they closed.
 
         The sum is weighted by visits. Where the bounds of a node exclude each
         other, it is -1 minus that node.
@@ -193,6 +191,7 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
         shrink=float(radius_scale),
         # far bounds tie at the edge of the range until much is known
         tie=TIE if problem.horizon is not None or is_undiscounted(problem) else 0.0,
+        priors=np.array(problem.operator.weights(K)),
         q=np.zeros(K),
         w=np.ones(K),
         out=np.zeros(K),

@@ -7,7 +7,7 @@ limit changes no bit of a search that does not reach it.
   max_bytes    what the memory may take: ``SHARE`` of what is available when the
                search begins, ``LARGE_SHARE`` where ``max_states`` was given. It
                counts the arrays with their free room, the array that replaces
-               one that grows, and the states as Python objects
+               one that grows, and states that are Python objects
 
 Available is the least of what the system, the control group and the process
 limit leave. What this file leaves out: what happens to samples that do not fit
@@ -47,6 +47,10 @@ FULL = {
     "store": (
         "no more fits in a store, which keeps 1 GB of one search (plan without a "
         "store, or merge states with key=)"
+    ),
+    "indices": (
+        "a memory numbers at most 2**31 states, actions and outcomes (merge states with "
+        "key=)"
     ),
 }
 MEMINFO = Path("/proc/meminfo")

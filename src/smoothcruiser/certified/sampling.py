@@ -3,10 +3,9 @@
 Each pair has a stream of its own that continues where it stopped.
 
 The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
-SplitMix64 under the seed. Access is random, so that pairs cost nothing until
-they are sampled. The i-th sample of a pair does not depend on how batches were
-cut. No two pairs share a stream, because the radii need samples that are
-independent across pairs.
+SplitMix64 under the seed. So pairs cost nothing until they are sampled, and the i-th
+sample of a pair does not depend on how batches were cut. No two pairs share a stream,
+because the radii need samples that are independent across pairs.
 
 Three samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
@@ -26,6 +25,7 @@ import numpy as np
 
 from smoothcruiser.certified.graph import END, END_RAW
 from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.jumps import advance_streams
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
@@ -91,6 +91,7 @@ class Sampler:
     num_rows = 0  # jobs that were rows of a known model, and took no call
     missing: list[int]  # pairs for which a known model has no row, until they are taken
     deadline = math.inf  # after which nobody waits for workers
+    derives = False  # whether a pair's samples say where its stream is
 
     def __init__(self, problem: Problem, memory: Memory, seed: int) -> None:
         self.problem, self.memory, self.seed = problem, memory, seed
@@ -163,9 +164,9 @@ class Sampler:
         """Release workers, where there are any."""
 
     def cover(self) -> None:
-        """Give every pair of the memory its stream."""
+        """Give every pair of the memory its stream, where streams are kept."""
         have = len(self.words)
-        if have < self.memory.num_pairs:
+        if have < self.memory.num_pairs and not self.derives:
             fresh = first_words(
                 self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256))
             )
@@ -205,6 +206,10 @@ class CompiledSampler(Sampler):
         self, problem: Problem, memory: Memory, seed: int, *, workers: int = 1
     ) -> None:
         super().__init__(problem, memory, seed)
+        memory.hold_numbers()
+        # a table's step takes one number at most; layers may forget samples
+        self.derives = problem.tables is not None and problem.horizon is None
+        memory.stream_bytes *= not self.derives
         self.pool = make_threads(workers, self._run) if workers > 1 else None
         begin = time.perf_counter()
         from smoothcruiser.certified import draws_kernel as draws
@@ -273,14 +278,16 @@ class CompiledSampler(Sampler):
         first, counts = batch.ahead(most)
         pairs = batch.pairs[first : first + len(counts)]
         chosen = memory.graph.pairs[pairs]
-        states = np.array(
-            [memory.states[node] for node in chosen["node"].tolist()], dtype=np.int64
-        )
+        states = memory.states.book.numbers[chosen["node"]]
         actions = chosen["action"].astype(np.int64)
         size, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
         new = slice(batch.drawn, batch.drawn + size)
         raws, rewards = batch.raws[new], batch.rewards[new]
-        words = self._streams(pairs)
+        words = first_words(self.seed, pairs) if self.derives else self._streams(pairs)
+        if self.derives:
+            taken = chosen["total"].astype(np.int64)
+            taken[0] += batch.counts[first] - (batch.ends[first] - batch.drawn)
+            advance_streams(words, taken)
         try:
             begin = time.perf_counter()
             small = size < LEAST_SHARED and size * self._each < SHARED_SECONDS
@@ -309,7 +316,8 @@ class CompiledSampler(Sampler):
         if last.any():  # nothing of the last step counts but its reward
             raws[np.repeat(last, counts)] = END_RAW
         self._each = (time.perf_counter() - begin) / size
-        self.words[pairs] = words
+        if not self.derives:
+            self.words[pairs] = words
         batch.drawn += size
 
     def close(self) -> None:

@@ -3,10 +3,10 @@
     MAGIC, length of the header (8 bytes), header (JSON), sections one after another
 
 The header names the sections and their sizes. Arrays are kept as they are, their
-types known to the reader; of the pool of outcomes only what is in use. Arrays
-keep the room they have, because nodes are numbered when one of them grows. The
-hash table is filled anew, and what follows from the problem (boxes, movers, legal
-actions) is computed anew and compared.
+types known to the reader; of the pool of outcomes only what is in use. Where outcomes
+lie in the pool and how much room arrays have changes no bit, so that they are laid out
+anew. Hash tables are filled anew, and what follows from the problem (boxes, movers,
+legal actions) is computed anew and compared.
 
 Whoever wrote the bytes, what is read here can be searched on: no index points
 outside an array, no bound is open or crossed, no sample without a share of delta
@@ -25,19 +25,20 @@ from smoothcruiser.certified import soundness
 from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory, Seen
+from smoothcruiser.certified.memory_kernel import SHORT_SCAN
+from smoothcruiser.certified.numbers import NumberNodes, NumberStates
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.soundness import require
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.jit.interrupts import Hold
-from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied, is_fixed
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
-MAGIC = b"SCCERT2\n"
+MAGIC = b"SCCERT3\n"
 MOST_BYTES = 10**9  # what SQLite keeps in one place
 # what the header keeps of the search and of the guard of its states
 COUNTS = ("num_calls", "num_rows", "_drawn_pairs", "_twice")
@@ -59,12 +60,15 @@ def to_bytes(search: Certified) -> bytes:
     if intake.batch is not None:
         sampler.check_written(intake.batch)
     spelling = search.spelling
-    starts, lengths = graph.pairs["start"][:p], graph.pairs["length"][:p]
+    pairs = np.zeros(p, graph.pairs.dtype)  # a copy has anything between its fields
+    pairs[:] = graph.pairs[:p]
+    live = _live(pairs["start"], pairs["length"])
+    pairs["start"] = 0
     sampler.cover()
     sections: dict[str, Any] = {
         "nodes": graph.nodes[:n],
-        "pairs": graph.pairs[:p],
-        "entries": graph.entries[_live(starts, lengths)],
+        "pairs": pairs,
+        "entries": graph.entries[live],
         "words": sampler.words[:p],
         "order": search._region.listed,
         **search._region.sections(),
@@ -81,8 +85,6 @@ def to_bytes(search: Certified) -> bytes:
         "bound": search.bound.word,
         "resolved": sampler.resolved,
         "num_steered": search._steering.num_steered,
-        "used": int(graph.sizes[ENTRIES]),
-        "room": [len(graph.entries), len(graph.slots)],
         "texts": [len(text) for text in texts],
         "guard": {name: getattr(sampler.guard, name) for name in GUARD},
         "looked": _written_looks(search._inspected.looked, spelling),
@@ -130,6 +132,8 @@ def _text(data: Any) -> Any:
 
 def _numbers(memory: Memory) -> Any:
     """The states as an array, if all are whole numbers of 64 bits; otherwise None."""
+    if isinstance(memory.states, NumberStates):
+        return memory.states.numbers
     if set(map(type, memory.states[1:])) - {int}:
         return None
     try:
@@ -251,6 +255,8 @@ def _restore(search: Certified, data: bytes) -> None:
     )
     entries = np.frombuffer(parts["entries"], ENTRY)
     order = np.frombuffer(parts["order"], np.int64)
+    if header["resolved"] is False:
+        memory.hold_numbers()
     if "numbers" in parts:
         states = np.frombuffer(parts["numbers"], np.int64).tolist()
     else:
@@ -258,25 +264,27 @@ def _restore(search: Certified, data: bytes) -> None:
     _add_states(memory, states)
     _add_ends(memory, spelling, json.loads(bytes(parts["ends"])))
     soundness.check_graph(search, nodes, pairs, entries)
-    _fill_graph(memory, nodes, pairs, entries, header)
+    _fill_graph(memory, nodes, pairs, entries)
     first = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
     search._prepare(first, Hold())
     if not search._prepared:
         raise KeyboardInterrupt
     sampler, region = search._sampler, search._region
     require(sampler.resolved is header["resolved"], "its step was of another kind")
-    soundness.check_raws(search, pairs, entries)
-    search._region.loops.rehash(memory.graph)
-    soundness.check_room(memory)
+    memory.repack(2 * len(memory.graph.entries), region.loops)
+    region.loops.rehash(memory.graph)
     soundness.check_order(memory, order)
     region.order, region.count = order.copy(), len(order)
     region.make_room()
     region.read(parts, require)
     words = np.frombuffer(parts["words"], np.uint64).reshape(-1, 4)
+    sampler.cover()
     require(
-        len(words) == len(pairs) and bool(words.any(axis=1).all()), "a stream is none"
+        len(words) == min(len(pairs), len(sampler.words))
+        and bool(words.any(axis=1).all()),
+        "a stream is none",
     )
-    sampler.words = words.copy()
+    sampler.words[: len(words)] = words
     _restore_watch(search, header, np.frombuffer(parts["arrivals"], np.int64))
     search._inspected.looked = _read_looks(header["looked"], search)
     for name in ("num_steered", "asked"):
@@ -297,13 +305,13 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
     if problem.tables is not None:
         for state in states:
             problem.tables.check_state(state)
+    keys: list[Any] = [problem.key_of(state) for state in states]
+    require(len(set(keys)) == len(keys), "a state is double")
     made = memory._add_nodes(states)
     require(made == list(range(1, len(states) + 1)), "a state has become terminal")
-    for node, state in enumerate(states, 1):
-        key: Any = problem.key_of(state)
-        require(
-            key not in memory.nodes and key not in memory.others, "a state is double"
-        )
+    for node, (state, key) in enumerate(zip(states, keys, strict=True), 1):
+        if isinstance(memory.nodes, NumberNodes):
+            break  # they are known by their numbers
         if problem.key is None and is_fixed(state):
             memory.nodes[key] = node
         else:
@@ -327,18 +335,22 @@ def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
             memory.others[key] = Seen(END, state, None)
 
 
-def _fill_graph(
-    memory: Memory, nodes: Any, pairs: Any, entries: Any, header: dict[str, Any]
-) -> None:
-    """Copy what was checked into the arrays of the memory."""
-    (size, slots), used = header["room"], header["used"]
-    soundness.check_pool(pairs, used, size, slots, known=has_rows(memory.problem))
+def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
+    """Copy what was checked into the arrays of the memory; outcomes are laid out anew."""
     graph = memory.graph
     graph.nodes[: len(nodes)], graph.pairs[: len(pairs)] = nodes, pairs
-    pool = np.zeros(size, ENTRY)
-    pool[_live(pairs["start"], pairs["length"])] = entries
+    lengths = pairs["length"].astype(np.int64)
+    graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
+    pool = np.zeros(max(len(entries), 1024), ENTRY)
+    pool[: len(entries)] = entries
+    # rows of a known model, whose total is 1, are never looked up
+    hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
+    slots = 1024
+    while slots < 4 * (hashed + SHORT_SCAN):
+        slots *= 2
     memory.graph = graph._replace(entries=pool, slots=free_slots(slots))
-    memory.graph.sizes[ENTRIES] = used
+    memory.graph.sizes[:] = 0
+    memory.graph.sizes[ENTRIES] = len(entries)
 
 
 def _restore_watch(search: Certified, header: dict[str, Any], arrivals: Any) -> None:

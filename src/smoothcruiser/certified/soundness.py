@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.certified.graph import END, END_RAW, HASHED
+from smoothcruiser.certified.graph import END, END_RAW, KEPT, MOVED, SAMPLED
 from smoothcruiser.certified.intake import CHUNK, Batch
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.position import CLOSING, SETTLED, Position
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.certified.shares import pair_costs
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 MOST = 2**53  # whole numbers below it are exact as floats
 ROW_ROUNDING = 2.0**-50  # of a probability that was normalized
 # fields of nodes and pairs that follow from the problem and the order of its states
-NODE_FACTS = ("claim_low", "claim_high", "sign", "first", "size")
-PAIR_FACTS = ("prior", "node", "action")
+NODE_FACTS = ("sign", "first", "size")
+PAIR_FACTS = ("node", "action")
 ENDS = (None, "budget", "exhausted", *FULL)
 
 
@@ -101,6 +100,8 @@ def _check_bounds(memory: Memory, nodes: Any, pairs: Any) -> None:
             require(bool(np.isfinite(array[name]).all()), f"a {name} is not finite")
     for mark in ("listed", "last"):
         require(bool(np.isin(nodes[mark], (0, 1)).all()), "a mark is none")
+    every = MOVED | SAMPLED | KEPT
+    require(bool(np.all((nodes["stale"] & ~every) == 0)), "a mark is none")
     horizon = memory.problem.horizon
     require(
         bool(np.all(nodes["depth"] >= 0))
@@ -171,61 +172,6 @@ def _check_outcomes(search: Certified, nodes: Any, pairs: Any, entries: Any) -> 
     require(not one or bool((length <= 1).all()), "outcomes differ")
     last = nodes["last"][pairs["node"]][owner] == 1
     require(bool(np.all(target[last] == END)), "a last step leads on")
-
-
-def check_raws(search: Certified, pairs: Any, entries: Any) -> None:
-    """Refuse outcomes whose number is not that of the state they lead to."""
-    raw, target = entries["raw"], entries["target"]
-    if search._sampler.resolved:
-        require(np.array_equal(raw, target), "an outcome leads to two states")
-    elif search.problem.key is None:
-        rows = np.repeat(_are_rows(search, pairs), pairs["length"])
-        inside = (target != END) & ~rows
-        states = np.array([0, *search.memory.states[1:]], np.int64)
-        same = np.array_equal(raw[inside], states[target[inside]])
-        require(same, "an outcome leads to two states")
-
-
-def check_pool(pairs: Any, used: Any, size: Any, slots: Any, *, known: bool) -> None:
-    """Refuse places in the pool that overlap, or room that no search makes.
-
-    Room doubles: a pair of room r has had 2 + 4 + ... + r places, more than half
-    of the last of them in use. Outcomes of a known model are never looked up, so
-    that they are not in the hash table.
-    """
-    start, length = pairs["start"], pairs["length"].astype(np.int64)
-    room = pairs["room"].astype(np.int64)
-    require(
-        bool(np.all((length <= room) & (room <= 2 * length))),
-        "outcomes have other room",
-    )
-    require(all(map(whole, (used, size, slots))), "its room is none")
-    require(used <= size, "its pool is too small")
-    longest = int(length.max(initial=1))
-    require(size <= max(1024, 2 * (used + 4 * longest + 64)), "its pool is too large")
-    own = length > 0
-    require(
-        bool(np.all(start[own] >= 0)) and bool(np.all(start[own] < MOST)), "a place"
-    )
-    order = np.argsort(start[own], kind="stable")
-    first, last = start[own][order], (start[own] + room[own])[order]
-    require(
-        bool(np.all(first[1:] >= last[:-1])) and bool(np.all(last <= used)),
-        "outcomes overlap",
-    )
-    looked_up = (length > SHORT_SCAN) & ((pairs["cost"] > 0.0) | (not known))
-    hashed = int(length[looked_up].sum())
-    require(
-        slots & (slots - 1) == 0
-        and max(1024, 2 * hashed) <= slots <= max(1024, 8 * (hashed + 64)),
-        "its hash table has another size",
-    )
-
-
-def check_room(memory: Memory) -> None:
-    """Refuse a hash table without room, after it was filled."""
-    graph = memory.graph
-    require(2 * int(graph.sizes[HASHED]) <= len(graph.slots), "its hash table is full")
 
 
 def check_order(memory: Memory, order: Ints) -> None:

@@ -188,9 +188,10 @@ class Steering:
         player = 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
         if limits.target == "value":
             ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
+            priors = self.memory.weights[pairs["action"]].tolist()
             return np.array(
                 self.problem.operator.gradient(
-                    ends.tolist(), player=player, weights=pairs["prior"].tolist()
+                    ends.tolist(), player=player, weights=priors
                 )
             )
         widths = pairs["q_upper"] - pairs["q_lower"]

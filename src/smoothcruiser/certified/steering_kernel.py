@@ -61,7 +61,7 @@ def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
         if node["sign"] < 0.0:
             far, near = -near, -far
         rules.q[a] = far + rules.tie * near
-        rules.w[a] = pair["prior"]
+        rules.w[a] = rules.priors[pair["action"]]
         top = max(top, rules.q[a])
     builtin_gradient(
         rules.operator,

@@ -7,12 +7,11 @@ is monotone, so
     Q_U(a) <- min(Q_U(a), the upper bound of r + gamma U),      and L from below,
 
 keep that true for max and min players alike, in any order and at any stop.
-``sweep`` runs them backwards through the states in the order they were met, in
-place (Gauss-Seidel), so a change far away passes many states in one sweep.
+A sweep runs them backwards through the states in the order they were met, in place
+(Gauss-Seidel), so a change far away passes many states in one sweep.
 
-This file decides the order: it cannot break a bound. It leaves out the bounds
-(``BOUND`` is replaced by that of the search) and where samples pay
-(``steering_kernel``).
+It leaves out which states have their turn (``changes_kernel``), the bounds (``BOUND``
+is replaced by that of the search) and where samples pay (``steering_kernel``).
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ from smoothcruiser.certified.bounds.base import (
     sample_mean,
     value_rounding,
 )
-from smoothcruiser.certified.graph import Graph
 from smoothcruiser.operators.dispatch import builtin_value
-from smoothcruiser.problem.tabular import Ints
 
 
 class SweepRules(NamedTuple):
@@ -41,6 +38,7 @@ class SweepRules(NamedTuple):
     # how much the near bound of an action counts beside the far one when samples are
     # steered: it tells apart actions whose far bounds are equal
     tie: float
+    priors: Any  # (K,) of floats: the operator's weight of each action
     q: Any  # (K,) of floats: scratch
     w: Any  # (K,)
     out: Any  # (K,)
@@ -84,7 +82,7 @@ def node_bound(node: Any, pairs: Any, upper: bool, rules: SweepRules) -> float:
     for a in range(size):
         pair = pairs[first + a]
         rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
-        rules.w[a] = pair["prior"]
+        rules.w[a] = rules.priors[pair["action"]]
     value = sign * builtin_value(
         rules.operator, rules.q[:size], rules.w[:size], rules.temperature
     )
@@ -119,29 +117,3 @@ def backup_side(
         if closed > 0.0:
             node["lower"] = value
     return float(max(0.0, closed))
-
-
-def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> float:
-    """Pass once over the listed nodes, last met first, and return how much they closed.
-
-    The sum is weighted by visits; ``order[0]`` is the requested node. Rounding may
-    leave visits just below 0, which count as none, so the sum is not negative. Where
-    the bounds of a node or of one of its pairs exclude each other, the pass ends with
-    -1 minus the node's number.
-    """
-    nodes, pairs, entries = g.nodes, g.pairs, g.entries
-    total = 0.0
-    for i in range(count - 1, -1, -1):
-        node = nodes[order[i]]
-        closed = 0.0
-        for side in range(2):
-            closed += backup_side(
-                nodes, pairs, entries, order[i], side == 0, tune, rules
-            )
-        crossed = node["lower"] > node["upper"]
-        for p in range(node["first"], node["first"] + node["size"]):
-            crossed = crossed or pairs[p]["q_lower"] > pairs[p]["q_upper"]
-        if crossed:
-            return float(-1 - order[i])
-        total += max(0.0, node["mass"] + (1.0 if i == 0 else 0.0)) * closed
-    return total

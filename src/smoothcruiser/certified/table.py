@@ -87,9 +87,9 @@ class Table(Sequence[Row]):
         lows, highs = pairs["q_lower"].tolist(), pairs["q_upper"].tolist()
         boxes = list(zip(lows, highs, strict=True))
         middles = [0.5 * (low + high) for low, high in boxes]
-        gradient = problem.operator.gradient(
-            middles, player=player, weights=pairs["prior"].tolist()
-        )
+        priors = problem.operator.weights(problem.num_actions)
+        weights = [float(priors[action]) for action in actions]
+        gradient = problem.operator.gradient(middles, player=player, weights=weights)
         spread = Spread.over(problem.num_actions, actions, middles, boxes, gradient)
         samples = [0] * problem.num_actions
         for action, total in zip(actions, pairs["total"].tolist(), strict=True):

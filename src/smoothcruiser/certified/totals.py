@@ -16,7 +16,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds.base import WALK, Bound
 from smoothcruiser.certified.bounds.law import missing
-from smoothcruiser.certified.graph import empty_graph
+from smoothcruiser.certified.graph import SAMPLED, empty_graph
 from smoothcruiser.certified.loops import make_closing_loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.region import Region
@@ -109,6 +109,8 @@ class TotalRegion(Region):
 
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes, and push their bounds on in between."""
+        # pushing and closing move bounds between two sweeps
+        self.memory.graph.nodes["stale"][self.listed] |= SAMPLED
         closed = super().sweep(tune)
         if closed < 0.0:
             return closed

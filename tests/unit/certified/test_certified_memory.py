@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from smoothcruiser.certified.bounds.betting import BETTING
-from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.graph import END, END_RAW
+from smoothcruiser.certified.jumps import advance_streams
 from smoothcruiser.certified.loops import make_loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import (
@@ -21,6 +22,7 @@ from smoothcruiser.certified.memory_kernel import (
 )
 from smoothcruiser.certified.sampling import first_words
 from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.jit.streams import from_words
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.problem import MDP, Game
 
@@ -38,7 +40,7 @@ def a_memory(**rest):
     return Memory(problem), make_loops(problem.operator, BETTING)
 
 
-def record_all(memory, kernels, pairs, counts, raws, rewards, *, resolved=True):
+def record_all(memory, kernels, pairs, counts, targets, rewards):
     done = 0
     while True:
         done = int(
@@ -46,18 +48,17 @@ def record_all(memory, kernels, pairs, counts, raws, rewards, *, resolved=True):
                 memory.graph,
                 pairs,
                 counts,
-                raws,
+                targets,
                 rewards,
                 done,
-                resolved,
                 0.0,
                 1.0,
                 np.uint64(7),
             )
         )
-        if done == len(raws):
+        if done == len(targets):
             return
-        memory.make_room(rehash_with=kernels.rehash)
+        memory.make_room(kernels)
 
 
 def entries_of(memory, p):
@@ -92,7 +93,7 @@ def test_counts_are_those_of_a_counter():
             truth[p].update((int(raw), float(reward)) for raw, reward in part)
     for p in range(12):
         found = {
-            (int(e["raw"]), float(e["reward"])): int(e["weight"])
+            (int(e["target"]), float(e["reward"])): int(e["weight"])
             for e in entries_of(memory, p)
         }
         assert found == dict(truth[p])
@@ -136,21 +137,63 @@ def test_rounding_is_unbiased_in_closed_form():
 
 
 def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
-    """Bare next states of a compiled oracle become nodes after the batch, each
-    once; terminal ones become the end.
+    """Bare next states of a compiled oracle become nodes in the order of their
+    numbers, each once; terminal ones, and END_RAW, become the end.
     """
-    memory, kernels = a_memory(terminal=lambda s: s == 9)
+    memory, _ = a_memory(terminal=lambda s: s == 9)
+    memory.hold_numbers()
     memory.node_of(5)
-    raws = np.array([7, 9, 7, 5, 8], dtype=np.int64)
-    record_all(
-        memory, kernels, np.array([0]), np.array([5]), raws, np.zeros(5), resolved=False
-    )
-    memory.resolve()
-    found = {int(e["raw"]): int(e["target"]) for e in entries_of(memory, 0)}
-    assert found[9] == END
-    assert found[5] == memory.nodes[5] == 1
-    assert memory.states[found[7]] == 7
-    assert memory.num_nodes == 4
+    found = memory.targets(np.array([8, 9, 7, 5, 8, END_RAW])).tolist()
+    assert found == [3, END, 2, 1, 3, END]
+    assert memory.states[:] == [None, 5, 7, 8]
+    assert dict(memory.nodes.items()) == {5: 1, 7: 2, 8: 3, 9: END}
+    assert (memory.num_nodes, memory.kept) == (4, 4)
+
+
+def test_many_numbers_are_found_again():
+    """50,000 numbers of 64 bits in random order, met in blocks: every one has the
+    node of the first time, unknown ones have none, and the arrays take what is said.
+    """
+    memory, _ = a_memory(terminal=lambda s: s % 7 == 0)
+    memory.hold_numbers()
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(-(2**63) + 1, 2**63 - 1, size=50_000)
+    first = np.concatenate([memory.targets(part) for part in np.split(numbers, 50)])
+    assert np.array_equal(memory.targets(numbers), first)
+    inside = first != END
+    assert np.array_equal(numbers[~inside] % 7 == 0, np.ones((~inside).sum(), bool))
+    assert np.array_equal(memory.states.book.numbers[first[inside]], numbers[inside])
+    assert int(numbers[0]) + 1 not in memory.nodes
+    assert "a" not in memory.nodes
+    assert memory.states.nbytes <= 30 * len(numbers)
+
+
+def test_a_memory_of_numbers_refuses_other_states():
+    """One sentence, instead of a number that stands for something else."""
+    memory, _ = a_memory()
+    memory.hold_numbers()
+    for state in (2**63, "a", 1.5):
+        with pytest.raises(InvalidInput, match="whole numbers of 64 bits"):
+            memory.node_of(state)
+
+
+def test_blocks_are_used_again():
+    """Pairs whose outcomes come one by one leave blocks behind: others take them, or
+    they are packed. The pool holds little more than what was seen.
+    """
+    memory, kernels = a_memory()
+    for state in range(400):
+        memory.node_of(state)
+    pairs = np.arange(memory.num_pairs)
+    for outcome in range(30):
+        targets = np.full(len(pairs), outcome)
+        one = np.ones(len(pairs), dtype=np.int64)
+        record_all(memory, kernels, pairs, one, targets, np.zeros(len(pairs)))
+    for p in (0, 77, len(pairs) - 1):
+        entries = entries_of(memory, p)
+        assert entries["target"].tolist() == list(range(30))
+        assert np.all(entries["weight"] == 1.0)
+    assert len(memory.graph.entries) <= 2 * memory.num_entries
 
 
 def test_boxes_depend_on_the_steps_left():
@@ -267,31 +310,15 @@ def test_whole_numbers_with_a_key_share_their_nodes():
     """Bare numbers of a compiled oracle go by key= too: 7 and 17 are one node,
     and 27, which is over, contradicts them.
     """
-    memory, kernels = a_memory(key=lambda s: s % 10, terminal=lambda s: s == 27)
+    memory, _ = a_memory(key=lambda s: s % 10, terminal=lambda s: s == 27)
+    memory.hold_numbers()
     memory.node_of(5)
-    record_all(
-        memory,
-        kernels,
-        np.array([0]),
-        np.array([3]),
-        np.array([7, 17, 8]),
-        np.zeros(3),
-        resolved=False,
-    )
-    memory.resolve()
-    found = {int(e["raw"]): int(e["target"]) for e in entries_of(memory, 0)}
-    assert found[7] == found[17] != found[8]
-    record_all(
-        memory,
-        kernels,
-        np.array([0]),
-        np.array([1]),
-        np.array([27]),
-        np.zeros(1),
-        resolved=False,
-    )
+    seven, seventeen, eight = memory.targets(np.array([7, 17, 8])).tolist()
+    assert seven == seventeen != eight
+    assert memory.targets(np.array([17])).tolist() == [seven]
+    assert memory.kept == 3
     with pytest.raises(OracleError, match="same key"):
-        memory.resolve()
+        memory.targets(np.array([27]))
 
 
 def test_streams_of_pairs_are_positions():
@@ -302,3 +329,22 @@ def test_streams_of_pairs_are_positions():
     assert np.array_equal(words[[3, 700]], first_words(1, np.array([3, 700])))
     assert len({tuple(row) for row in words.tolist()}) == 1_000
     assert not np.any(words == first_words(2, np.arange(1_000)))
+
+
+def test_a_stream_further_on_is_that_of_its_numbers():
+    """Matrices give the words that taking the numbers one by one does, in one jump or
+    in two.
+    """
+    counts = np.array([0, 1, 31, 32, 1_000, 70_001])
+    jumped = first_words(3, np.arange(6))
+    advance_streams(jumped, counts)
+    for pair, count in enumerate(counts.tolist()):
+        rng = from_words(first_words(3, np.array([pair]))[0])
+        for _ in range(count):
+            rng.raw()
+        assert np.array_equal(rng.words, jumped[pair])
+    far, near = first_words(3, np.arange(2)), first_words(3, np.arange(2))
+    advance_streams(far, np.array([2**52 + 12_345, 10**15]))
+    advance_streams(near, np.array([12_345, 10**15 - 77]))
+    advance_streams(near, np.array([2**52, 77]))
+    assert np.array_equal(far, near)

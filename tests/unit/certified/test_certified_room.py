@@ -118,10 +118,10 @@ def test_the_memory_at_hand_ends_a_search_too(kind, monkeypatch):
     """With few bytes available the search ends with the interval it has; its arrays
     stay below the share.
     """
-    monkeypatch.setattr(room, "available_bytes", lambda: 190_000)
+    monkeypatch.setattr(room, "available_bytes", lambda: 115_000)
     memory = Certified(problem(STEPS[kind]), delta=0.01)
     found = memory.query(epsilon=0.001, budget=10**5)
-    assert memory.memory.num_bytes <= 95_000
+    assert memory.memory.num_bytes <= 57_500
     assert memory.reason == "memory"
     assert found.interval[0] <= TRUTH.value <= found.interval[1]
 

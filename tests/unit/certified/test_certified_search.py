@@ -5,7 +5,9 @@ problem, stops, warm starts, errors.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
+import tracemalloc
 from itertools import pairwise
 
 import numba
@@ -386,6 +388,31 @@ def test_memory_is_linear_in_what_was_seen():
             + memory.memory.num_entries
         )
         assert memory.memory.num_bytes <= 64 * 1024 + 400 * seen
+
+
+def test_a_pair_of_a_table_takes_at_most_200_bytes():
+    """Nodes, pairs, outcomes, hash tables, streams, the list of states, and every
+    Python object that is kept, for a table with three successors per pair.
+    """
+    rng = np.random.default_rng(4)
+    size = 1_500
+    P = np.zeros((size, 2, size))
+    for row in P.reshape(-1, size):
+        row[rng.permutation(size)[:3]] = rng.dirichlet(np.ones(3))
+    problem = tabular(P, rng.random((size, 2)), discount=0.9, operator=Max())
+    Certified(problem, delta=0.1).query(budget=1_000)  # compiles, and fills caches
+    gc.collect()
+    tracemalloc.start()
+    memory = Certified(problem, delta=0.1)
+    found = memory.query(budget=200_000)
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.num_calls == 200_000
+    pairs = memory.memory.num_pairs
+    assert pairs > 1.9 * size
+    # what does not grow with the pairs: the first room of the pool, classes of Python
+    assert held <= 200 * pairs + 50_000
 
 
 def test_a_caller_may_write_into_its_own_array_between_queries():

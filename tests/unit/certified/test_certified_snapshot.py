@@ -183,9 +183,7 @@ def changed(data: bytes, **fields) -> bytes:
         ({"seed": 6}, "another seed"),
         ({"num_calls": 3}, "more samples than calls"),
         ({"_drawn_pairs": 1}, "shares of delta"),
-        ({"used": 0}, "pool"),
-        ({"room": [2**40, 1024]}, "pool is too large"),
-        ({"room": [1024, 2**40]}, ""),
+        ({"resolved": True}, "of another kind"),
         ({"guard": {}}, "KeyError"),
         ({"sections": [["nodes", 8]]}, "ends elsewhere"),
         ({"at": None, "batch": {"drawn": 1}}, ""),
@@ -222,7 +220,8 @@ EDITS = {
     "a pole that is none": put("pairs", "pole_up", 0, 99),
     "a negative pole": put("pairs", "pole_down", 0, -1),
     "a bound that is open": put("pairs", "q_upper", 0, np.nan),
-    "outcomes of another pair": put("pairs", "start", 0, 2),
+    "outcomes of another pair": put("pairs", "length", 0, 2),
+    "a mark that is none": put("nodes", "stale", 1, 64),
     "another action": put("pairs", "action", 0, 1),
     "bounds that cross": put("nodes", "lower", 1, 1e9),
     "bounds wider than the problem's": put("nodes", "upper", 1, 1e9),
@@ -230,11 +229,25 @@ EDITS = {
     "a mass without limit": put("nodes", "mass", 1, np.inf),
     "pairs of another state": put("nodes", "first", 1, 5),
     "a list with another state": lambda m: m._region.order.__setitem__(0, 2),
-    "a stream of zeros": lambda m: m._sampler.words.__setitem__(0, 0),
-    "a state that is none": lambda m: m.memory.states.__setitem__(2, -1),
-    "a state out of the tables": lambda m: m.memory.states.__setitem__(2, 10**12),
-    "one state twice": lambda m: m.memory.states.__setitem__(2, m.memory.states[1]),
+    "a state that is none": lambda m: numbers_of(m).__setitem__(1, -1),
+    "a state out of the tables": lambda m: numbers_of(m).__setitem__(1, 10**12),
+    "one state twice": lambda m: numbers_of(m).__setitem__(1, numbers_of(m)[0]),
 }
+
+
+def numbers_of(memory: Certified):
+    """The numbers of the states, as they are kept."""
+    return memory.memory.states.numbers
+
+
+def test_a_stream_of_zeros_is_refused():
+    """It would give the same number for ever."""
+    problem, asked = WORLDS["compiled"]
+    memory = Certified(problem, delta=0.1, seed=5)
+    memory.query(**asked)
+    memory._sampler.words[0] = 0
+    with pytest.raises(InvalidInput, match="a stream is none"):
+        taken_up("compiled", to_bytes(memory))
 
 
 @pytest.mark.parametrize("name", EDITS)

@@ -277,7 +277,7 @@ def readable(pairs: Any) -> bool:
 
 BETTING = Bound(
     word="betting",
-    fields=(("pole_up", "i4"), ("pole_down", "i4")),
+    fields=(("pole_up", "i1"), ("pole_down", "i1")),
     side=side,
     cost=pair_cost,
     price=price,

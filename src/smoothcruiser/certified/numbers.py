@@ -1,0 +1,201 @@
+"""States that are whole numbers: a list and a dictionary without Python objects.
+
+A table's states, and those of a compiled step over whole numbers, are numbers of 64
+bits. ``NumberStates`` takes the place of the list of states and ``NumberNodes`` that of
+the dictionary from states to nodes: 8 bytes per state, and 4 bytes per slot of a hash
+table that is at most three quarters full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+
+from smoothcruiser.certified import numbers_kernel
+from smoothcruiser.certified.graph import END, END_RAW
+from smoothcruiser.certified.numbers_kernel import OTHER, UNKNOWN, Book
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.problem.tabular import Ints
+
+FIRST_ROOM = 64
+
+
+class BookLoops(NamedTuple):
+    """The loops over a book."""
+
+    look_up: Any
+    enter_nodes: Any
+    enter_others: Any
+
+
+@cache
+def make_book_loops() -> BookLoops:
+    """Return the loops, compiled."""
+    names = BookLoops._fields
+    return BookLoops(*(compiled(getattr(numbers_kernel, name)) for name in names))
+
+
+def larger(size: int, need: int) -> int:
+    """The room that an array of ``size`` gets when it has to hold ``need``.
+
+    It is a sixteenth more: arrays are copied 17 times as they grow, and the free room
+    takes 3% of them on average.
+    """
+    return size if need <= size else max(need, size + max(size // 16, FIRST_ROOM))
+
+
+def copy_larger(array: Any, need: int) -> Any:
+    """An array with room for ``need``: the same one, or a copy with free room."""
+    if need <= len(array):
+        return array
+    fresh = np.zeros((larger(len(array), need), *array.shape[1:]), array.dtype)
+    fresh[: len(array)] = array
+    return fresh
+
+
+class NumberStates(Sequence[Any]):
+    """The states of nodes 0, 1, ...: None for the end, then whole numbers."""
+
+    def __init__(self) -> None:
+        self.size = 1
+        self.others = 0  # numbers that have no node of their own
+        self.book = Book(
+            np.zeros(FIRST_ROOM, np.int64),
+            np.zeros(0, OTHER),
+            np.zeros(2 * FIRST_ROOM, np.int32),
+        )
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, node: int) -> int | None: ...
+
+    @overload
+    def __getitem__(self, node: slice) -> list[int | None]: ...
+
+    def __getitem__(self, node: int | slice) -> Any:
+        if isinstance(node, slice):
+            return [self[i] for i in range(*node.indices(self.size))]
+        if not -self.size <= node < self.size:
+            raise IndexError(node)
+        place = node % self.size
+        return None if place == END else int(self.book.numbers[place])
+
+    @property
+    def numbers(self) -> Ints:
+        """The numbers of nodes 1, 2, ..."""
+        return self.book.numbers[1 : self.size]
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the arrays."""
+        return sum(array.nbytes for array in self.book)
+
+    def grown(self, more: int) -> int:
+        """The bytes of the arrays that replace others when there are ``more`` states."""
+        numbers, slots = len(self.book.numbers), len(self.book.slots)
+        room, table = larger(numbers, self.size + more), self._table(more)
+        return (8 * room if room > numbers else 0) + (4 * table if table > slots else 0)
+
+    def extend(self, states: Any) -> None:
+        """Give the next nodes their states, none of which is known."""
+        numbers = [_number(state) for state in states]
+        if None in numbers:
+            raise InvalidInput(
+                "The states of this memory are whole numbers of 64 bits, got "
+                f"{states[numbers.index(None)]!r:.60}; give such a number, or start "
+                "another memory."
+            )
+        self._make_room(len(numbers))
+        first, self.size = self.size, self.size + len(numbers)
+        room = copy_larger(self.book.numbers, self.size)
+        room[first : self.size] = numbers
+        self.book = self.book._replace(numbers=room)
+        make_book_loops().enter_nodes(self.book, first, self.size)
+
+    def find(self, numbers: Ints) -> tuple[Ints, Ints]:
+        """The nodes of numbers, UNKNOWN for some, and those, sorted and each once."""
+        nodes, missing = np.empty_like(numbers), np.empty_like(numbers)
+        count = make_book_loops().look_up(self.book, numbers, nodes, missing)
+        return nodes, np.unique(missing[:count])
+
+    def stand_for(self, numbers: Any, nodes: Any) -> None:
+        """Say which nodes stand for numbers that may have none of their own."""
+        numbers, nodes = np.asarray(numbers, np.int64), np.asarray(nodes, np.int64)
+        strange = self.find(numbers)[0] == UNKNOWN
+        self._make_room(int(strange.sum()))
+        first, self.others = self.others, self.others + int(strange.sum())
+        others = copy_larger(self.book.others, self.others)
+        others["number"][first : self.others] = numbers[strange]
+        others["node"][first : self.others] = nodes[strange]
+        self.book = self.book._replace(others=others)
+        make_book_loops().enter_others(self.book, first, self.others)
+
+    def _table(self, more: int) -> int:
+        """The slots that the hash table needs for ``more`` numbers."""
+        size = len(self.book.slots)
+        while 4 * (self.size + self.others + more) > 3 * size:
+            size *= 2
+        return size
+
+    def _make_room(self, more: int) -> None:
+        size = self._table(more)
+        if size > len(self.book.slots):
+            self.book = self.book._replace(slots=np.zeros(size, np.int32))
+            loops = make_book_loops()
+            loops.enter_nodes(self.book, 1, self.size)
+            loops.enter_others(self.book, 0, self.others)
+
+
+class NumberNodes(Mapping[Any, int]):
+    """The node of each whole number that is known."""
+
+    def __init__(self, states: NumberStates) -> None:
+        self.states = states
+
+    def __len__(self) -> int:
+        return self.states.size - 1 + self.states.others
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (number for number, _ in self.items())
+
+    def items(self) -> Any:
+        """The numbers with their nodes."""
+        numbers, others = self.states.numbers.tolist(), self.states.book.others
+        known = others[: self.states.others][["number", "node"]].tolist()
+        return [*zip(numbers, range(1, self.states.size), strict=True), *known]
+
+    def __getitem__(self, key: Any) -> int:
+        number = _number(key)
+        node = UNKNOWN
+        if number is not None:
+            node = int(self.states.find(np.array([number]))[0][0])
+        if node == UNKNOWN:
+            raise KeyError(key)
+        return node
+
+    def __setitem__(self, key: Any, node: int) -> None:
+        self.states.stand_for([key], [node])
+
+    def update(self, pairs: Any) -> None:
+        """Say which nodes stand for numbers, as pairs of both."""
+        rows = list(pairs)
+        self.states.stand_for([row[0] for row in rows], [row[1] for row in rows])
+
+
+def _number(state: Any) -> int | None:
+    """A state as a whole number of 64 bits that is equal to it; None where it is none."""
+    if type(state) is not int:
+        try:
+            number = int(state)
+            if number != state:
+                return None
+        except (TypeError, ValueError, OverflowError):
+            return None
+        state = number
+    return state if END_RAW < state < 2**63 else None
