@@ -229,7 +229,7 @@ def rehash(g: Graph) -> None:
 def repack(g: Graph, pool: Any) -> None:
     """Move all entries to ``pool``, each pair's in a block of its own, none free.
 
-    A row of a known model, which has no share of delta, never grows.
+    A row of a known model, whose total is 1, never grows.
     """
     used = 0
     for p in range(len(g.pairs)):
@@ -240,6 +240,6 @@ def repack(g: Graph, pool: Any) -> None:
                 new["reward"], new["weight"] = old["reward"], old["weight"]
                 new["target"] = old["target"]
             pair["start"] = used
-            used += room_of(pair["length"]) if pair["cost"] > 0.0 else pair["length"]
+            used += room_of(pair["length"]) if pair["total"] != 1.0 else pair["length"]
     g.sizes[ENTRIES], g.sizes[IDLE] = used, 0
     g.sizes[FREE : FREE + CLASSES] = 0
