@@ -54,6 +54,9 @@ class Kind(IntEnum):
     ROLLOUT = 2
     BLIND = 3
     MIDDLE = 4
+    RANDOM_PLUGIN = 5
+    RANDOM_ROLLOUT = 6
+    CLIP = 7
 
 
 class Pairs(NamedTuple):
