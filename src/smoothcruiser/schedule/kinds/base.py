@@ -56,7 +56,6 @@ class Kind(IntEnum):
     MIDDLE = 4
     RANDOM_PLUGIN = 5
     RANDOM_ROLLOUT = 6
-    CLIP = 7
 
 
 class Pairs(NamedTuple):
@@ -102,6 +101,13 @@ class Walk(Protocol):
         query in ``pairs``.
         """
 
+    def offer_ladders(self, kind: IntEnum) -> None:
+        """Propose randomized levels that ask the newest levels.
+
+        They differ in the first count, in the number of rungs and in their
+        continuations.
+        """
+
 
 class Estimator(ABC):
     """One kind of estimator; objects of this class have no state."""
@@ -111,6 +117,7 @@ class Estimator(ABC):
     asks: ClassVar[bool]  # has a query and a count
     goes_on: ClassVar[bool]  # has a continuation
     in_paper: ClassVar[bool] = False  # one of the three cases of Alg. 2
+    randomized: ClassVar[bool] = False  # has rungs, and samples without a range
 
     @property
     def is_leaf(self) -> bool:
@@ -139,6 +146,22 @@ class Estimator(ABC):
         The shift is the one that centres the bias. ``samples`` may hold many
         candidates side by side.
         """
+
+    def of_row(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Array,
+        scale: Array | None,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """Return the moments of ``row`` with ``samples`` in the place of its count.
+
+        ``scale`` stands for the rungs of a randomized kind while they are searched.
+        """
+        return self.moments(base, samples, query, onward, remaining)
 
     @abstractmethod
     def offer(self, walk: Walk) -> None:
