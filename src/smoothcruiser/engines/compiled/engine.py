@@ -11,6 +11,7 @@ replayed in ``reference`` to name the state and action at fault.
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,8 @@ class CompiledEngine:
             scratch.ctypes.data,
         )
         if status == kernel.STOPPED:
-            left = int(scratch[3 * self.schedule.facts.num_actions + kernel.LEFT])
+            vectors = kernel.VECTORS * self.schedule.facts.num_actions
+            left = int(scratch[vectors + kernel.LEFT])
             count -= left + 1
         return int(status), count, int(calls), total, square
 
@@ -205,6 +207,9 @@ def plan_of(
         for name, kind in COLUMNS.items()
     }
     columns["center"] = np.array(schedule.centers, dtype=np.float64)
+    rungs = [level.rungs for level in schedule.levels]
+    columns["rungs"] = np.array([*chain(*rungs), 0.0])
+    columns["first_rung"] = np.cumsum([0, *map(len, rungs)], dtype=np.int64)
     columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
     columns["blind_head"] = np.array(
         [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]
