@@ -27,6 +27,8 @@ COLUMNS = (
     "shift",
     "center",
     "blind_head",
+    "rungs",
+    "first_rung",
 )
 
 
