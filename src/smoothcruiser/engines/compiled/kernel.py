@@ -23,13 +23,13 @@ The machine moves between seven phases:
 Frames and vectors are plain memory, read and written by address (``jit.memory``
 says why). A frame is a row of 8-byte words:
 
-  ROW, SIZE, SIGN                level of the schedule, number of legal actions, +1 where
-                                 max moves and -1 where min does
+  ROW, SIZE, SIGN                level of the schedule (its complement while a correction
+                                 samples the continuation), number of legal actions, +1
+                                 where max moves and -1 where min does
   TOTAL, WEIGHT                  what the rollout through this node has collected, and
                                  gamma**t for what follows
-  SLOT, LEFT, REWARD, SUM        the mean being sampled, its samples left (FOLLOWED: a
-                                 continuation for CORRECT), the reward of the sample
-                                 under way, the sum so far
+  SLOT, LEFT, REWARD, SUM        the mean being sampled, its samples left, the reward of
+                                 the sample under way, the sum so far
   NUMBER, GOAL                   samples of a mean, number of means: one per legal
                                  action, for two halves twice as many
   HEAD, CHOSEN, NORM             what FINISH found, kept while a correction is sampled
@@ -88,7 +88,6 @@ ENTER, ASK, DRAW, FINISH, CORRECT, ACT, RETURN = range(7)
 # words of a frame; 3 K words and the state follow
 ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK = range(10)
 NUMBER, GOAL, HEAD, CHOSEN, NORM, CHANCE, BRACKET, FACTOR, FIELDS = range(10, 19)
-FOLLOWED = -1  # in the place of LEFT
 # words of the vectors before the frames, each times K: x (2 K), y, g, w, d
 VECTORS = 6
 WORD = 8  # bytes
@@ -452,10 +451,7 @@ def run_shard(
     row = root_row
     kind = CONSTANT
     size = K
-    number = 0
-    goal = 0
     slot = 0
-    a = 0
     sign = 1.0
     total = 0.0
     weight = 1.0
@@ -464,78 +460,82 @@ def run_shard(
     v = 0.0
     phase = DRAW
     while True:
-        if phase == ENTER:
-            kind = int_at(kinds, row)
-            if kind == CONSTANT:
-                v = float_at(constants, row)
-                shift = float_at(shifts, row)
-                if shift != 0.0:
-                    mover = PLAYER(data, state) if game else 1
+        if phase == ENTER or phase == ASK:
+            if phase == ENTER:
+                kind = int_at(kinds, row)
+                if kind == CONSTANT:
+                    v = float_at(constants, row)
+                    shift = float_at(shifts, row)
+                    if shift != 0.0:
+                        mover = PLAYER(data, state) if game else 1
+                        if mover != 1 and mover != 2:
+                            return BAD_PLAYER, calls, grand_total, grand_square
+                        v += (1.0 if mover == 1 else -1.0) * shift
+                    v = total + weight * v
+                    phase = RETURN
+                    continue
+                if BOUNDED and kind == MIDDLE:
+                    v, kept = middle_of(
+                        data,
+                        state,
+                        plan.gap,
+                        plan.value_low,
+                        plan.value_high,
+                        plan.slack,
+                    )
+                    if not kept:
+                        return BAD_BOUNDS, calls, grand_total, grand_square
+                    v = total + weight * v
+                    phase = RETURN
+                    continue
+                if game:
+                    mover = PLAYER(data, state)
                     if mover != 1 and mover != 2:
                         return BAD_PLAYER, calls, grand_total, grand_square
-                    v += (1.0 if mover == 1 else -1.0) * shift
-                v = total + weight * v
-                phase = RETURN
-                continue
-            if BOUNDED and kind == MIDDLE:
-                v, kept = middle_of(
-                    data,
-                    state,
-                    plan.gap,
-                    plan.value_low,
-                    plan.value_high,
-                    plan.slack,
-                )
-                if not kept:
-                    return BAD_BOUNDS, calls, grand_total, grand_square
-                v = total + weight * v
-                phase = RETURN
-                continue
-            if game:
-                mover = PLAYER(data, state)
-                if mover != 1 and mover != 2:
-                    return BAD_PLAYER, calls, grand_total, grand_square
-                sign = 1.0 if mover == 1 else -1.0
-            if varies:
-                size = 0
-                for a in range(K):
-                    if LEGAL(data, state, a):
-                        put_int(frame + actions_at, size, a)
-                        size += 1
-                if size < fewest:
-                    return FEW_ACTIONS, calls, grand_total, grand_square
-            if kind == BLIND:
-                norm = 1.0
-                if uniform_at_zero:
-                    slot = rng.integers(size)
-                else:
-                    for j in range(size):
-                        put_float(x_at, j, 0.0)
-                        if varies:
-                            put_float(
-                                w_at,
-                                j,
-                                float_at(weights, int_at(frame + actions_at, j)),
-                            )
-                    g = floats_at(g_at, (size,))
-                    BOTH(
-                        operator,
-                        floats_at(x_at, (size,)),
-                        floats_at(w_at, (size,)),
-                        temperature,
-                        g,
+                    sign = 1.0 if mover == 1 else -1.0
+                if varies:
+                    size = 0
+                    for a in range(K):
+                        if LEGAL(data, state, a):
+                            put_int(frame + actions_at, size, a)
+                            size += 1
+                    if size < fewest:
+                        return FEW_ACTIONS, calls, grand_total, grand_square
+                if kind == BLIND:
+                    norm = 1.0
+                    if uniform_at_zero:
+                        slot = rng.integers(size)
+                    else:
+                        for j in range(size):
+                            put_float(x_at, j, 0.0)
+                            if varies:
+                                put_float(
+                                    w_at,
+                                    j,
+                                    float_at(weights, int_at(frame + actions_at, j)),
+                                )
+                        g = floats_at(g_at, (size,))
+                        BOTH(
+                            operator,
+                            floats_at(x_at, (size,)),
+                            floats_at(w_at, (size,)),
+                            temperature,
+                            g,
+                        )
+                        slot, norm = PICK(g, size, rng)
+                        if unit:
+                            norm = 1.0
+                    head = sign * float_at(blind_head, size) + sign * float_at(
+                        shifts, row
                     )
-                    slot, norm = PICK(g, size, rng)
-                    if unit:
-                        norm = 1.0
-                head = sign * float_at(blind_head, size) + sign * float_at(shifts, row)
-                phase = ACT
-                continue
-            number = int_at(samples, row)
-            goal = size
-            phase = ASK
-        # Row, kind, state, size, sign, total and weight are those of the node.
-        if phase == ASK:
+                    phase = ACT
+                    continue
+                number = int_at(samples, row)
+                goal = size
+            else:
+                number = int_at(frame, NUMBER)
+                goal = 2 * size
+            # Row, kind, state, size, sign, total and weight are those of the node.
             child = int_at(query, row)
             if FRAGILE:
                 mark = mark_of(frame + state_at, words)
@@ -619,7 +619,8 @@ def run_shard(
             put_int(frame, NUMBER, number)
             put_int(frame, GOAL, goal)
             phase = DRAW
-        if phase == DRAW:
+            continue
+        elif phase == DRAW:
             left = int_at(frame, LEFT)
             if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
                 return WRITTEN, calls, grand_total, grand_square
@@ -659,7 +660,7 @@ def run_shard(
                     put_int(frame, SLOT, slot)
                     put_float(frame, SUM, 0.0)
                 state = LOAD(frame + state_at)
-                size = int_at(frame, SIZE)
+                size = int_at(frame, SIZE) if varies else K
                 if slot >= size:
                     slot -= size
                 a = int_at(frame + actions_at, slot) if varies else slot
@@ -719,8 +720,7 @@ def run_shard(
                 put_int(frame, CHOSEN, slot)
                 put_float(frame, NORM, norm)
                 put_float(frame, CHANCE, chance)
-                number = int_at(samples, row) << (rung - 1)
-                goal = 2 * size
+                put_int(frame, NUMBER, int_at(samples, row) << (rung - 1))
                 phase = ASK
             continue
         # As in FINISH, with x = sign * q of the first half, then of the second.
@@ -772,10 +772,9 @@ def run_shard(
             STORE(frame + state_at, state)
             if FRAGILE:
                 put_int(frame, MARK, mark_of(frame + state_at, words))
-            put_int(frame, ROW, row)
+            put_int(frame, ROW, ~row)
             put_float(frame, TOTAL, total)
             put_float(frame, WEIGHT, weight)
-            put_int(frame, LEFT, FOLLOWED)
             put_float(frame, BRACKET, bracket)
             put_float(frame, FACTOR, factor if float_at(d_at, slot) > 0.0 else -factor)
             a = int_at(frame + actions_at, slot) if varies else slot
@@ -813,7 +812,8 @@ def run_shard(
                 if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
                 row = int_at(frame, ROW)
-                if int_at(frame, LEFT) == FOLLOWED:
+                if row < 0:
+                    row = ~row
                     if FRAGILE and mark_of(frame + state_at, words) != int_at(
                         frame, MARK
                     ):
