@@ -24,6 +24,9 @@ typedef struct {
     /* tables of the tabular oracle */
     const int64_t *start, *next_state, *alias;
     const double *reward, *accept;
+    /* what the root's bound adds up: 0 nothing, 1 a histogram by linear binning, 2 a sum of psi */
+    int64_t score;
+    double score_half, score_scale;
 } Plan;
 
 typedef struct { uint64_t s[4]; } Rng;
@@ -209,14 +212,32 @@ static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
     }
 }
 
-/* One shard; out = {calls, bad}, sums = {total, square}. */
-void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count, double center, uint64_t *words, int64_t *out, double *sums) {
+#define BINS 256
+#define WHOLE (1 << 24)
+
+static inline void add_score(const Plan *p, double d, int64_t *bins, double *logged) {
+    if (p->score == 1) {
+        double t = (d + p->score_half) * p->score_scale;
+        int64_t k = 0, above = 0;
+        if (t >= BINS) { k = BINS - 1; above = WHOLE; }
+        else if (t > 0.0) { k = (int64_t)t; above = (int64_t)((t - (double)k) * WHOLE); }
+        bins[k] += WHOLE - above;
+        bins[k + 1] += above;
+    } else if (p->score == 2) {
+        double x = p->score_scale * d, grown = log1p(fabs(x) + 0.5 * x * x);
+        *logged += x >= 0.0 ? grown : -grown;
+    }
+}
+
+/* One shard; out = {calls, bad}, sums = {total, square, sum of psi}, bins = the histogram. */
+void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count, double center, uint64_t *words, int64_t *out, double *sums,
+               int64_t *bins) {
     Rng r;
     Count c = {0, 0};
     State s, z;
     memcpy(r.s, words, sizeof r.s);
     memcpy(&s, root, sizeof s);
-    double total = 0.0, square = 0.0;
+    double total = 0.0, square = 0.0, logged = 0.0;
     for (int64_t i = 0; i < count && !c.bad; i++) {
         double x = step(p, s, action, &r, &z);
         c.calls++;
@@ -224,7 +245,8 @@ void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count
         double d = x + (p->discount * sample_v(p, p->root_row, z, &r, &c) - center);
         total += d;
         square += d * d;
+        add_score(p, d, bins, &logged);
     }
     out[0] = c.calls; out[1] = c.bad;
-    sums[0] = total; sums[1] = square;
+    sums[0] = total; sums[1] = square; sums[2] = logged;
 }

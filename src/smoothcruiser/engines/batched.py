@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.rows import Floats, Ints, parts_of
+from smoothcruiser.engines.scores import scored
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import (
@@ -144,7 +145,7 @@ class BatchedEngine:
             else np.random.default_rng(sequence.spawn(1)[0])
         )
         self.calls = 0
-        total, square = 0.0, 0.0
+        total, square, score = 0.0, 0.0, self.job.score.none
         root = self.schedule.root
         for first in range(0, shard.count, self.rows):
             n = min(self.rows, shard.count - first)
@@ -157,13 +158,14 @@ class BatchedEngine:
                         states, np.full(n, shard.action, dtype=np.int64), root.child
                     )
             except (Interrupted, KeyboardInterrupt) as stop:
-                part = Partial(first, total, square, self.calls)
+                part = Partial(first, total, square, self.calls, score)
                 stop.piece = Piece(shard, part)  # type: ignore[union-attr]
                 raise
             distance = x - self.center
             total += float(distance.sum())
             square += float((distance * distance).sum())
-        return Partial(shard.count, total, square, self.calls)
+            score = scored(self.job.score, distance, score)
+        return Partial(shard.count, total, square, self.calls, score)
 
     # --- one batch ------------------------------------------------------------
 

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
+from smoothcruiser.engines.scores import scored
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
@@ -101,6 +103,7 @@ class PythonEngine:
             self.rng = from_words(begun.words)
         # One tuple, so that a Ctrl-C finds all three sums or none with the last sample.
         sums, before = begun.part[:3], begun.part.calls
+        distances = array("d")  # of the new samples, and after a Ctrl-C of one more
         self.calls = 0
         state, root = self.state, self.schedule.root
         known = copied(state)
@@ -117,16 +120,20 @@ class PythonEngine:
                         distance = draw(state)
                     except Hung as error:
                         raise companion_hung(self.problem.call_seconds) from error
+                    distances.append(distance)
                     draws, total, square = sums
                     sums = draws + 1, total + distance, square + distance * distance
                     if time.perf_counter() >= end:
                         break
         except (Interrupted, KeyboardInterrupt) as stop:
-            part = Partial(*sums, before + self.calls)
+            new = distances[: sums[0] - begun.part.draws]
+            score = scored(self.job.score, new, begun.part.score)
+            part = Partial(*sums, before + self.calls, score)
             stop.piece = Piece(shard, part)  # type: ignore[union-attr]
             raise
         self.guard.compare(known, state, shard.action)
-        part = Partial(*sums, before + self.calls)
+        score = scored(self.job.score, distances, begun.part.score)
+        part = Partial(*sums, before + self.calls, score)
         return Piece(shard, part, tuple(int(word) for word in self.rng.words))
 
     # --- one call -------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
+from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, Sums, bin_of, psi
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
@@ -55,6 +56,7 @@ class ReferenceEngine:
         self.guard = Guard()
         self.rng: Stream
         self.sums: Partial  # of the samples that are completed
+        self.distances: list[float]  # of these samples, and perhaps of one more
         self.stopped = False
 
     def stop(self) -> None:
@@ -69,6 +71,7 @@ class ReferenceEngine:
             )
         except (Interrupted, KeyboardInterrupt) as stop:
             part = self.sums._replace(calls=self.calls)
+            part = part._replace(score=self.scores(self.distances[: part.draws]))
             stop.piece = Piece(shard, part)  # type: ignore[union-attr]
             raise
 
@@ -80,6 +83,7 @@ class ReferenceEngine:
         before = copied(self.state)
         total = 0.0
         square = 0.0
+        self.distances = []
         root = self.schedule.root
         for done in range(count):
             self.sums = Partial(done, total, square, 0)
@@ -87,10 +91,28 @@ class ReferenceEngine:
                 distance = self.sample_v(root.child, self.state) - self.center
             else:
                 distance = self.backup(self.state, action, root.child, self.center)
+            self.distances.append(distance)
             total += distance
             square += distance * distance
         self.guard.compare(before, self.state, action)
-        return Partial(count, total, square, self.calls)
+        return Partial(count, total, square, self.calls, self.scores(self.distances))
+
+    def scores(self, distances: list[float]) -> Sums:
+        """What the root's bound adds up, sample by sample."""
+        score = self.job.score
+        if score.kind == BINNED:
+            weights = [0] * len(score.none)
+            for distance in distances:
+                point, above = bin_of(distance, score.half, score.scale)
+                weights[point] += WHOLE - above
+                weights[point + 1] += above
+            return tuple(weights)
+        if score.kind == LOGGED:
+            total = 0.0
+            for distance in distances:
+                total += psi(score.scale * distance)
+            return (total,)
+        return ()
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
         """(reward, next state, whether the episode is over) of one simulator call.

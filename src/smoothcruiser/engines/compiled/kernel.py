@@ -48,6 +48,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, bin_of, psi
 from smoothcruiser.jit.memory import (
     flag_at,
     float_at,
@@ -137,6 +138,10 @@ class ScheduleTable(NamedTuple):
     value_low: float
     value_high: float
     slack: float
+    # what the root's bound adds up (``engines.scores``)
+    score: int
+    score_half: float
+    score_scale: float
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
@@ -373,6 +378,18 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
     return mean
 
 
+def add_score(
+    kind: int, half: float, scale: float, distance: float, score: int
+) -> None:
+    """Add a root sample to what the root's bound needs, which lies at ``score``."""
+    if kind == BINNED:
+        point, above = bin_of(distance, half, scale)
+        put_int(score, point, int_at(score, point) + (WHOLE - above))
+        put_int(score, point + 1, int_at(score, point + 1) + above)
+    elif kind == LOGGED:
+        put_float(score, 0, float_at(score, 0) + psi(scale * distance))
+
+
 def mark_of(address: int, size: int) -> int:
     """A number by which a change of any of ``size`` words shows.
 
@@ -394,12 +411,14 @@ def run_shard(
     rng: Any,
     stop: int,
     scratch: int,
+    score: int,
 ) -> tuple[int, int, float, float]:
     """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
 
-    The sums are of the samples' distances to ``center``. Action -1 samples X
-    itself. After a stop the sums are of the samples before it, and LEFT of the root's
-    frame says how many were to follow the one that was not finished.
+    The sums are of the samples' distances to ``center``; their scores are added to
+    what lies at ``score``. Action -1 samples X itself. After a stop the sums are of
+    the samples before it, and LEFT of the root's frame says how many were to follow
+    the one that was not finished.
     """
     kinds, samples, query, continuation = (
         plan.kind,
@@ -808,6 +827,9 @@ def run_shard(
                 )
                 grand_total += distance
                 grand_square += distance * distance
+                add_score(
+                    plan.score, plan.score_half, plan.score_scale, distance, score
+                )
             else:
                 if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
