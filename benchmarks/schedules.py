@@ -85,7 +85,9 @@ def randomized_cases() -> list[Case]:
     """Randomized kinds: over leaves, over each other, with rare and frequent rungs."""
     rare, often = (0.02, 0.007, 0.0025), (0.3, 0.15, 0.05)
 
-    def rollout(samples: int, query: int, onward: int, rungs: tuple[float, ...]) -> Level:
+    def rollout(
+        samples: int, query: int, onward: int, rungs: tuple[float, ...]
+    ) -> Level:
         return Level(
             Kind.RANDOM_ROLLOUT, samples, query, onward, constant=0.8, rungs=rungs
         )
@@ -113,26 +115,43 @@ def randomized_cases() -> list[Case]:
         hand(
             "random rollouts over each other, often, K=2",
             two,
-            [CONSTANT, rollout(2, 0, 0, often), rollout(2, 1, 1, often),
-             rollout(2, 2, 2, often)],
+            [
+                CONSTANT,
+                rollout(2, 0, 0, often),
+                rollout(2, 1, 1, often),
+                rollout(2, 2, 2, often),
+            ],
         ),
         hand(
             "random rollouts over each other, K=4",
             four,
-            [CONSTANT, rollout(4, 0, 0, rare), rollout(2, 1, 1, often),
-             rollout(3, 1, 2, rare), rollout(4, 2, 3, rare)],
+            [
+                CONSTANT,
+                rollout(4, 0, 0, rare),
+                rollout(2, 1, 1, often),
+                rollout(3, 1, 2, rare),
+                rollout(4, 2, 3, rare),
+            ],
         ),
         hand(
             "mixture of plain and randomized kinds, K=4",
             four,
-            [*mixture(), plug_in(2, 1, often), rollout(2, 8, 4, often),
-             rollout(3, 3, 9, rare)],
+            [
+                *mixture(),
+                plug_in(2, 1, often),
+                rollout(2, 8, 4, often),
+                rollout(3, 3, 9, rare),
+            ],
         ),
         hand(
             "random rollouts over plug-ins, K=10",
             ten,
-            [CONSTANT, plug_in(2, 0, rare), rollout(2, 1, 1, rare),
-             rollout(1, 1, 2, often)],
+            [
+                CONSTANT,
+                plug_in(2, 0, rare),
+                rollout(2, 1, 1, rare),
+                rollout(1, 1, 2, often),
+            ],
         ),
     ]
 

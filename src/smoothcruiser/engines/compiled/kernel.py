@@ -479,7 +479,7 @@ def run_shard(
     v = 0.0
     phase = DRAW
     while True:
-        if phase == ENTER or phase == ASK:
+        if phase <= ASK:  # ENTER ends in it
             if phase == ENTER:
                 kind = int_at(kinds, row)
                 if kind == CONSTANT:
@@ -703,7 +703,7 @@ def run_shard(
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
             x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
-            if kind == PLUGIN or kind == RANDOM_PLUGIN:
+            if kind in (PLUGIN, RANDOM_PLUGIN):
                 value = (
                     SOFT(x, w, temperature)
                     if inlined
