@@ -80,7 +80,6 @@ class Level:
     # chance of each correction of a randomized kind: rung j (from 1) compares means of
     # 2**(j-1) ``samples`` with their average; with the rest there is no correction
     rungs: tuple[float, ...] = ()
-    reach: float = 0.0  # of CLIP: its values lie within ``constant`` +- ``reach``
 
 
 @dataclass(frozen=True)

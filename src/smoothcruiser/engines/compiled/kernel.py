@@ -72,7 +72,7 @@ from smoothcruiser.problem.tabular_kernel import (
 )
 
 # schedule.Kind as plain numbers, for the compiler
-CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT, CLIP = range(8)
+CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = range(7)
 ENTER, ASK, DRAW, FINISH, CORRECT, ACT, RETURN = range(7)
 # how a shard ended
 (

@@ -56,7 +56,6 @@ class Kind(IntEnum):
     MIDDLE = 4
     RANDOM_PLUGIN = 5
     RANDOM_ROLLOUT = 6
-    CLIP = 7
 
 
 class Pairs(NamedTuple):
