@@ -46,10 +46,12 @@ import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.scores import BINNED, BINS, Score
 from smoothcruiser.engines.shards import Shard
 
 GEOMETRIC_BAR, MINIMUM_BAR, CACHE_BAR = 0.9, 0.75, 0.5
 CENTER = 0.5
+SCORE = Score(BINNED, 2.0, BINS / 4.0)
 SEED = 1
 Row = dict[str, Any]
 
@@ -87,7 +89,7 @@ def against_c(case: Case, calls: float) -> Row:
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
-    engine = CompiledEngine(Job(problem, schedule, 0, CENTER))
+    engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls)
     shard = Shard(0, 0, 0, count)
@@ -95,7 +97,7 @@ def against_c(case: Case, calls: float) -> Row:
         engine.run_shard(shard, SEED),
         kernel.run(0, count, CENTER, SEED, (0, 0)),
     )
-    assert (ours.calls, ours.total, ours.square) == theirs, (
+    assert (ours.calls, ours.total, ours.square, ours.score) == theirs, (
         f"{case.name}: the engine and C differ"
     )
     seconds = best(
@@ -119,7 +121,7 @@ def two_threads(case: Case, calls: float) -> Row:
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
-    engine = CompiledEngine(Job(problem, schedule, 0, CENTER))
+    engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls / 8)
 
@@ -166,7 +168,7 @@ def user_oracles(calls: float) -> list[Row]:
         count = draws_for(case, calls)
         shard = Shard(0, 0, 0, count)
         engines = {
-            form: CompiledEngine(Job(problem, case.schedule, state, CENTER))
+            form: CompiledEngine(Job(problem, case.schedule, state, CENTER, SCORE))
             for form, (problem, state) in problems(
                 ground.discount, ground.operator
             ).items()
@@ -175,7 +177,7 @@ def user_oracles(calls: float) -> list[Row]:
         theirs = kernel.run(0, count, CENTER, SEED, (0, 0))
         for form in ("NamedTuple", "int", "array"):
             ours = engines[form].run_shard(shard, SEED)
-            assert (ours.calls, ours.total, ours.square) == theirs, (
+            assert (ours.calls, ours.total, ours.square, ours.score) == theirs, (
                 f"{form}: the engine and C differ"
             )
         runs: dict[str, Callable[[], Any]] = {

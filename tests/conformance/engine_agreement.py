@@ -13,6 +13,7 @@ from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.run import Ledger, run
+from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, Score
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
@@ -24,6 +25,8 @@ from smoothcruiser.theory.paper import PaperSetting, value_bound
 # of a schedule the reference has to run: it makes some 50,000 calls a second
 MOST_CALLS = 1500
 CENTER = 0.37  # squares are taken from here; any number will do
+# what roots add up; the bins are too few for some samples, which are clamped
+SCORES = (Score(BINNED, 0.7, BINS / 1.4), Score(LOGGED, 0.0, 0.8))
 
 
 def hand_made(facts, *, target="q_values", samples=3, clip=None):
@@ -151,15 +154,21 @@ def sharp_tables(facts):
 
 def bits(partial):
     """A shard's sums with every bit visible (0.0 and -0.0 differ)."""
-    return (partial.draws, partial.total.hex(), partial.square.hex(), partial.calls)
+    return (
+        partial.draws,
+        partial.total.hex(),
+        partial.square.hex(),
+        partial.calls,
+        tuple(x if isinstance(x, int) else x.hex() for x in partial.score),
+    )
 
 
 def assert_engines_agree(problem, schedule, state, *, seed=7):
     """Both engines give the same bits on two shards of every action; the number
     of calls made by one shard of each is right.
     """
-    reference = ReferenceEngine(Job(problem, schedule, state, CENTER))
-    compiled = CompiledEngine(Job(problem, schedule, state, CENTER))
+    jobs = [Job(problem, schedule, state, CENTER, score) for score in SCORES]
+    engines = [(ReferenceEngine(job), CompiledEngine(job)) for job in jobs]
     root = schedule.root
     actions = problem.legal_actions(state) if root.target == "q_values" else [0]
     half = -(-root.samples // 2)
@@ -167,10 +176,11 @@ def assert_engines_agree(problem, schedule, state, *, seed=7):
         1 if root.target == "q_values" else 0
     )
     for action in actions:
-        for shard in (
+        shards = (
             Shard(action, 0, 0, half),
             Shard(action, 1, half, root.samples - half),
-        ):
+        )
+        for shard, (reference, compiled) in zip(shards, engines, strict=True):
             slow, fast = (
                 reference.run_shard(shard, seed),
                 compiled.run_shard(shard, seed),

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from engine_agreement import CENTER, bits, hand_made, random_table
+from engine_agreement import CENTER, SCORES, bits, hand_made, random_table
 from test_engines import FAMILIES, OPERATORS, build
 
 import smoothcruiser as sc
@@ -22,6 +22,7 @@ from smoothcruiser.engines.python import PythonEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.run import Ledger, run
+from smoothcruiser.engines.scores import WHOLE
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.query import Compute
@@ -55,10 +56,9 @@ def test_python_returns_the_bits_of_reference(family):
                 problem.legal_actions(3) if schedule.root.target == "q_values" else [0]
             )
             shard = Shard(actions[-1], 1, 0, 2)
-            slow = ReferenceEngine(Job(problem, schedule, 3, CENTER)).run_shard(
-                shard, 5
-            )
-            fast = PythonEngine(Job(problem, schedule, 3, CENTER)).run_shard(shard, 5)
+            job = Job(problem, schedule, 3, CENTER, SCORES[index % 2])
+            slow = ReferenceEngine(job).run_shard(shard, 5)
+            fast = PythonEngine(job).run_shard(shard, 5)
             assert bits(slow) == bits(fast)
 
 
@@ -252,12 +252,13 @@ def test_a_batched_run_is_reproducible():
     problem = problem_of("everything", 2)
     schedule = hand_made(problem.facts, samples=50)
     parts = [
-        BatchedEngine(Job(problem, schedule, 0)).run_shard(
+        BatchedEngine(Job(problem, schedule, 0, 0.0, SCORES[0])).run_shard(
             Shard(problem.legal_actions(0)[0], 3, 0, 50), 9
         )
         for _ in range(2)
     ]
     assert bits(parts[0]) == bits(parts[1])
+    assert sum(parts[0].score) == 50 * WHOLE
 
 
 @pytest.mark.parametrize("name", list(OPERATORS))

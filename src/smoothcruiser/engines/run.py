@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from smoothcruiser.engines.base import Workers
+from smoothcruiser.engines.scores import Sums, added
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import hear
@@ -48,6 +49,7 @@ class RootSums:
     draws: int = 0
     total: float = 0.0
     square: float = 0.0
+    score: Sums = ()
     look: int | None = None  # the checkpoint at which it stopped early, if it did
     last: RootSums | None = (
         None  # the sums at the last checkpoint, where it is a prefix
@@ -58,6 +60,7 @@ class RootSums:
         self.draws += part.draws
         self.total += part.total
         self.square += part.square
+        self.score = added(self.score, part.score)
 
 
 @dataclass

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, replace
 
 from smoothcruiser.engines.run import Outcome, RootSums
+from smoothcruiser.engines.scores import BINNED, BINS, NO_SCORE, Score
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.kinds.base import TOLERANCE
@@ -59,6 +60,17 @@ class StoppingRule:
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
+
+    @property
+    def score(self) -> Score:
+        """What is added up of the root's samples beside their sums.
+
+        It is a histogram over the range of a sample, of whichever player moves.
+        """
+        if self.promise is None or self.schedule.root.adaptive_delta == 0.0:
+            return NO_SCORE
+        half = (max(self.promise.high) - min(self.promise.low)) / 2.0
+        return Score(BINNED, half, BINS / (2.0 * half)) if half > 0.0 else NO_SCORE
 
     @property
     def farthest(self) -> float:

@@ -170,8 +170,14 @@ def local_workers(
 
 def engine_build(name: str, job: Job) -> Build:
     """The engine of executor ``name`` for a job, as something that workers build."""
-    parts = {"schedule": job.schedule, "state": job.state, "center": job.center}
-    return Build(job.problem, _engine, parts | {"name": name})
+    parts = {
+        "schedule": job.schedule,
+        "state": job.state,
+        "center": job.center,
+        "score": job.score,
+        "name": name,
+    }
+    return Build(job.problem, _engine, parts)
 
 
 def _engine(problem: Any, name: str, **parts: Any) -> Engine:

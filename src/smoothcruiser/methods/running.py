@@ -107,7 +107,7 @@ def _run(
     tell_at_the_end(hint)
     ledger = Ledger(cut(schedule, shards=shards), actions, rule.enough, known)
     listener = Listener(query.progress, keep, interval_of(problem, state, rule))
-    job = Job(problem, schedule, state, rule.center)
+    job = Job(problem, schedule, state, rule.center, rule.score)
     try:
         outcome, ran = _sampled(query, chosen, job, ledger, listener, opened)
     except (StoreError, WorkersLost) as error:

@@ -281,7 +281,8 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     They are those of ``plan``, bit for bit; schedule and engine are built once.
     """
     rule = stopping_rule(schedule)
-    engine = make_engine(COMPILED.name, Job(problem, schedule, state, rule.center))
+    job = Job(problem, schedule, state, rule.center, rule.score)
+    engine = make_engine(COMPILED.name, job)
     segments = cut(schedule)
     actions = problem.legal_actions(state)
     low, high = problem.facts.q_bounds(problem.mover(state))

@@ -49,7 +49,7 @@ from smoothcruiser.theory.stopping import choose_looks
 
 # Those of this package. A kind from elsewhere is compiled only where ``kinds`` names
 # it, so that registering one changes nobody's schedules.
-ALL_KINDS: Kinds = frozenset(Kind)
+ALL_KINDS: Kinds = frozenset(kind for kind in Kind if kind in KINDS)
 SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.MIDDLE})
 
 # Of delta. It raises log(2K/delta) by log(1/0.9) = 0.105, some 2-3% of the price,

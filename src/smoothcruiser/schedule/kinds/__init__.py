@@ -23,7 +23,7 @@ from smoothcruiser.schedule.kinds.blind import Blind
 from smoothcruiser.schedule.kinds.constant import Constant
 from smoothcruiser.schedule.kinds.middle import Middle
 from smoothcruiser.schedule.kinds.plug_in import PlugIn
-from smoothcruiser.schedule.kinds.random_plug_in import RandomPlugIn
+from smoothcruiser.schedule.kinds.random_plugin import RandomPlugIn
 from smoothcruiser.schedule.kinds.random_rollout import RandomRollout
 from smoothcruiser.schedule.kinds.rollout import Rollout
 from smoothcruiser.theory.ground import Ground
