@@ -17,7 +17,7 @@ it, and the bound only gets wider.
 
 legend   symbol        name
   nu_j = M (1 + t_j)   t_j is ``offsets[j]``
-  w_j                  ``SHARE``, the same for all poles
+  w_j                  ``SHARES[j]``
   log(1/alpha)         ``level``
 """
 
@@ -26,15 +26,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-# Poles other than the one at the end of the range. The best offset is
-# sigma^2/(R tau) for a deviation sigma and the radius tau at which a run stops. The
-# largest one is that of a third of the largest variance, and each of the others is a
-# third of the one before: missing the best one by sqrt(3) costs 15% of the radius at
-# most, and the last one serves a deviation of a tenth of the bound (measured: 3 to 6
-# poles with ratios from 2 to 4 differ by less than 5% in the samples needed).
-FAR_POLES, RATIO, LARGEST = 4, 3.0, 1.0 / 3.0
-SHARE = 1.0 / (1 + FAR_POLES)
+# A pole at the end of the range, for samples that hardly vary, and three beyond it. The
+# best offset is sigma^2/(R tau) for a deviation sigma and the radius tau at which a run
+# stops. The farthest pole is that of 0.3 of the largest variance, and each of the others
+# has a quarter of the offset of the one before. A pole that misses the best one by a
+# factor f costs a factor (f + 1/f)/2 in the radius. Noisy runs are the long ones, so
+# the far poles have the larger shares. Of seven choices with 3 to 5 poles, ratios of 2
+# to 8 and shares that were equal or not, this one needed the fewest samples on the
+# problems of docs/evidence/paid.md, by 1 to 15%.
+FARTHEST, RATIO = 0.3, 4.0
+SHARES = (0.1, 0.45, 0.3, 0.15)
 # More than what 257 logarithms, their products with weights and an exact sum lose.
 _ROUNDING = 512.0 * 2.0**-53
 
@@ -44,8 +47,8 @@ def offsets(radius: float, spread: float, variance: float) -> tuple[float, ...]:
 
     ``radius`` is the half-width at which a run would stop.
     """
-    top = LARGEST * variance / (spread * max(radius, 1e-9 * spread))
-    return (0.0, *(top / RATIO**j for j in range(FAR_POLES)))
+    top = FARTHEST * variance / (spread * max(radius, 1e-9 * spread))
+    return (0.0, *(top / RATIO**j for j in range(len(SHARES) - 1)))
 
 
 @lru_cache(maxsize=256)
@@ -73,11 +76,11 @@ def _upper(
     """Return the upper bound on a mean of samples in [0, ``last``]."""
     number = math.fsum(weight for _, weight in shares)
     bets = []  # (pole, log of its share and of the product without its divisors)
-    for offset in poles:
+    for share, offset in zip(SHARES, poles, strict=True):
         pole = last * (1.0 + offset)
         logs = _logs(shares, pole)
         if logs > -math.inf:
-            bets.append((pole, math.log(SHARE) + logs * (1.0 + _ROUNDING)))
+            bets.append((pole, math.log(share) + logs * (1.0 + _ROUNDING)))
     low, high = 0.0, float(last)
     while high - low > 1e-12 * last:
         middle = 0.5 * (low + high)
@@ -109,8 +112,13 @@ def _log_wealth(bets: list[tuple[float, float]], number: float, q: float) -> flo
 # --- checkpoints --------------------------------------------------------------
 
 # Of one checkpoint to the one before. Bets hold at every count, so more of them cost
-# no share of delta, only a shard each: on the average 5% of the samples are too many.
-CHECKPOINT_RATIO = 1.1
+# no share of delta, only a shard each: on the average 2.5% of the samples are too many.
+CHECKPOINT_RATIO = 1.05
+
+
+# The deviation of a sample at the root that schedules are made for, as a share of its
+# bound: about the largest of what was measured (docs/evidence/paid.md).
+DEVIATION = 1.0 / 3.0
 
 
 def bet_level(actions: int, adaptive_delta: float) -> float:
@@ -118,14 +126,23 @@ def bet_level(actions: int, adaptive_delta: float) -> float:
     return math.log(2.0 * actions / adaptive_delta)
 
 
-def likely_samples(t: float, spread: float, variance: float, level: float) -> float:
+def likely_samples(t: Any, spread: Any, variance: Any, level: float) -> Any:
     """Return about how many samples let bets close the radius t.
 
-    ``variance`` is that of the samples. It is a forecast, on which no promise rests:
-    Bernstein's count at a level that is raised by what several poles cost (within 15%
-    of what was measured on laws with a deviation of 0 to a half of their bound).
+    ``variance`` is that of the samples; numbers or arrays. It is a forecast, on which
+    no promise rests: Bernstein's count at a level that is raised by what several poles
+    cost.
     """
     return (level + 1.3) * (2.0 * variance / (t * t) + 2.0 * spread / (3.0 * t))
+
+
+def likely_calls(calls: int, samples: int, likely: float) -> int:
+    """Return the calls of a run that likely ends after ``likely`` of its samples.
+
+    Whole numbers, because prices are beyond 10^1000.
+    """
+    share = min(1.0, likely / samples)
+    return calls if share >= 1.0 else max(1, calls * int(share * 2**30) >> 30)
 
 
 def choose_looks(
@@ -139,7 +156,7 @@ def choose_looks(
     """
     if not 2.0 * t < spread:
         return ()
-    level = bet_level(actions, adaptive_delta) - math.log(SHARE)
+    level = bet_level(actions, adaptive_delta) - math.log(SHARES[0])
     count = max(2, math.ceil(level / -math.log1p(-2.0 * t / spread)))
     looks: list[int] = []
     while count < samples / 1.05:
