@@ -42,6 +42,7 @@ from typing import Any, Literal
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds import Kind, estimator_of
+from smoothcruiser.theory.betting import DEVIATION, likely_calls, likely_samples
 
 __all__ = [
     "LARGEST_COUNT",
@@ -167,6 +168,27 @@ class Schedule:
         return price(self.levels, self.root, self.facts.num_actions)
 
     @cached_property
+    def expected_calls(self) -> int:
+        """What a run likely pays, at most ``num_calls``.
+
+        It is a forecast for samples at the root that deviate by a third of what they
+        could (``theory.betting.DEVIATION``); no promise rests on it.
+        """
+        root = self.root
+        if root.adaptive_delta == 0.0:
+            return self.num_calls
+        from smoothcruiser.schedule.verify.sharp import root_promise
+
+        known = root_promise(self)
+        likely = likely_samples(
+            self.epsilon - known.bias,
+            known.spread,
+            DEVIATION**2 * known.variance,
+            known.bet_level,
+        )
+        return likely_calls(self.num_calls, root.samples, likely)
+
+    @cached_property
     def centers(self) -> tuple[float, ...]:
         """For each level, the number around which the backups of its query lie.
 
@@ -241,6 +263,7 @@ class Schedule:
             "delta": self.delta,
             "delta_prime": self.delta_prime,
             **counted("num_calls", self.num_calls),
+            **counted("expected_calls", self.expected_calls),
             "price_is_exact": self.price_is_exact,
             "root": {
                 **asdict(self.root),

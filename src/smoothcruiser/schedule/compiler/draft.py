@@ -23,6 +23,7 @@ import numpy as np
 
 from smoothcruiser.schedule.kinds import KINDS, moments_of
 from smoothcruiser.schedule.schedule import Level, Target, level_visits
+from smoothcruiser.theory.betting import DEVIATION, likely_samples
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, backup
 from smoothcruiser.theory.stopping import best_rate, root_samples
@@ -40,7 +41,8 @@ _WORK = 1200
 class Draft:
     """Rows, children first; the last is the root's child.
 
-    ``level`` is log(2 actions/delta) of the fixed promise.
+    ``level`` is log(2 actions/delta) of the fixed promise. With ``bets``, the level of
+    bets on the data, the price is what a run likely pays instead of the most it can.
     """
 
     base: Ground
@@ -49,6 +51,7 @@ class Draft:
     target: Target
     epsilon: float
     level: float
+    bets: float | None = None
 
     @property
     def counted(self) -> list[int]:
@@ -130,9 +133,10 @@ class Draft:
         It is infinite where the bias alone breaks the promise.
         """
         bias, spread, variance, price = self.draws(counts)
-        return priced(
-            root_log_draws(self.epsilon - bias, spread, variance, self.level), price
+        draws = paid_log_draws(
+            self.epsilon - bias, spread, variance, self.level, self.bets
         )
+        return priced(draws, price)
 
     def root(self, counts: Array | None = None) -> tuple[int, str] | None:
         """Return (samples, bound) at the root for one candidate.
@@ -176,6 +180,21 @@ def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Ar
         )
         draws = np.where(t >= spread, 0.0, np.log(level) - np.log(rate))
     return np.where(t > 0.0, np.maximum(draws, 0.0), math.inf)
+
+
+def paid_log_draws(
+    t: Array, spread: Array, variance: Array, level: float, bets: float | None
+) -> Array:
+    """Return the log of the samples to price: the most, or with ``bets`` the likely.
+
+    What is likely rests on a deviation that is ``DEVIATION`` of its bound.
+    """
+    most = root_log_draws(t, spread, variance, level)
+    if bets is None:
+        return most
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        likely = likely_samples(t, spread, DEVIATION**2 * variance, bets)
+        return np.where(t > 0.0, np.minimum(most, np.log(likely)), most)
 
 
 def priced(draws: Array, price: Array) -> Array:

@@ -25,14 +25,27 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.nodes import Node, children, root_node
+from smoothcruiser.theory.betting import bet_level
 from smoothcruiser.theory.ground import Ground, ground
 from smoothcruiser.theory.moments import Moments, backup
-from smoothcruiser.theory.stopping import best_rate, look_level, root_radius
+from smoothcruiser.theory.stopping import best_rate, root_radius
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
 
 UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """What a root knows of its samples Y where these have no range.
+
+    The estimate is middle + sum of psi(alpha (Y - middle))/(n alpha).
+    """
+
+    middle: float
+    second: float  # E (Y - middle)^2 is at most this
+    alpha: float
 
 
 @dataclass(frozen=True)
@@ -56,11 +69,13 @@ class RootPromise:
     level: float
     # how many means the union bound is over: the actions, or 1 for target "value"
     means: int
-    # l of ``stopping.radius_at_look``, over all checkpoints and the last count; nan
-    # without checkpoints
-    look_level: float
+    # log of 1/(share of one side of one mean) of the bets on the data; nan where they
+    # have no share of delta
+    bet_level: float
     # how far floating point may move one sample (docs/theory.md, section 8)
     rounding: float
+    # where a second moment is all that is known of a sample (bound "catoni")
+    moment: SecondMoment | None = None
 
     @property
     def half_width(self) -> float:
@@ -91,9 +106,9 @@ def root_promise(schedule: Schedule) -> RootPromise:
     bias, spread, variance, intervals, known = _root_draw(schedule)
     root = schedule.root
     means = _means(schedule)
-    looks = math.nan
-    if root.looks:
-        looks = look_level(means, len(root.looks) + 1, root.adaptive_delta)
+    bets = math.nan
+    if root.adaptive_delta > 0.0:
+        bets = bet_level(means, root.adaptive_delta)
     radius = min(
         root_radius(root.samples, spread, variance, _level(schedule)),
         max(0.0, schedule.epsilon - bias),
@@ -108,7 +123,7 @@ def root_promise(schedule: Schedule) -> RootPromise:
         radius=radius,
         level=_level(schedule) * (1.0 - TOLERANCE),
         means=means,
-        look_level=looks,
+        bet_level=bets,
         rounding=_rounding(schedule, known),
     )
 
