@@ -147,6 +147,35 @@ class Backup:
         )
         return np.minimum(first, second)
 
+    @property
+    def center(self) -> Array:
+        """A number about which xi has a small second moment, shape (M,).
+
+        It is the middle of an interval that holds xi, its part Y or its conditional
+        mean, over both players.
+        """
+        ends = (self.low, self.high), (self.mean_low, self.mean_high)
+        middles = [0.5 * (np.min(a, axis=0) + np.max(b, axis=0)) for a, b in ends]
+        first, second = (np.max(self.about(middle), axis=0) for middle in middles)
+        return np.where(first <= second, middles[0], middles[1])
+
+    @property
+    def draw(self) -> tuple[Array, Array, Array]:
+        """What a root needs to know: (bias, spread, variance), each of shape (M,).
+
+        Where xi has no range the spread is infinite, and a second moment about
+        ``center`` takes the place of the variance (docs/randomized.md, R8).
+        """
+        spread, variance, rare = (
+            np.max(x + 0.0 * self.low, axis=0)
+            for x in (self.spread, self.variance, self.rare)
+        )
+        if np.any(rare > 0.0):
+            second = np.max(self.about(self.center), axis=0)
+            variance = np.where(rare > 0.0, second, variance)
+            spread = np.where(rare > 0.0, np.inf, spread)
+        return self.bias, spread, variance
+
     def pick(self, columns: Array) -> Backup:
         """The backups of the candidates ``columns``."""
         shape = self.variance.shape
@@ -162,22 +191,6 @@ class Backup:
             self.within[:, columns],
             np.broadcast_to(self.rare, shape)[:, columns],
         )
-
-
-def second_moments(
-    x: Moments | Backup, mean_low: Array, mean_high: Array, within: Array
-) -> tuple[Array, Array]:
-    """Return (c, S^2) with E (X - c)^2 <= S^2, per player: shape (P, M).
-
-    c is the middle of the interval of Y, or of that of E[X | s], whichever is better.
-    """
-    ends = (x.low, x.high, x.rare), (mean_low, mean_high, within)
-    found = [(0.5 * (a + b), 0.25 * (b - a) ** 2 + v) for a, b, v in ends]
-    better = found[0][1] <= found[1][1]
-    return (
-        np.where(better, found[0][0], found[1][0]),
-        np.where(better, found[0][1], found[1][1]),
-    )
 
 
 # --- the pieces ---------------------------------------------------------------
@@ -225,6 +238,24 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
         mean_high=facts.reward_range[1] + gamma * np.maximum(mean_low, mean_high),
         within=within,
         rare=rare,
+    )
+
+
+def itself(base: Ground, x: Moments, remaining: int | None) -> Backup:
+    """Return X itself in the form of a backup: what a root of the value samples."""
+    low, high = base.values(remaining)
+    mean_low = np.maximum(x.low, low + x.bias_low)
+    return Backup(
+        bias_low=x.bias_low,
+        bias_high=x.bias_high,
+        low=x.low,
+        high=x.high,
+        variance=x.variance,
+        log_calls=x.log_calls,
+        mean_low=mean_low,
+        mean_high=np.maximum(mean_low, np.minimum(x.high, high + x.bias_high)),
+        within=x.variance,
+        rare=x.rare,
     )
 
 

@@ -69,29 +69,13 @@ def _rung_samples(samples: Array, rungs: int) -> Array:
     return n[None, :] * 2.0 ** np.arange(rungs)[:, None]
 
 
-def baseline(onward: Backup) -> Array:
-    """Return the number that corrections measure continuations from, shape (M,).
-
-    It is the middle of what the continuation's backups lie in, over both players.
-    """
-    middles = [
-        0.5 * (np.min(low, axis=0) + np.max(high, axis=0))
-        for low, high in (
-            (onward.low, onward.high),
-            (onward.mean_low, onward.mean_high),
-        )
-    ]
-    worst = [np.max(onward.about(middle), axis=0) for middle in middles]
-    return np.where(worst[0] <= worst[1], middles[0], middles[1])
-
-
 def rollout_terms(
     base: Ground, query: Backup, samples: Array, onward: Backup, rungs: int
 ) -> Terms:
     """Return the second moments of the corrections of a rollout (R3)."""
     m = _rung_samples(samples, rungs)
     parts = correction(base.rule, m[:, None, :], query.spread, query.variance)
-    middle = baseline(onward)
+    middle = onward.center
     second = parts.second(onward.tilt + query.tilt, onward.about(middle))
     return Terms(second, parts.policy**2 + 0.0 * second, m, middle)
 

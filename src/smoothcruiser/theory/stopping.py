@@ -12,6 +12,8 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
   bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2:
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
+  catoni      t^2 / (2 S^2), for samples of infinite range, whose estimate is no mean
+              (``catoni``); ``variance`` stands for S^2, a second moment
 
 The data may stop a run earlier: ``theory.betting``. The fixed promise keeps its own
 share of delta.
@@ -29,6 +31,8 @@ legend   symbol         name
 from __future__ import annotations
 
 import math
+
+from smoothcruiser.theory.catoni import catoni_rate
 
 # relative: where bisection on rates stops, far below the 1e-9 that a verifier forgives
 _TOLERANCE = 1e-12
@@ -93,12 +97,14 @@ def _kl_slope(p: float, tau: float) -> float:
 
 
 def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
-    """Return (rate, name) of the largest of the three rates at distance t.
+    """Return (rate, name) of the largest of the rates at distance t.
 
     The rate is infinite where the mean cannot miss by t.
     """
     if t <= 0.0:
         return 0.0, "hoeffding"
+    if math.isinf(spread):
+        return catoni_rate(t, variance), "catoni"
     if spread <= t:
         return math.inf, "hoeffding"
     rates = {
@@ -126,6 +132,8 @@ def root_samples(
 
 def root_radius(n: int, spread: float, variance: float, level: float) -> float:
     """Return the smallest t with n rate(t) >= level, the radius that n samples keep."""
+    if math.isinf(spread):
+        return math.sqrt(2.0 * variance * level / n)
     low, high = 0.0, max(spread, 0.0)
     while high - low > _TOLERANCE * max(high, 1e-300):
         middle = 0.5 * (low + high)

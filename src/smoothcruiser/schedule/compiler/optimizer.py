@@ -296,7 +296,7 @@ def _draft(
             i if i < 0 else place[below, 0 if down and below == 0 else i]
             for i in (level.query, level.continuation)
         )
-        rows.append(Level(level.kind, level.samples, query, continuation))
+        rows.append(replace(level, query=query, continuation=continuation))
     return Draft(
         ground(facts),
         tuple(rows),

@@ -38,6 +38,7 @@ from smoothcruiser.theory.moments import Backup, Moments, moved
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
     from smoothcruiser.theory.paper_accuracy import PaperConstants
+    from smoothcruiser.theory.randomized import Terms
 
 Array = Any
 
@@ -162,6 +163,17 @@ class Estimator(ABC):
         ``scale`` stands for the rungs of a randomized kind while they are searched.
         """
         return self.moments(base, samples, query, onward, remaining)
+
+    def terms(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Array,
+        query: Backup,
+        onward: Backup | None,
+    ) -> Terms:
+        """Return what the corrections of ``row`` are, for a randomized kind."""
+        raise BrokenPromise(f"A {self.word} level makes no corrections.")
 
     @abstractmethod
     def offer(self, walk: Walk) -> None:

@@ -14,7 +14,7 @@ from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
 from smoothcruiser.schedule.kinds.chances import chances, rung_flaw
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, plug_in
-from smoothcruiser.theory.randomized import plug_in_terms, random_plug_in
+from smoothcruiser.theory.randomized import Terms, plug_in_terms, random_plug_in
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
@@ -57,9 +57,20 @@ class RandomPlugIn(Estimator):
     ) -> Moments:
         """The moments with the rungs of ``row``, or with the best ones at ``scale``."""
         assert query is not None
-        terms = plug_in_terms(base, query, samples, len(row.rungs))
+        terms = self.terms(base, row, samples, query, None)
         rungs = chances(base, row, terms, scale, query, None)
         return random_plug_in(base, query, samples, rungs, terms)
+
+    def terms(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Any,
+        query: Backup,
+        onward: Backup | None,
+    ) -> Terms:
+        """What the corrections of ``row`` are."""
+        return plug_in_terms(base, query, samples, len(row.rungs))
 
     def offer(self, walk: Walk) -> None:
         """Propose each new level as a query, with every ladder over it."""

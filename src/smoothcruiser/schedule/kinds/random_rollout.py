@@ -19,7 +19,7 @@ from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
 from smoothcruiser.schedule.kinds.chances import chances, rung_flaw
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, rollout
-from smoothcruiser.theory.randomized import random_rollout, rollout_terms
+from smoothcruiser.theory.randomized import Terms, random_rollout, rollout_terms
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
@@ -66,9 +66,21 @@ class RandomRollout(Estimator):
         """The moments with the rungs of ``row``, or with the best ones at ``scale``."""
         assert query is not None
         assert onward is not None
-        terms = rollout_terms(base, query, samples, onward, len(row.rungs))
+        terms = self.terms(base, row, samples, query, onward)
         rungs = chances(base, row, terms, scale, query, onward)
         return random_rollout(base, query, samples, onward, remaining, rungs, terms)
+
+    def terms(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Any,
+        query: Backup,
+        onward: Backup | None,
+    ) -> Terms:
+        """What the corrections of ``row`` are."""
+        assert onward is not None
+        return rollout_terms(base, query, samples, onward, len(row.rungs))
 
     def offer(self, walk: Walk) -> None:
         """Propose each new level as a query, with every ladder over it."""
