@@ -20,7 +20,8 @@ from smoothcruiser.engines.shards import cut
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.verify.sharp import UNIT, RootPromise, root_promise
+from smoothcruiser.schedule.verify.rounding import UNIT
+from smoothcruiser.schedule.verify.sharp import RootPromise, root_promise
 from smoothcruiser.theory.betting import bet_interval, offsets
 from smoothcruiser.theory.stopping import line_radius, line_slope
 

@@ -217,7 +217,15 @@ def polish(draft: Draft) -> Draft:
     """
     if not any(KINDS[row.kind].randomized for row in draft.rows):
         return _moved(draft)
-    return fixed_rungs(balanced(_moved(balanced(draft))))
+    found = [draft]
+    for _ in range(2):
+        found.append(_cheaper(balanced(found[-1]), found[-1]))
+        found.append(_moved(found[-1]))
+    return fixed_rungs(_cheaper(balanced(found[-1]), found[-1]))
+
+
+def _cheaper(one: Draft, other: Draft) -> Draft:
+    return one if one.log_price()[0] < other.log_price()[0] else other
 
 
 def _moved(draft: Draft) -> Draft:

@@ -44,7 +44,14 @@ from smoothcruiser.schedule.compiler.draft import Draft, polish, tighten
 from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
-from smoothcruiser.schedule.schedule import Level, Root, Schedule, Target, price
+from smoothcruiser.schedule.schedule import (
+    Level,
+    Root,
+    Schedule,
+    Target,
+    most_calls,
+    price,
+)
 from smoothcruiser.theory.betting import (
     DEVIATION,
     choose_looks,
@@ -105,16 +112,21 @@ def _compiled(
     method: str,
 ) -> Schedule:
     epsilon, delta, target = promise
-    draft = _best_draft(facts, kinds, epsilon, delta, target)
+    draft, corrected = _best_drafts(facts, kinds, epsilon, delta, target)
     fixed = _close(draft, delta, 0.0)
+    random = None if corrected is None else _close(corrected, delta, 0.0)
     if not adaptive:
-        return _schedule(fixed, delta, method)
+        least = min((c for c in (fixed, random) if c), key=lambda c: c.num_calls)
+        return _schedule(least, delta, method)
     bets = _ADAPTIVE_SHARE * delta
     drafts = [draft] if _hopeless(draft) else [draft, _likely(draft, delta, bets)]
     betting = [_close(each, delta, bets) for each in drafts]
     most = _ADAPTIVE_PERCENT * fixed.num_calls // 100
     choices = [each for each in betting if each.root.looks and each.num_calls <= most]
     best = min(choices, key=lambda each: each.expected_calls, default=fixed)
+    # a run of a randomized schedule pays its price, whatever the problem's noise is
+    if random is not None and random.num_calls < best.expected_calls:
+        best = random
     return _schedule(best, delta, method)
 
 
@@ -171,7 +183,12 @@ def smallest_epsilon(
         return 0.0
 
     def payable(epsilon: float) -> bool:
-        draft = _best_draft(facts, chosen, epsilon, float(delta), target)
+        draft, corrected = _best_drafts(facts, chosen, epsilon, float(delta), target)
+        if corrected is not None:
+            random = _close(corrected, float(delta), 0.0)
+            rows, root = random.draft.rows, random.root
+            if most_calls(rows, root, facts.num_actions) <= budget:
+                return True
         closed = _close(
             draft, float(delta), _ADAPTIVE_SHARE * float(delta) if adaptive else 0.0
         )
@@ -231,14 +248,30 @@ def _check(facts: Facts, epsilon: float, delta: float, target: Target) -> None:
 # --- from a level to a table --------------------------------------------------
 
 
-def _best_draft(
+def _best_drafts(
     facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target
-) -> Draft:
+) -> tuple[Draft, Draft | None]:
+    """Return the cheapest draft of plain kinds, and one with randomized levels.
+
+    The second is None where no randomized level can pay.
+    """
     front = frontier_of(facts, kinds)
-    drafts = [
-        _draft(facts, front, c, epsilon, delta)
-        for c in candidates(facts, kinds, epsilon, delta, target)
-    ]
+    found = candidates(facts, kinds, epsilon, delta, target)
+    groups = [[c for c in found if c.bounded is kind] for kind in (True, False)]
+    best = [_polished(facts, front, each, epsilon, delta) for each in groups if each]
+    if len(best) == 1:
+        return best[0], None
+    return best[0], best[1]
+
+
+def _polished(
+    facts: Facts,
+    front: Frontier | StagedFrontier,
+    found: list[Candidate],
+    epsilon: float,
+    delta: float,
+) -> Draft:
+    drafts = [_draft(facts, front, c, epsilon, delta) for c in found]
     if _hopeless(drafts[0]):
         return drafts[0]
     drafts = [

@@ -54,8 +54,8 @@ def rung_costs(
 def rung_flaw(level: Level) -> str | None:
     """Return what is wrong with the rungs of ``level``, None if nothing is."""
     rungs = level.rungs
-    if not 1 <= len(rungs) <= MOST_RUNGS:
-        return f"has {len(rungs)} rungs, and needs 1 to {MOST_RUNGS}"
+    if len(rungs) > MOST_RUNGS:
+        return f"has {len(rungs)} rungs, more than {MOST_RUNGS}"
     if not all(math.isfinite(p) and 0.0 <= p <= 1.0 for p in rungs):
         return f"has rungs that are no chances: {rungs}"
     if not math.fsum(rungs) <= 1.0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
-from smoothcruiser.schedule.kinds.chances import chances, rung_flaw
+from smoothcruiser.schedule.kinds.chances import chances
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, plug_in
 from smoothcruiser.theory.randomized import Terms, plug_in_terms, random_plug_in
@@ -75,9 +75,3 @@ class RandomPlugIn(Estimator):
     def offer(self, walk: Walk) -> None:
         """Propose each new level as a query, with every ladder over it."""
         walk.offer_ladders(self.kind)
-
-    def flaw(
-        self, base: Ground, level: Level, centred: Moments, remaining: int | None
-    ) -> str | None:
-        """Return a sentence if the rungs are no chances, or the shift is off."""
-        return rung_flaw(level) or super().flaw(base, level, centred, remaining)

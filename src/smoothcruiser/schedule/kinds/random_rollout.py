@@ -16,7 +16,7 @@ import numpy as np
 
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
-from smoothcruiser.schedule.kinds.chances import chances, rung_flaw
+from smoothcruiser.schedule.kinds.chances import chances
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, rollout
 from smoothcruiser.theory.randomized import Terms, random_rollout, rollout_terms
@@ -94,10 +94,7 @@ class RandomRollout(Estimator):
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
-        """Return a sentence if rungs are no chances, or the baseline is off."""
-        wrong = rung_flaw(level)
-        if wrong is not None:
-            return wrong
+        """Return a sentence if the baseline or the shift is off, else None."""
         right = float(np.atleast_1d(centred.baseline)[0])
         size = abs(right) + float(np.max(centred.high - centred.low))
         if abs(level.constant - right) > TOLERANCE * size:
