@@ -369,9 +369,7 @@ class Frontier:
     def __init__(self, base: Ground, kinds: Kinds) -> None:
         self.base = base
         self.remaining: int | None = None
-        self.estimators = [
-            KINDS[kind] for kind in sorted(kinds) if not KINDS[kind].missing(base.facts)
-        ]
+        self.estimators = [KINDS[kind] for kind in sorted(kinds)]
         self.table = LevelTable(base, None)
         top = constant(base, None)
         self.top = float(top.width[0])

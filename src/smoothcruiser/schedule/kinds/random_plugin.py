@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.schedule.kinds.base import Estimator, Kind, Walk
 from smoothcruiser.schedule.kinds.chances import chances
 from smoothcruiser.theory.ground import Ground
@@ -28,10 +28,6 @@ class RandomPlugIn(Estimator):
     asks = True
     goes_on = False
     randomized = True
-
-    def missing(self, facts: Facts) -> str | None:
-        """Return a sentence's end unless F is convex."""
-        return None if facts.operator.convex else "a convex operator"
 
     def moments(
         self,
@@ -70,8 +66,14 @@ class RandomPlugIn(Estimator):
         onward: Backup | None,
     ) -> Terms:
         """What the corrections of ``row`` are."""
+        if not base.rule.convex:
+            raise BrokenPromise(
+                "Corrections of a plug-in need an operator that is convex, got "
+                f"{base.facts.operator.name}."
+            )
         return plug_in_terms(base, query, samples, len(row.rungs))
 
     def offer(self, walk: Walk) -> None:
         """Propose each new level as a query, with every ladder over it."""
-        walk.offer_ladders(self.kind)
+        if walk.base.rule.convex:
+            walk.offer_ladders(self.kind)

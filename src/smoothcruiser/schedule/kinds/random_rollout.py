@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smoothcruiser.problem.facts import Facts
+from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
 from smoothcruiser.schedule.kinds.chances import chances
 from smoothcruiser.theory.ground import Ground
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
 
 
+def smooth(base: Ground) -> bool:
+    """Whether the corrections of a rollout have a known size."""
+    return base.rule.convex and base.rule.curvature < np.inf
+
+
 class RandomRollout(Estimator):
     """A rollout whose noise is removed from the mean; not part of the paper."""
 
@@ -33,12 +38,6 @@ class RandomRollout(Estimator):
     asks = True
     goes_on = True
     randomized = True
-
-    def missing(self, facts: Facts) -> str | None:
-        """Return a sentence's end unless F is smooth and convex."""
-        if facts.operator.convex and facts.curvature < np.inf:
-            return None
-        return "a smooth and convex operator"
 
     def moments(
         self,
@@ -80,11 +79,17 @@ class RandomRollout(Estimator):
     ) -> Terms:
         """What the corrections of ``row`` are."""
         assert onward is not None
+        if not smooth(base):
+            raise BrokenPromise(
+                f"Corrections of a rollout need an operator that is smooth and convex, "
+                f"got {base.facts.operator.name}."
+            )
         return rollout_terms(base, query, samples, onward, len(row.rungs))
 
     def offer(self, walk: Walk) -> None:
         """Propose each new level as a query, with every ladder over it."""
-        walk.offer_ladders(self.kind)
+        if smooth(walk.base):
+            walk.offer_ladders(self.kind)
 
     def finished(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with its shift and the baseline of its corrections."""
