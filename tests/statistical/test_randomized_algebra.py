@@ -27,7 +27,7 @@ from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.moments import Moments, backup
 
-RUNS = 1200
+RUNS = 700
 RUNGS = (0.3, 0.15, 0.05)
 
 
@@ -93,7 +93,13 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = {"coin, ten actions", "alternating game", "good or bad, square root"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[pytest.mark.slow] if x in SLOW else []) for x in CASES],
+)
 @pytest.mark.parametrize("kind", [Kind.RANDOM_ROLLOUT, Kind.RANDOM_PLUGIN])
 def test_randomized_levels_keep_their_claims(kind: Kind, name: str) -> None:
     problem = CASES[name]

@@ -36,7 +36,7 @@ _MAX_ROUNDS = 40
 # The most rows that one search evaluates: about a fifth of a second, whatever the
 # length of the table.
 _WORK = 1200
-_BALANCES = 8  # rounds of a fixed point that converges within a few
+_BALANCES = 5  # rounds of a fixed point that converges within a few
 
 
 @dataclass(frozen=True)

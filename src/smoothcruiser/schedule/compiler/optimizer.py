@@ -76,6 +76,9 @@ LARGEST_EXACT = 2**53
 # integer, because prices are integers beyond 10^1000.
 _ADAPTIVE_PERCENT = 200
 _LONG = 24  # rows beyond which only the cheapest plan is polished
+# Of log price, before both are polished: a randomized table that is dearer by more
+# than this will not become cheaper than the plain one.
+_PROMISING = 0.4
 _MOST_ROWS = 5000  # of a table; a longer one is refused with its price
 # Halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: they
 # find it to within 1%.
@@ -257,11 +260,11 @@ def _best_drafts(
     """
     front = frontier_of(facts, kinds)
     found = candidates(facts, kinds, epsilon, delta, target)
-    groups = [[c for c in found if c.bounded is kind] for kind in (True, False)]
-    best = [_polished(facts, front, each, epsilon, delta) for each in groups if each]
-    if len(best) == 1:
-        return best[0], None
-    return best[0], best[1]
+    plain, random = ([c for c in found if c.bounded is kind] for kind in (True, False))
+    best = _polished(facts, front, plain, epsilon, delta)
+    if not random or random[0].log_price > plain[0].log_price + _PROMISING:
+        return best, None
+    return best, _polished(facts, front, random[:1], epsilon, delta)
 
 
 def _polished(
