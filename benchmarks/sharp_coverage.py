@@ -111,7 +111,7 @@ def failed(
 def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer]:
     """One run of a schedule, as a function of its seed."""
     state = problem.start()
-    rule = stopping_rule(schedule)
+    rule = stopping_rule(schedule, mover=problem.mover(state))
     job = Job(problem, schedule, state, rule.center, rule.score)
     engine = make_engine("compiled", job)
     segments = cut(schedule)

@@ -51,9 +51,6 @@ class RootSums:
     square: float = 0.0
     score: Sums = ()
     look: int | None = None  # the checkpoint at which it stopped early, if it did
-    last: RootSums | None = (
-        None  # the sums at the last checkpoint, where it is a prefix
-    )
 
     def add(self, part: Partial) -> None:
         """Add a shard, in shard order."""
@@ -122,7 +119,6 @@ class Ledger:
     ) -> None:
         self.segments, self.enough = segments, enough
         self.shards = [shard for segment in segments for shard in segment]
-        self.ends = {segment[-1].index for segment in segments if segment}
         self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
         self.parts = dict(known or {})
@@ -223,8 +219,6 @@ class Ledger:
                 return
             prefix.sums.add(part)
             prefix.shards, prefix.calls = prefix.shards + 1, prefix.calls + part.calls
-            if shard.index in self.ends:
-                prefix.sums.last = replace(prefix.sums, last=None)
 
 
 class Alarm:

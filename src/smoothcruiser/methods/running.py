@@ -93,7 +93,7 @@ def _run(
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
-    rule = stopping_rule(schedule, shards)
+    rule = stopping_rule(schedule, shards, problem.mover(state))
     keep: Callable[..., None] | None = None
     known = None
     hint = "Nothing is kept: --store FILE keeps finished shards."

@@ -1,17 +1,105 @@
-"""RANDOM_ROLLOUT: a placeholder until its moments are there."""
+"""RANDOM_ROLLOUT: a rollout with N0 samples and rare corrections of its mean.
+
+With probability p_j (``rungs``) it adds 1/p_j times an estimate of what a rollout with
+2^j N0 samples has over one with half of them (docs/randomized.md). So its width is
+gamma w'' + E D(q, 2^J N0), and its price on average
+
+  K (N0 + sum_j 2 p_j m_j)(1 + C_q) + (1 + sum_j p_j)(1 + C''),   m_j = 2^(j-1) N0.
+"""
 
 from __future__ import annotations
 
-from smoothcruiser.schedule.kinds.base import Kind, Walk
-from smoothcruiser.schedule.kinds.rollout import Rollout
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
+from smoothcruiser.schedule.kinds.chances import chances
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, rollout
+from smoothcruiser.theory.randomized import Terms, random_rollout, rollout_terms
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Level
 
 
-class RandomRollout(Rollout):
-    """A rollout with corrections."""
+class RandomRollout(Estimator):
+    """A rollout whose noise is removed from the mean; not part of the paper."""
 
     kind = Kind.RANDOM_ROLLOUT
     word = "random rollout"
-    in_paper = False
+    asks = True
+    goes_on = True
+    randomized = True
+
+    def missing(self, facts: Facts) -> str | None:
+        """Return a sentence's end unless F is smooth and convex."""
+        if facts.operator.convex and facts.curvature < np.inf:
+            return None
+        return "a smooth and convex operator"
+
+    def moments(
+        self,
+        base: Ground,
+        samples: Any,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """The moments of a rollout: those without rungs."""
+        assert query is not None
+        assert onward is not None
+        return rollout(base, query, samples, onward, remaining)
+
+    def of_row(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Any,
+        scale: Any,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """The moments with the rungs of ``row``, or with the best ones at ``scale``."""
+        assert query is not None
+        assert onward is not None
+        terms = self.terms(base, row, samples, query, onward)
+        rungs = chances(base, row, terms, scale, query, onward)
+        return random_rollout(base, query, samples, onward, remaining, rungs, terms)
+
+    def terms(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Any,
+        query: Backup,
+        onward: Backup | None,
+    ) -> Terms:
+        """What the corrections of ``row`` are."""
+        assert onward is not None
+        return rollout_terms(base, query, samples, onward, len(row.rungs))
 
     def offer(self, walk: Walk) -> None:
-        """Propose nothing."""
+        """Propose each new level as a query, with every ladder over it."""
+        walk.offer_ladders(self.kind)
+
+    def finished(self, row: Level, moments: Moments) -> Level:
+        """Return ``row`` with its shift and the baseline of its corrections."""
+        baseline = float(np.atleast_1d(moments.baseline)[0])
+        return replace(super().finished(row, moments), constant=baseline)
+
+    def flaw(
+        self, base: Ground, level: Level, centred: Moments, remaining: int | None
+    ) -> str | None:
+        """Return a sentence if the baseline or the shift is off, else None."""
+        right = float(np.atleast_1d(centred.baseline)[0])
+        size = abs(right) + float(np.max(centred.high - centred.low))
+        if abs(level.constant - right) > TOLERANCE * size:
+            return (
+                f"has constant {level.constant:g}, and its corrections are bounded "
+                f"about {right:g}"
+            )
+        return super().flaw(base, level, centred, remaining)
