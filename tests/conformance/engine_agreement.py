@@ -1,9 +1,9 @@
 """What it means for two engines to agree, and the schedules they are compared on.
 
 Agreement is to the last bit: sums, squares and counts of every shard, from the
-same seed. The schedules are hand-made tables with all four kinds of estimator
-(random ones too, with clipping), the paper's, and the optimizer's for both root
-targets.
+same seed. The schedules are hand-made tables with all kinds of estimator (random
+ones too, with clipping, and randomized levels), the paper's, and the optimizer's
+for both root targets.
 """
 
 import math
@@ -111,6 +111,41 @@ def random_table(facts, seed, *, target="q_values"):
     )
 
 
+def randomized_table(facts, seed, *, target="q_values", samples=4):
+    """Randomized levels over leaves, over plain levels and over each other, with
+    plain ones between; chances and baselines drawn at random. A root sample takes
+    some tens of calls, or some hundreds where there are many actions.
+    """
+    draw = random.Random(seed)
+
+    def rungs(number, most):
+        return tuple(draw.uniform(0.0, most / number) for _ in range(number))
+
+    def rollout(samples, query, continuation, chances):
+        constant, shift = draw.uniform(-1.0, 2.0), draw.choice((0.0, 0.1, -0.3))
+        kind = Kind.RANDOM_ROLLOUT
+        return Level(kind, samples, query, continuation, constant, shift, chances)
+
+    def plug_in(samples, query, chances):
+        return Level(Kind.RANDOM_PLUGIN, samples, query, shift=0.05, rungs=chances)
+
+    levels = (
+        Level(Kind.CONSTANT, constant=0.31, shift=0.11),
+        Level(Kind.CONSTANT, constant=-0.2),
+        plug_in(2, 0, rungs(2, 1.0)),
+        rollout(1, 1, 2, rungs(3, 1.0)),
+        Level(Kind.BLIND, continuation=3, shift=0.02),
+        rollout(1, 0, 4, rungs(1, 2.0)),
+        plug_in(1, draw.choice((3, 5)), rungs(2, 0.2)),
+        rollout(1, draw.choice((2, 4)), 5, rungs(2, 0.2)),
+        Level(Kind.ROLLOUT, samples=1, query=1, continuation=draw.choice((6, 7))),
+        rollout(2, 1, 8, ()),
+        rollout(1, 2, 9, (0.0, 1.0)),
+    )
+    root = Root(target, samples, len(levels) - 1, "none")
+    return Schedule("randomized", facts, levels, root, math.inf, 1.0)
+
+
 def paper_tables(facts):
     """SmoothCruiser and sparse sampling with the printed constants, at the
     smallest tried epsilon that the reference can run.
@@ -165,7 +200,7 @@ def bits(partial):
 
 def assert_engines_agree(problem, schedule, state, *, seed=7):
     """Both engines give the same bits on two shards of every action; the number
-    of calls made by one shard of each is right.
+    of calls made by one shard of each is right, where it is not random.
     """
     jobs = [Job(problem, schedule, state, CENTER, score) for score in SCORES]
     engines = [(ReferenceEngine(job), CompiledEngine(job)) for job in jobs]
@@ -186,6 +221,8 @@ def assert_engines_agree(problem, schedule, state, *, seed=7):
                 compiled.run_shard(shard, seed),
             )
             assert bits(slow) == bits(fast), (schedule.method, root, shard)
+            if any(level.rungs for level in schedule.levels):
+                continue
             if schedule.price_is_exact:
                 assert fast.calls == shard.count * per_draw
             else:
@@ -230,7 +267,9 @@ def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
                 )
                 == slow
             ), (schedule.method, shards, workers)
-        if schedule.price_is_exact:
+        if any(level.rungs for level in schedule.levels):
+            assert slow[1] == slow[2]
+        elif schedule.price_is_exact:
             assert slow[1] == slow[2] == schedule.num_calls
         else:
             assert slow[1] == slow[2] <= schedule.num_calls

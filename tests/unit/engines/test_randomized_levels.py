@@ -16,7 +16,9 @@ from enumerated import exact_mean
 import smoothcruiser as sc
 from smoothcruiser.engines import reference
 from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.python import PythonEngine
 from smoothcruiser.engines.shards import Shard
+from smoothcruiser.errors import Interrupted
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 
 OPERATORS = {
@@ -118,6 +120,40 @@ def test_one_legal_action_has_nothing_to_correct(kind: Kind) -> None:
     part = made.run_shard(Shard(0, 0, 0, 40), 1)
     # the base, its two halves and, of a rollout, the step
     assert part.calls == 40 * (3 + (kind == Kind.RANDOM_ROLLOUT))
+
+
+# --- stops --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [reference.ReferenceEngine, PythonEngine])
+def test_a_stop_at_any_call_keeps_the_samples_before_it(engine: Any) -> None:
+    """Also at a call of a correction: its sample is dropped, and its calls count."""
+    running: list[Any] = []
+    last = [0]
+
+    def counted(state: int, action: int, rng: Any) -> tuple[float, int]:
+        if running[-1].calls == last[0]:
+            running[-1].stop()
+        return coins(state, action, rng)
+
+    problem = world(counted, sc.Entropy(0.3))
+    levels = randomized(Kind.RANDOM_ROLLOUT, (0.5, 0.5))
+    plan = Schedule(
+        "stop", problem.facts, levels, Root("value", 6, 2, "none"), math.inf, 1.0
+    )
+
+    def run(count: int, calls: int) -> Any:
+        running.append(engine(Job(problem, plan, 1)))
+        last[0] = calls
+        return running[-1].run_shard(Shard(0, 0, 0, count), 3)
+
+    ends = [run(count, -1) for count in range(7)]
+    for calls in range(1, ends[-1].calls):
+        with pytest.raises(Interrupted) as stop:
+            run(6, calls)
+        part = stop.value.piece.part
+        done = max(i for i, end in enumerate(ends) if end.calls <= calls)
+        assert part == ends[done]._replace(calls=calls)
 
 
 # --- mutants ------------------------------------------------------------------
