@@ -28,6 +28,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 # A pole at the end of the range, for samples that hardly vary, and three beyond it. The
 # best offset is sigma^2/(R tau) for a deviation sigma and the radius tau at which a run
 # stops. The farthest pole is that of 0.3 of the largest variance, and each of the others
@@ -130,10 +132,10 @@ def likely_samples(t: Any, spread: Any, variance: Any, level: float) -> Any:
     """Return about how many samples let bets close the radius t.
 
     ``variance`` is that of the samples; numbers or arrays. It is a forecast, on which
-    no promise rests: Bernstein's count at a level that is raised by what several poles
-    cost.
+    no promise rests: what a known variance needs and what samples that do not vary
+    need, joined as measured, at a level that is raised by what several poles cost.
     """
-    return (level + 1.3) * (2.0 * variance / (t * t) + 2.0 * spread / (3.0 * t))
+    return (level + 1.0) * np.hypot(2.0 * variance / (t * t), 0.62 * spread / t)
 
 
 def likely_calls(calls: int, samples: int, likely: float) -> int:
