@@ -50,7 +50,9 @@ def test_actions_that_may_be_best(rewards, player, best) -> None:
         assert box[0] <= reward <= box[1]
         assert 0.16 < box[1] - box[0] <= 0.2
     assert found.certificate.best_actions == best
-    sure = max(low for low, _ in boxes) if player == 1 else min(high for _, high in boxes)
+    sure = (
+        max(low for low, _ in boxes) if player == 1 else min(high for _, high in boxes)
+    )
     assert best == tuple(
         a
         for a, (low, high) in enumerate(boxes)
@@ -148,7 +150,7 @@ def test_a_run_to_its_end_has_the_promised_radius() -> None:
     )
     found = sc.plan(coin, **PROMISE)
     assert found.num_calls == found.price
-    assert found.certificate.bound != "empirical Bernstein"
+    assert found.certificate.bound != "betting"
     widths = [high - low for low, high in found.certificate.q_intervals]
     assert max(widths) <= 2 * 0.1 + 1e-12
     assert min(widths) > 2 * 0.09
