@@ -337,9 +337,7 @@ def balanced(draft: Draft) -> Draft:
         weight, visits = _sensitivities(now)
         _, _, second, price = (float(x[0]) for x in now.draws())
         scales = tuple(
-            None
-            if old is None
-            else 0.5 * (math.log(w / n) + price - math.log(second))
+            None if old is None else 0.5 * (math.log(w / n) + price - math.log(second))
             for old, w, n in zip(scales, weight, visits, strict=True)
         )
     return replace(draft, scales=scales)
