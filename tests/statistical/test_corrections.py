@@ -158,7 +158,9 @@ def test_moments_of_the_distance_hold_exactly(law: tuple[float, ...], m: int) ->
 def test_second_moments_of_corrections_hold_exactly(operator: Operator, m: int) -> None:
     """A sampled correction with its signed action and a two-point continuation."""
     worst = 0.0
-    for law, gap in itertools.product([(0.5, 0.5), (0.1, 0.1), (0.4, 0.05)], (0, 0.4, 2)):
+    for law, gap in itertools.product(
+        [(0.5, 0.5), (0.1, 0.1), (0.4, 0.05)], (0, 0.4, 2)
+    ):
         weight, first, second = pairs(law, m)
         # an action that is better by a gap: its samples are shifted, their law is not
         shift = np.array([0.0, float(gap)])

@@ -31,7 +31,9 @@ RUNS = 700
 RUNGS = (0.3, 0.15, 0.05)
 
 
-def table(problem: Toy, kind: Kind, first: int = 1) -> tuple[list[Level], list[Moments]]:
+def table(
+    problem: Toy, kind: Kind, first: int = 1
+) -> tuple[list[Level], list[Moments]]:
     """A constant, a rollout or plug-in over it, and two randomized levels over both."""
     base = ground(problem.facts)
     smooth = problem.facts.curvature < math.inf

@@ -419,7 +419,6 @@ class Sampler:
             + self.backup(level.continuation, np.full(m, s), actions[chosen])
         )
 
-
     def _means(self, level: Level, s: int, m: int, samples: int) -> np.ndarray:
         """m times Q-hat over the query of ``level``."""
         actions = np.nonzero(self.problem.legal[s])[0]
@@ -473,9 +472,7 @@ class Sampler:
         column = (chance > np.cumsum(share, axis=1)).sum(axis=1)
         column = column.clip(max=delta.shape[1] - 1)
         actions = np.nonzero(p.legal[s])[0]
-        onward = self.backup(
-            level.continuation, np.full(len(norm), s), actions[column]
-        )
+        onward = self.backup(level.continuation, np.full(len(norm), s), actions[column])
         signed = np.sign(delta[np.arange(len(norm)), column])
         return (
             heads[0]

@@ -138,7 +138,7 @@ def check_parts(
             and part.draws == count > 0
             and is_whole(part.calls)
             and (part.calls == most or not schedule.price_is_exact)
-            and 0 <= part.calls
+            and part.calls >= 0
             and (part.calls <= most or schedule.randomized)
             and _are_sums(part, farthest)
             and _are_scores(part, rule.score, farthest)

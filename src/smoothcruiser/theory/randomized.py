@@ -121,9 +121,7 @@ def random_rollout(
     fall_down, fall_up = one_sided(base, fall, above=False)
     # what the corrections add in the mean: -E D(last) to E D(first), about E xi''
     apart = onward.tilt + query.tilt
-    top = bregman_ceiling(
-        base.rule, base.q_box(remaining) + onward.tilt, query.spread
-    )
+    top = bregman_ceiling(base.rule, base.q_box(remaining) + onward.tilt, query.spread)
     lost, won = (
         np.minimum(
             bregman_noise(base.rule, n, query.spread, query.variance, apart), top
@@ -145,9 +143,7 @@ def random_rollout(
         bias_high=onward.bias_high + up,
         low=onward.low + base.offset_low - fall_down - lost_down - won_down,
         high=onward.high + base.offset_high + fall_up + lost_up + won_up,
-        variance=np.minimum(
-            state**2 / 4.0 + rare, onward.variance + noise + added
-        ),
+        variance=np.minimum(state**2 / 4.0 + rare, onward.variance + noise + added),
         log_calls=calls + 0.0 * loss[0],
         shift=np.zeros_like(calls + 0.0 * loss[0]),
         rare=rare,
@@ -184,5 +180,3 @@ def random_plug_in(
         baseline=np.zeros_like(calls + 0.0 * last[0]),
     )
     return shifted(base, moments, None)
-
-

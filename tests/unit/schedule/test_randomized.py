@@ -69,7 +69,11 @@ def test_the_verifier_sees_what_is_altered() -> None:
         {"shift": row.shift + 0.1},
         {"samples": 1, "query": 0},
         {"kind": Kind.ROLLOUT},
-        {"query": next(i for i, x in enumerate(schedule.levels) if x.rungs and i < top)},
+        {
+            "query": next(
+                i for i, x in enumerate(schedule.levels) if x.rungs and i < top
+            )
+        },
     ):
         with pytest.raises(BrokenPromise):
             altered(schedule, top, **changes)
@@ -87,7 +91,7 @@ def test_the_root_has_what_its_bound_needs() -> None:
     assert promise.radius == pytest.approx(math.sqrt(2.0 * second * level / n))
     assert promise.half_width <= schedule.epsilon * (1.0 + 1e-9)
     assert promise.moment.alpha == pytest.approx(math.sqrt(2.0 * level / (n * second)))
-    assert 0.0 < promise.rounding < 1e-9 * schedule.epsilon
+    assert 0.0 < promise.rounding < 1e-6 * schedule.epsilon
 
 
 def test_it_is_stored_and_printed() -> None:
@@ -101,17 +105,25 @@ def test_it_is_stored_and_printed() -> None:
 def test_prices_by_hand() -> None:
     """One rung of chance 1/4 over two samples: 4 more samples and one continuation."""
     row = Level(Kind.RANDOM_ROLLOUT, 2, 0, 0, rungs=(0.25,))
-    levels = (Level(Kind.CONSTANT), row, Level(Kind.RANDOM_PLUGIN, 1, 0, rungs=(0.5, 0.1)))
+    levels = (
+        Level(Kind.CONSTANT),
+        row,
+        Level(Kind.RANDOM_PLUGIN, 1, 0, rungs=(0.5, 0.1)),
+    )
     # (2 + 1/4 4) 2 + 1 + 1/4; (1 + 1/2 2 + 1/10 4) 2
     assert price(levels, Root("value", 100, 1, ""), 2) == 725
-    assert price(levels, Root("q_values", 100, 2, ""), 2) == 200 + 200 * 4.8
+    # averages are rounded up, and 0.1 is no float
+    assert price(levels, Root("q_values", 100, 2, ""), 2) == 200 + 960 + 1
     assert most_calls(levels[:1], Root("q_values", 7, 0, ""), 3) == 21
 
 
 @pytest.mark.parametrize("chance", [0.3, 0.01, 1e-4])
 def test_the_tail_of_the_calls_is_bounded_and_nearly_attained(chance: float) -> None:
     """With one rung the number of corrections is binomial."""
-    levels = (Level(Kind.CONSTANT), Level(Kind.RANDOM_ROLLOUT, 1, 0, 0, rungs=(chance,)))
+    levels = (
+        Level(Kind.CONSTANT),
+        Level(Kind.RANDOM_ROLLOUT, 1, 0, 0, rungs=(chance,)),
+    )
     visits = 5000
     most = most_calls(levels, Root("value", visits, 1, ""), 2)
     base, more = 3, 5  # 2 + 1 calls, and 2 2 + 1 with a correction
@@ -122,19 +134,28 @@ def test_the_tail_of_the_calls_is_bounded_and_nearly_attained(chance: float) -> 
 
 
 def test_a_run_makes_as_many_calls_as_the_mean_says() -> None:
-    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+    problem = sc.MDP(
+        lambda state, action, rng: (rng.random(), state),
+        num_actions=2,
+        discount=0.5,
+        operator=Entropy(1.0),
+        reward_range=(0.0, 1.0),
+    )
     levels = (
         Level(Kind.CONSTANT, constant=1.0),
         Level(Kind.RANDOM_ROLLOUT, 1, 0, 0, rungs=(0.3, 0.1)),
         Level(Kind.RANDOM_ROLLOUT, 1, 0, 1, rungs=(0.2, 0.1)),
     )
-    plan = Schedule("", problem.facts, levels, Root("value", 4000, 2, ""), math.inf, 0.5)
+    plan = Schedule(
+        "", problem.facts, levels, Root("value", 4000, 2, ""), math.inf, 0.5
+    )
     made = ReferenceEngine(Job(problem, plan, 0))
     calls = made.run_shard(Shard(0, 0, 0, 4000), 3).calls
     assert abs(calls - plan.mean_calls) <= 0.05 * plan.mean_calls
     assert calls <= plan.num_calls
 
 
+@pytest.mark.compiles
 def test_a_run_keeps_its_promise() -> None:
     """Randomized levels alone, to the exact value of a small world."""
     problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)

@@ -38,10 +38,10 @@ FACTS = {
 }
 
 
-@lru_cache(maxsize=64)
 PLAIN = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
 
 
+@lru_cache(maxsize=64)
 def compiled(name: str, **options: object) -> Schedule:
     facts, share = FACTS[name]
     return compile_schedule(

@@ -14,7 +14,9 @@ from smoothcruiser.theory.stopping import best_rate, root_radius, root_samples
 def test_psi_is_odd_and_between_the_two_logarithms() -> None:
     for x in (1e-300, 1e-9, 0.3, 1.0, 7.0, 1e9, 1e160):
         assert psi(-x) == -psi(x)
-        assert math.exp(min(psi(x), 700.0)) <= 1.0 + x + x * x / 2.0 + 1e-9 * (1 + x * x)
+        assert math.exp(min(psi(x), 700.0)) <= 1.0 + x + x * x / 2.0 + 1e-9 * (
+            1 + x * x
+        )
         if x < 1e8:
             assert math.exp(-psi(x)) <= 1.0 - x + x * x / 2.0 + 1e-12
 

@@ -229,9 +229,7 @@ def affordable(
             radius = np.where(
                 np.isinf(spread),
                 second,
-                np.minimum(
-                    spread * np.sqrt(each / 2.0), second + ranged * each / 3.0
-                ),
+                np.minimum(spread * np.sqrt(each / 2.0), second + ranged * each / 3.0),
             )
             best = min(
                 best,

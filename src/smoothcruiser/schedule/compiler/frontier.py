@@ -136,9 +136,7 @@ class LevelTable:
         """Return (spread, variance, tilt) of the backups of ``levels``."""
         return self.columns[10, levels], self.columns[12, levels], self.tilt[levels]
 
-    def onward_numbers(
-        self, levels: Array
-    ) -> tuple[Array, Array, Array, Array, Array]:
+    def onward_numbers(self, levels: Array) -> tuple[Array, Array, Array, Array, Array]:
         """Return what randomized rollouts use of their continuations' backups.
 
         These are a second moment, the spread and the rest of Lemma V, the variance

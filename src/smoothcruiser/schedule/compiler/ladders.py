@@ -115,7 +115,9 @@ class Ladders:
             noise = plug_in_noise(self.base.rule, last, spread, variance)
             within = plug_in_variance(self.base.rule, _FIRST, spread, variance)
             still = (spread * spread / 4.0 + within)[:, None]
-            self._keep(self.plug_ins, query, tilt + noise, second, still, m * calls, 0.0)
+            self._keep(
+                self.plug_ins, query, tilt + noise, second, still, m * calls, 0.0
+            )
             return
         parts = correction(self.base.rule, m, spread, variance)
         second = parts.second(1.5 * tilt, variance)
