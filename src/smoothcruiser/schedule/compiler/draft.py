@@ -338,6 +338,8 @@ def balanced(draft: Draft) -> Draft:
         first = False
         weight, visits = _sensitivities(now)
         _, _, second, price = (float(x[0]) for x in now.draws())
+        if draft.target == "q_values":  # of one action
+            price -= math.log(draft.base.facts.num_actions)
         scales = tuple(
             None if old is None else 0.5 * (math.log(w / n) + price - math.log(second))
             for old, w, n in zip(scales, weight, visits, strict=True)
