@@ -172,3 +172,24 @@ def test_a_run_keeps_its_promise() -> None:
     truth = float(sc.solve(problem).values[0])
     assert found.value == pytest.approx(truth, abs=schedule.epsilon)
     assert found.value != truth
+
+
+def test_a_long_horizon_and_a_game_have_them_too() -> None:
+    for facts in (
+        replace(FACTS, horizon=40),
+        replace(FACTS, game=True),
+        replace(FACTS, game=True, terminals=True, min_actions=1),
+    ):
+        schedule = compiled(0.03, facts)
+        assert schedule.randomized
+
+
+def test_an_executor_that_does_not_run_them_gets_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+    how = {"epsilon": 0.005, "delta": 0.1, "executor": "reference"}
+    known = frozenset(ReferenceEngine.kinds)
+    assert "random rollout" in str(sc.explain(problem, 0, **how))
+    monkeypatch.setattr(ReferenceEngine, "kinds", known - {Kind.RANDOM_ROLLOUT})
+    assert "random rollout" not in str(sc.explain(problem, 0, **how))
