@@ -84,7 +84,7 @@ class StoppingRule:
     @property
     def farthest(self) -> float:
         """The farthest that a sample at the root can be from the center."""
-        if self.promise is None:
+        if self.promise is None or self.promise.moment is not None:
             return math.inf
         center, ends = self.center, (*self.promise.low, *self.promise.high)
         return max(abs(end - center) for end in ends) + self.promise.rounding

@@ -7,7 +7,8 @@ as many samples as the cut gives it, each within the range that the schedule has
 proved.
 
     draws  =  the shard's count
-    calls  =  count (calls of a sample), or at most that where states end early
+    calls  =  count (calls of a sample), or at most that where states end early; any
+              number where corrections are made by chance
     |total|  <=  draws R          R: the farthest that a sample is from the centre
     total**2 / draws  <=  square  <=  draws R**2
     bins   =  weights of at least 0 that add up to the draws and, at the grid points,
@@ -44,6 +45,7 @@ def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
                 row["continuation"],
                 row["constant"],
                 row["shift"],
+                tuple(row["rungs"]),
             )
             for row in plan["levels"]
         )
@@ -136,7 +138,8 @@ def check_parts(
             and part.draws == count > 0
             and is_whole(part.calls)
             and (part.calls == most or not schedule.price_is_exact)
-            and 0 <= part.calls <= most
+            and part.calls >= 0
+            and (part.calls <= most or schedule.randomized)
             and _are_sums(part, farthest)
             and _are_scores(part, rule.score, farthest)
         )

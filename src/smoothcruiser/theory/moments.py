@@ -160,18 +160,26 @@ class Backup:
         return np.where(first <= second, middles[0], middles[1])
 
     @property
+    def centers(self) -> Array:
+        """The same for each player, who is known at the root: shape (P, M)."""
+        ends = (self.low, self.high), (self.mean_low, self.mean_high)
+        middles = [0.5 * (a + b) for a, b in ends]
+        first, second = (self.about(middle) for middle in middles)
+        return np.where(first <= second, middles[0], middles[1])
+
+    @property
     def draw(self) -> tuple[Array, Array, Array]:
         """What a root needs to know: (bias, spread, variance), each of shape (M,).
 
         Where xi has no range the spread is infinite, and a second moment about
-        ``center`` takes the place of the variance (docs/randomized.md, R8).
+        ``centers`` takes the place of the variance (docs/randomized.md, R8).
         """
         spread, variance, rare = (
             np.max(x + 0.0 * self.low, axis=0)
             for x in (self.spread, self.variance, self.rare)
         )
         if np.any(rare > 0.0):
-            second = np.max(self.about(self.center), axis=0)
+            second = np.max(self.about(self.centers), axis=0)
             variance = np.where(rare > 0.0, second, variance)
             spread = np.where(rare > 0.0, np.inf, spread)
         return self.bias, spread, variance

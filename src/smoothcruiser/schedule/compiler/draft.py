@@ -36,6 +36,7 @@ _MAX_ROUNDS = 40
 # The most rows that one search evaluates: about a fifth of a second, whatever the
 # length of the table.
 _WORK = 1200
+_MORE_WORK = 4 * _WORK  # for a randomized table, of which there is one
 _BALANCES = 5  # rounds of a fixed point that converges within a few
 
 
@@ -235,7 +236,8 @@ def _moved(draft: Draft) -> Draft:
     best = np.array([float(draft.rows[i].samples) for i in counted])
     price = float(draft.log_price(best[:, None])[0])
     step = _FIRST_STEP
-    for _ in range(min(_MAX_ROUNDS, _WORK // (2 * len(draft.rows)))):
+    work = _WORK if not draft.scales else _MORE_WORK
+    for _ in range(min(_MAX_ROUNDS, work // (2 * len(draft.rows)))):
         trial, moved = _neighbours(best, step)
         prices = draft.log_price(trial)
         winner = int(np.argmin(prices))
@@ -336,6 +338,8 @@ def balanced(draft: Draft) -> Draft:
         first = False
         weight, visits = _sensitivities(now)
         _, _, second, price = (float(x[0]) for x in now.draws())
+        if draft.target == "q_values":  # of one action
+            price -= math.log(draft.base.facts.num_actions)
         scales = tuple(
             None if old is None else 0.5 * (math.log(w / n) + price - math.log(second))
             for old, w, n in zip(scales, weight, visits, strict=True)

@@ -58,6 +58,7 @@ _LARGEST_OVER_SMALLEST_LOSS = 1e9
 _GUESSES = (2.0, 16.0)  # the price of a continuation, in prices of a base query
 _LARGEST = 60.0  # log of a price; dearer levels are chosen of plain kinds alone
 _NARROWEST = 0.2  # of a level's width: narrower continuations are not tried
+_LEAST_DISCOUNT = 1e-6  # below it one plug-in is all that there is to do
 _STRIDE = 0.06  # largest log-width between two randomized levels of the walk
 
 
@@ -77,7 +78,9 @@ class Ladders:
         self.base, self.kinds = base, kinds
         self.top = max(top, 1e-300)
         gamma = base.facts.discount
-        stride = min(_STRIDE, -math.log(gamma) / 6.0) if gamma > 0.0 else _STRIDE
+        stride = _STRIDE
+        if gamma > _LEAST_DISCOUNT:
+            stride = min(_STRIDE, -math.log(gamma) / 6.0)
         self.stride = max(1, round(stride / step))
         self.size = math.ceil(math.log(_LARGEST_OVER_SMALLEST_LOSS) / _LOSS_STEP)
         self.tables = [
@@ -101,8 +104,8 @@ class Ladders:
     def add(self, kind: IntEnum, query: int, back: Backup) -> None:
         """Put every ladder over one query into the tables."""
         log_calls = float(back.log_calls[0])
-        if log_calls > _LARGEST:
-            return
+        if log_calls > _LARGEST or not np.max(back.variance) > 0.0:
+            return  # nobody pays it, or there is no noise to remove
         calls = math.exp(log_calls) * self.base.facts.num_actions
         spread, variance, tilt = (
             float(np.max(x)) for x in (back.spread, back.variance, back.tilt)
@@ -155,7 +158,7 @@ class Ladders:
 
     def best(self, cell: int, edge: float, table: LevelTable) -> Level | None:
         """Return the best randomized level of width ``edge``, None if there is none."""
-        if cell % self.stride:
+        if cell % self.stride or self.base.facts.discount < _LEAST_DISCOUNT:
             return None
         found: list[tuple[float, Level]] = []
         if Kind.RANDOM_ROLLOUT in self.kinds:
@@ -191,6 +194,8 @@ class Ladders:
         query, first, rungs = best.query[at], best.first[at], best.rungs[at]
         merit, p = _merits(self.base, table, near, query, first, rungs)
         i = int(np.argmin(merit))
+        if not merit[i] < math.inf:
+            return []
         level = Level(
             Kind.RANDOM_ROLLOUT,
             int(first[i]),

@@ -50,7 +50,8 @@ class RandomRollout(Estimator):
         """The moments of a rollout: those without rungs."""
         assert query is not None
         assert onward is not None
-        return rollout(base, query, samples, onward, remaining)
+        plain = rollout(base, query, samples, onward, remaining)
+        return replace(plain, baseline=onward.center)
 
     def of_row(
         self,

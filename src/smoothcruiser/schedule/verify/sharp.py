@@ -113,7 +113,8 @@ def root_promise(schedule: Schedule) -> RootPromise:
     moment = None
     if root.bound == "catoni":
         alpha = catoni_slope(root.samples, variance, level)
-        moment = SecondMoment(float(draw.center[0]), variance, alpha)
+        centers = tuple(float(x) for x in draw.centers[:, 0])
+        moment = SecondMoment(centers, variance, alpha)
     bets = math.nan
     if root.adaptive_delta > 0.0:
         bets = bet_level(means, root.adaptive_delta)
@@ -200,7 +201,7 @@ def _numbers(schedule: Schedule, draw: Backup) -> tuple[float, float, float]:
     range there is no other.
     """
     if schedule.root.bound == "catoni":
-        return float(draw.bias[0]), math.inf, float(np.max(draw.about(draw.center)))
+        return float(draw.bias[0]), math.inf, float(np.max(draw.about(draw.centers)))
     if np.any(draw.rare > 0.0) and schedule.epsilon < math.inf:
         raise BrokenPromise(
             f"Level {schedule.root.child} makes corrections by chance, so its samples "
