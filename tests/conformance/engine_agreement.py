@@ -135,7 +135,7 @@ def randomized_table(facts, seed, *, target="q_values", samples=4):
         plug_in(2, 0, rungs(2, 1.0)),
         rollout(1, 1, 2, rungs(3, 1.0)),
         Level(Kind.BLIND, continuation=3, shift=0.02),
-        rollout(1, 0, 4, rungs(1, 2.0)),
+        rollout(1, 0, 4, rungs(1, 1.0)),
         plug_in(1, draw.choice((3, 5)), rungs(2, 0.2)),
         rollout(1, draw.choice((2, 4)), 5, rungs(2, 0.2)),
         Level(Kind.ROLLOUT, samples=1, query=1, continuation=draw.choice((6, 7))),
