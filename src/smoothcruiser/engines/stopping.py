@@ -62,7 +62,8 @@ class StoppingRule:
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
         if self.promise.moment is not None:
-            return self.promise.moment.middle
+            centers = self.promise.moment.centers
+            return centers[min(self.mover or 1, len(centers)) - 1]
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
 
     @property
@@ -218,7 +219,7 @@ def stopping_rule(
     parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
     # A shard is summed by itself, then the shards are.
     sums = max(shard.count for shard in parts) + len(parts)
-    center = StoppingRule(schedule, promise).center
+    center = StoppingRule(schedule, promise, mover=mover).center
     farthest = max(abs(x - center) for x in (*promise.low, *promise.high))
     if promise.moment is not None:
         farthest = LARGEST_PSI / promise.moment.alpha

@@ -67,10 +67,10 @@ class ShardWorkers:
         # what engines elsewhere move to; empty where they stay at their own state
         self.moves: tuple[Any, ...] = ()
 
-    def lent(self, state: Any) -> ShardWorkers:
+    def lent(self, state: Any, center: float) -> ShardWorkers:
         """The same pool at another state; closing what is returned leaves it open."""
         lent = ShardWorkers(self.name, Lent(self.pool))
-        lent.moves = (state,)
+        lent.moves = (state, center)
         return lent
 
     @property
@@ -196,7 +196,8 @@ def run_piece(engine: Engine, item: Any) -> Piece:
     """
     shard, seed, begun, *moves = item
     if moves:
-        engine = type(engine)(replace(engine.job, state=moves[0]))
+        state, center = moves
+        engine = type(engine)(replace(engine.job, state=state, center=center))
     in_pieces = getattr(engine, "run_piece", None)
     if in_pieces is None:
         return Piece(shard, engine.run_shard(shard, seed))

@@ -281,11 +281,10 @@ def describe_price(schedule: Schedule) -> str:
     """The price in one sentence: exact or an upper bound, and why it may be less."""
     if schedule.price_is_exact and not schedule.root.looks:
         return f"exactly {short(schedule.num_calls)} oracle calls"
-    why = (
-        "the data may allow an early stop"
-        if schedule.root.looks
-        else "less where actions are missing or states end"
-    )
+    why = "less where actions are missing or states end"
+    if schedule.root.looks:
+        likely = compact(schedule.expected_calls)
+        why = f"about {likely} expected, as the data may allow an early stop"
     return f"at most {short(schedule.num_calls)} oracle calls; {why}"
 
 
@@ -303,8 +302,8 @@ def describe_root(schedule: Schedule) -> str:
     )
     if root.looks:
         text += (
-            f"; {len(root.looks)} looks at the data from draw "
-            f"{short(root.looks[0])} on may stop it early"
+            f"; bets on the data may stop it early at {len(root.looks)} checkpoints "
+            f"from draw {short(root.looks[0])} on"
         )
     return text
 

@@ -28,6 +28,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 # A pole at the end of the range, for samples that hardly vary, and three beyond it. The
 # best offset is sigma^2/(R tau) for a deviation sigma and the radius tau at which a run
 # stops. The farthest pole is that of 0.3 of the largest variance, and each of the others
@@ -40,6 +42,8 @@ FARTHEST, RATIO = 0.3, 4.0
 SHARES = (0.1, 0.45, 0.3, 0.15)
 # More than what 257 logarithms, their products with weights and an exact sum lose.
 _ROUNDING = 512.0 * 2.0**-53
+_HALVINGS = 6  # before Newton's steps, of which four or five are enough then
+_FINE = 1e-10  # of the range: where a bound is near enough to its best
 
 
 def offsets(radius: float, spread: float, variance: float) -> tuple[float, ...]:
@@ -73,40 +77,63 @@ def _upper(
     poles: tuple[float, ...],
     level: float,
 ) -> float:
-    """Return the upper bound on a mean of samples in [0, ``last``]."""
+    """Return the upper bound on a mean of samples in [0, ``last``].
+
+    The log of W_n is convex and increasing, and at most 0 at the mean: bisection
+    between there and the end comes near, and Newton's steps from above, which never
+    pass the root, do the rest. Every bound on the way has W_n >= 1/alpha, or is the end.
+    """
     number = math.fsum(weight for _, weight in shares)
     bets = []  # (pole, log of its share and of the product without its divisors)
     for share, offset in zip(SHARES, poles, strict=True):
-        pole = last * (1.0 + offset)
-        logs = _logs(shares, pole)
-        if logs > -math.inf:
-            bets.append((pole, math.log(share) + logs * (1.0 + _ROUNDING)))
-    low, high = 0.0, float(last)
-    while high - low > 1e-12 * last:
+        logs = _logs(last, offset)
+        if all(logs[x] > -math.inf for x, _ in shares):
+            product = math.fsum(weight * logs[x] for x, weight in shares)
+            start = math.log(share) + product * (1.0 + _ROUNDING)
+            bets.append((last * (1.0 + offset), start))
+    wanted = level * (1.0 + 1e-12)
+    low = min(math.fsum(x * weight for x, weight in shares) / number, float(last))
+    high, tries = float(last), 0
+    while tries < _HALVINGS or (high == last and last - low > _FINE * last):
+        tries += 1
         middle = 0.5 * (low + high)
-        if _log_wealth(bets, number, middle) >= level * (1.0 + 1e-12):
+        if _wealth(bets, number, middle)[0] >= wanted:
             high = middle
         else:
             low = middle
+    while high < last:
+        wealth, slope = _wealth(bets, number, high)
+        below = high - (wealth - wanted) / slope
+        if high - below <= _FINE * last or _wealth(bets, number, below)[0] < wanted:
+            break
+        high = below
     return high
 
 
-def _logs(shares: Sequence[tuple[int, float]], pole: float) -> float:
-    """Return the sum of log(1 - x/pole): the logarithm of pole - x, up to a constant."""
-    if any(x >= pole for x, _ in shares):
-        return -math.inf
-    return math.fsum(weight * math.log1p(-x / pole) for x, weight in shares)
+@lru_cache(maxsize=64)
+def _logs(last: int, offset: float) -> tuple[float, ...]:
+    """Return log(1 - x/pole) at the grid points: log(pole - x), up to a constant."""
+    pole = last * (1.0 + offset)
+    return tuple(
+        math.log1p(-x / pole) if x < pole else -math.inf for x in range(last + 1)
+    )
 
 
-def _log_wealth(bets: list[tuple[float, float]], number: float, q: float) -> float:
-    """Return the log of W_n(q), rounded down."""
+def _wealth(
+    bets: list[tuple[float, float]], number: float, q: float
+) -> tuple[float, float]:
+    """Return the log of W_n(q), rounded down, and its derivative."""
+    if not bets or any(q >= pole for pole, _ in bets):
+        return (math.inf, math.inf) if bets else (-math.inf, 0.0)
     terms = [
-        logs - number * math.log1p(-q / pole) * (1.0 - _ROUNDING) for pole, logs in bets
+        start - number * math.log1p(-q / pole) * (1.0 - _ROUNDING)
+        for pole, start in bets
     ]
-    if not terms:
-        return -math.inf
     top = max(terms)
-    return top + math.log(math.fsum(math.exp(term - top) for term in terms))
+    parts = [math.exp(term - top) for term in terms]
+    total = math.fsum(parts)
+    rates = (part / (pole - q) for part, (pole, _) in zip(parts, bets, strict=True))
+    return top + math.log(total), number * math.fsum(rates) / total
 
 
 # --- checkpoints --------------------------------------------------------------
@@ -130,10 +157,10 @@ def likely_samples(t: Any, spread: Any, variance: Any, level: float) -> Any:
     """Return about how many samples let bets close the radius t.
 
     ``variance`` is that of the samples; numbers or arrays. It is a forecast, on which
-    no promise rests: Bernstein's count at a level that is raised by what several poles
-    cost.
+    no promise rests: what a known variance needs and what samples that do not vary
+    need, joined as measured, at a level that is raised by what several poles cost.
     """
-    return (level + 1.3) * (2.0 * variance / (t * t) + 2.0 * spread / (3.0 * t))
+    return (level + 1.0) * np.hypot(2.0 * variance / (t * t), 0.62 * spread / t)
 
 
 def likely_calls(calls: int, samples: int, likely: float) -> int:

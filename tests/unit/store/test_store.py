@@ -67,6 +67,17 @@ def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
         )
 
 
+def _moved(kept: sc.Estimate, store: Store, part: Partial) -> Any:
+    """A shard's row with one sample moved by a bin, in all sums."""
+    schedule = schedule_from(store.get(kept.run).plan, problem().facts)
+    score = list(part.score)
+    place = score.index(max(score[:-1]))
+    score[place] -= WHOLE
+    score[place + 1] += WHOLE
+    total = part.total + 1.0 / stopping_rule(schedule).score.scale
+    return part._replace(total=total, score=json.dumps(score))
+
+
 @pytest.mark.compiles
 def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
     """Finished shards are used as they stand: an altered one, sealed anew, shows in
@@ -79,11 +90,12 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
         assert sum(part.calls for part in parts.values()) == kept.num_calls
         store.connection.execute("DELETE FROM shards WHERE shard % 2 = 1")
         assert sc.resume(kept.run, path).value == kept.value
-        altered = parts[0, 0]._replace(total=0.9 * parts[0, 0].total, score="[]")
+        altered = _moved(kept, store, parts[0, 0])
         sealed = seal(store.get(kept.run).seal, kept.run, 0, 0, *altered)
         store.connection.execute(
-            "UPDATE shards SET total = ?, seal = ? WHERE shard = 0 AND action = 0",
-            (altered.total, sealed),
+            "UPDATE shards SET total = ?, score = ?, seal = ? "
+            "WHERE shard = 0 AND action = 0",
+            (altered.total, altered.score, sealed),
         )
     assert sc.resume(kept.run, path).q_values != kept.q_values
 

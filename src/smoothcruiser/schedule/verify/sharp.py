@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 class SecondMoment:
     """What a root knows of its samples Y where these have no range.
 
-    The estimate is middle + sum of psi(alpha (Y - middle))/(n alpha).
+    The estimate is c + sum of psi(alpha (Y - c))/(n alpha).
     """
 
-    middle: float
-    second: float  # E (Y - middle)^2 is at most this
+    centers: tuple[float, ...]  # c, per player to move at the root
+    second: float  # E (Y - c)^2 is at most this
     alpha: float
 
 
