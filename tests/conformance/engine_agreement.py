@@ -8,6 +8,7 @@ for both root targets.
 
 import math
 import random
+from dataclasses import replace
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
@@ -18,6 +19,7 @@ from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import PaperSetting, value_bound
@@ -135,15 +137,27 @@ def randomized_table(facts, seed, *, target="q_values", samples=4):
         plug_in(2, 0, rungs(2, 1.0)),
         rollout(1, 1, 2, rungs(3, 1.0)),
         Level(Kind.BLIND, continuation=3, shift=0.02),
-        rollout(1, 0, 4, rungs(1, 2.0)),
+        rollout(1, 0, 4, rungs(1, 1.0)),
         plug_in(1, draw.choice((3, 5)), rungs(2, 0.2)),
         rollout(1, draw.choice((2, 4)), 5, rungs(2, 0.2)),
         Level(Kind.ROLLOUT, samples=1, query=1, continuation=draw.choice((6, 7))),
         rollout(2, 1, 8, ()),
         rollout(1, 2, 9, (0.0, 1.0)),
     )
+    levels = tuple(plain_where_refused(level, facts) for level in levels)
     root = Root(target, samples, len(levels) - 1, "none")
     return Schedule("randomized", facts, levels, root, math.inf, 1.0)
+
+
+def plain_where_refused(level, facts):
+    """A randomized row, or the plain one for an operator that allows no other."""
+    if estimator_of(level.kind).missing(facts) is None:
+        return level
+    plain = {
+        Kind.RANDOM_ROLLOUT: Kind.ROLLOUT,
+        Kind.RANDOM_PLUGIN: Kind.PLUGIN,
+    }[level.kind]
+    return replace(level, kind=plain, constant=0.0, rungs=())
 
 
 def paper_tables(facts):
