@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import ScheduleTable
+from smoothcruiser.engines.scores import BINNED, BINS, LOGGED
 from smoothcruiser.operators import Max
 
 HERE = Path(__file__).parent
@@ -27,6 +28,8 @@ COLUMNS = (
     "shift",
     "center",
     "blind_head",
+    "rungs",
+    "first_rung",
 )
 
 
@@ -65,6 +68,8 @@ class CPlan(ctypes.Structure):
             (name, ctypes.c_void_p)
             for name in ("start", "next_state", "alias", "reward", "accept")
         ]
+        + [("score", ctypes.c_int64)]
+        + [(name, ctypes.c_double) for name in ("score_half", "score_scale")]
     )
 
 
@@ -93,6 +98,9 @@ class CKernel:
             "clip_low",
             "clip_high",
             "temperature",
+            "score",
+            "score_half",
+            "score_scale",
         ):
             setattr(self.plan, name, getattr(plan, name))
         self.plan.clips = int(plan.clips)
@@ -106,9 +114,10 @@ class CKernel:
 
     def run(
         self, action: int, count: int, center: float, seed: int, key: tuple[int, ...]
-    ) -> tuple[int, float, float]:
+    ) -> tuple[int, float, float, tuple[int, ...] | tuple[float, ...]]:
         words = np.random.SeedSequence(seed, spawn_key=key).generate_state(4, np.uint64)
-        out, sums = np.zeros(2, np.int64), np.zeros(2)
+        out, sums = np.zeros(2, np.int64), np.zeros(3)
+        bins = np.zeros(BINS + 1, np.int64)
         pointer = ctypes.c_void_p
         self.library.run_shard(
             ctypes.byref(self.plan),
@@ -119,6 +128,9 @@ class CKernel:
             pointer(words.ctypes.data),
             pointer(out.ctypes.data),
             pointer(sums.ctypes.data),
+            pointer(bins.ctypes.data),
         )
         assert out[1] == 0, "the C kernel met a reward outside its range"
-        return int(out[0]), float(sums[0]), float(sums[1])
+        scores = {BINNED: tuple(bins.tolist()), LOGGED: (float(sums[2]),)}
+        score = scores.get(self.plan.score, ())
+        return int(out[0]), float(sums[0]), float(sums[1]), score

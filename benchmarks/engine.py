@@ -4,7 +4,8 @@ What compiling costs is measured, too.
 
   python benchmarks/engine.py [--quick] [--json FILE]
 
-Bars: engine/C at least 0.9 in the geometric mean and 0.75 for every schedule;
+Bars: engine/C at least 0.9 in the geometric mean and 0.75 for every schedule, for
+plain kinds and for randomized ones;
 2,828,268 calls of paper mode in well under a second; a tabular problem ready
 from the cache in under half a second. Every timed pair returns the same bits,
 which is checked. Exits with 1 if a bar is missed. Ratios and the time from the
@@ -34,6 +35,7 @@ from schedules import (
     hand,
     mixture,
     plug_ins,
+    randomized_cases,
     ring,
     rollouts,
     sharp_cases,
@@ -46,10 +48,12 @@ import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.scores import BINNED, BINS, Score
 from smoothcruiser.engines.shards import Shard
 
 GEOMETRIC_BAR, MINIMUM_BAR, CACHE_BAR = 0.9, 0.75, 0.5
 CENTER = 0.5
+SCORE = Score(BINNED, 2.0, BINS / 4.0)
 SEED = 1
 Row = dict[str, Any]
 
@@ -87,7 +91,7 @@ def against_c(case: Case, calls: float) -> Row:
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
-    engine = CompiledEngine(Job(problem, schedule, 0, CENTER))
+    engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls)
     shard = Shard(0, 0, 0, count)
@@ -95,7 +99,7 @@ def against_c(case: Case, calls: float) -> Row:
         engine.run_shard(shard, SEED),
         kernel.run(0, count, CENTER, SEED, (0, 0)),
     )
-    assert (ours.calls, ours.total, ours.square) == theirs, (
+    assert (ours.calls, ours.total, ours.square, ours.score) == theirs, (
         f"{case.name}: the engine and C differ"
     )
     seconds = best(
@@ -119,7 +123,7 @@ def two_threads(case: Case, calls: float) -> Row:
     schedule = case.schedule
     ground = schedule.facts
     problem = ring(ground.num_actions, ground.discount, ground.operator)
-    engine = CompiledEngine(Job(problem, schedule, 0, CENTER))
+    engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
     kernel = CKernel(engine.plan, problem.tables, (0,))
     count = draws_for(case, calls / 8)
 
@@ -166,7 +170,7 @@ def user_oracles(calls: float) -> list[Row]:
         count = draws_for(case, calls)
         shard = Shard(0, 0, 0, count)
         engines = {
-            form: CompiledEngine(Job(problem, case.schedule, state, CENTER))
+            form: CompiledEngine(Job(problem, case.schedule, state, CENTER, SCORE))
             for form, (problem, state) in problems(
                 ground.discount, ground.operator
             ).items()
@@ -175,7 +179,7 @@ def user_oracles(calls: float) -> list[Row]:
         theirs = kernel.run(0, count, CENTER, SEED, (0, 0))
         for form in ("NamedTuple", "int", "array"):
             ours = engines[form].run_shard(shard, SEED)
-            assert (ours.calls, ours.total, ours.square) == theirs, (
+            assert (ours.calls, ours.total, ours.square, ours.score) == theirs, (
                 f"{form}: the engine and C differ"
             )
         runs: dict[str, Callable[[], Any]] = {
@@ -333,24 +337,22 @@ def main() -> int:
     print(signed() + "\n")
     result: dict[str, Any] = {"machine": machine()}
 
-    rows = [against_c(case, calls) for case in (*written_cases(), *sharp_cases())]
-    ratios = [row["engine/C"] for row in rows]
-    result |= {
-        "against_c": rows,
-        "geometric_mean": mean_of(ratios),
-        "minimum": min(ratios),
-    }
     print("One thread, CPU time, the same bits:\n")
-    print(
-        table(
-            rows,
-            {"schedule": "", "engine M/s": ".1f", "C M/s": ".1f", "engine/C": ".3f"},
+    for key, kinds, cases in (
+        ("against_c", "plain", [*written_cases(), *sharp_cases()]),
+        ("randomized_against_c", "randomized", randomized_cases()),
+    ):
+        rows = [against_c(case, calls) for case in cases]
+        ratios = [row["engine/C"] for row in rows]
+        result[key] = rows
+        result.setdefault("geometric_mean", {})[kinds] = mean_of(ratios)
+        result.setdefault("minimum", {})[kinds] = min(ratios)
+        columns = {"engine M/s": ".1f", "C M/s": ".1f", "engine/C": ".3f"}
+        print(table(rows, {"schedule": ""} | columns))
+        print(
+            f"\nengine/C, {kinds} kinds: geometric mean {mean_of(ratios):.3f} (bar "
+            f"{GEOMETRIC_BAR}), minimum {min(ratios):.3f} (bar {MINIMUM_BAR})\n"
         )
-    )
-    print(
-        f"\nengine/C: geometric mean {mean_of(ratios):.3f} (bar {GEOMETRIC_BAR}), "
-        f"minimum {min(ratios):.3f} (bar {MINIMUM_BAR})\n"
-    )
 
     print(f"Two threads, wall clock, load {load()} (speed-ups need two idle cores):\n")
     chosen = [
@@ -414,9 +416,12 @@ def _bars(result: dict[str, Any]) -> dict[str, bool]:
         row for row in result["compile"] if row["what"] == "tabular, from the cache"
     )
     return {
-        f"geometric mean of engine/C at least {GEOMETRIC_BAR}": result["geometric_mean"]
+        f"geometric mean of engine/C at least {GEOMETRIC_BAR}": min(
+            result["geometric_mean"].values()
+        )
         >= GEOMETRIC_BAR,
-        f"every engine/C at least {MINIMUM_BAR}": result["minimum"] >= MINIMUM_BAR,
+        f"every engine/C at least {MINIMUM_BAR}": min(result["minimum"].values())
+        >= MINIMUM_BAR,
         "2,828,268 calls in half a second": result["paper_mode"]["seconds, 1 worker"]
         <= 0.5,
         f"a tabular engine from the cache in {CACHE_BAR} s of the CPU": cached[

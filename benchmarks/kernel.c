@@ -9,11 +9,12 @@
 #include <string.h>
 
 #define MAX_ACTIONS 64
-enum { CONSTANT, PLUGIN, ROLLOUT, BLIND };
+enum { CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT };
 
 typedef struct {
     const int64_t *kind, *samples, *query, *continuation;
-    const double *constant, *shift, *center, *blind_head;
+    const double *constant, *shift, *center, *blind_head, *rungs;
+    const int64_t *first_rung;
     int64_t num_actions, root_row;
     double discount, low, high;
     int64_t clips;
@@ -23,6 +24,9 @@ typedef struct {
     /* tables of the tabular oracle */
     const int64_t *start, *next_state, *alias;
     const double *reward, *accept;
+    /* what the root's bound adds up: 0 nothing, 1 a histogram by linear binning, 2 a sum of psi */
+    int64_t score;
+    double score_half, score_scale;
 } Plan;
 
 typedef struct { uint64_t s[4]; } Rng;
@@ -93,8 +97,8 @@ typedef struct { int64_t calls; int bad; } Count;
 
 static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c);
 
-static void estimate_q(const Plan *p, State s, int64_t row, Rng *r, Count *c, double *q) {
-    int64_t n = p->samples[row], child = p->query[row];
+static void estimate_q(const Plan *p, State s, int64_t row, int64_t n, Rng *r, Count *c, double *q) {
+    int64_t child = p->query[row];
     double center = p->center[row];
     State z;
     for (int64_t a = 0; a < p->num_actions; a++) {
@@ -125,6 +129,50 @@ static void estimate_q(const Plan *p, State s, int64_t row, Rng *r, Count *c, do
     }
 }
 
+/* A slot in proportion to g, and the sum of g. */
+static inline int64_t pick(const double *g, int64_t K, Rng *r, double *norm) {
+    int64_t slot = 0;
+    double total = 0.0, running = 0.0;
+    for (int64_t j = 0; j < K; j++) total += g[j];
+    double u = uniform(r) * total;
+    for (int64_t j = 0; j < K; j++)
+        if (g[j] > 0.0) { slot = j; running += g[j]; if (u < running) break; }
+    *norm = total;
+    return slot;
+}
+
+/* What one sample of a randomized level adds to its base. */
+static double correction(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
+    int64_t K = p->num_actions, first = p->first_rung[row], end = p->first_rung[row + 1], i, plugin = p->kind[row] == RANDOM_PLUGIN;
+    double u = uniform(r), running = 0.0, y[3][MAX_ACTIONS], g[MAX_ACTIONS], d[MAX_ACTIONS], lacking = 0.0, norm = 0.0;
+    for (i = first; i < end; i++) { running += p->rungs[i]; if (u < running) break; }
+    if (i == end) return 0.0;
+    int64_t m = p->samples[row] << (i - first);
+    for (int64_t half = 1; half <= 2; half++) { estimate_q(p, s, row, m, r, c, y[half]); if (c->bad) return 0.0; }
+    for (int64_t j = 0; j < K; j++) { y[0][j] = 0.5 * (y[1][j] + y[2][j]); d[j] = 0.0; }
+    for (int64_t part = 0; part < 3; part++) {
+        double share = part == 0 ? 1.0 : -0.5, inner = 0.0;
+        if (plugin) { lacking += share * soft(p, y[part]); continue; }
+        double value = soft_both(p, y[part], g);
+        for (int64_t j = 0; j < K; j++) { inner += y[part][j] * g[j]; d[j] += share * g[j]; }
+        lacking += share * (value - inner);
+    }
+    if (!plugin) {
+        int moves = 0;
+        for (int64_t j = 0; j < K; j++) { g[j] = fabs(d[j]); moves |= d[j] != 0.0; }
+        if (moves) {
+            State z;
+            int64_t a = pick(g, K, r, &norm);
+            double x = step(p, s, a, r, &z);
+            c->calls++;
+            if (!(p->low <= x && x <= p->high)) { c->bad = 1; return 0.0; }
+            double xi = x + (p->discount * sample_v(p, p->continuation[row], z, r, c) - p->constant[row]);
+            lacking += (d[a] > 0.0 ? norm : -norm) * xi;
+        }
+    }
+    return lacking / p->rungs[i];
+}
+
 static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
     double total = 0.0, weight = 1.0, q[MAX_ACTIONS], g[MAX_ACTIONS];
     for (;;) {
@@ -139,17 +187,19 @@ static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
             head = p->blind_head[p->num_actions] + p->shift[row];
             a = below(r, (uint64_t)p->num_actions);
         } else {
-            estimate_q(p, s, row, r, c, q);
+            estimate_q(p, s, row, p->samples[row], r, c, q);
             if (c->bad) return 0.0;
-            if (kind == PLUGIN) return total + weight * (soft(p, q) + p->shift[row]);
+            if (kind == PLUGIN || kind == RANDOM_PLUGIN) {
+                head = soft(p, q) + p->shift[row];
+                if (kind == RANDOM_PLUGIN) head += correction(p, row, s, r, c);
+                return total + weight * head;
+            }
             double value = soft_both(p, q, g);
-            double inner = 0.0, norm = 0.0, running = 0.0;
+            double inner = 0.0, norm;
             for (int64_t j = 0; j < p->num_actions; j++) inner += q[j] * g[j];
-            for (int64_t j = 0; j < p->num_actions; j++) norm += g[j];
-            double u = uniform(r) * norm;
-            for (int64_t j = 0; j < p->num_actions; j++)
-                if (g[j] > 0.0) { a = j; running += g[j]; if (u < running) break; }
+            a = pick(g, p->num_actions, r, &norm);
             head = (value - inner) + p->shift[row];
+            if (kind == RANDOM_ROLLOUT) { head += correction(p, row, s, r, c); if (c->bad) return 0.0; }
         }
         State z;
         double x = step(p, s, a, r, &z);
@@ -162,14 +212,32 @@ static double sample_v(const Plan *p, int64_t row, State s, Rng *r, Count *c) {
     }
 }
 
-/* One shard; out = {calls, bad}, sums = {total, square}. */
-void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count, double center, uint64_t *words, int64_t *out, double *sums) {
+#define BINS 256
+#define WHOLE (1 << 24)
+
+static inline void add_score(const Plan *p, double d, int64_t *bins, double *logged) {
+    if (p->score == 1) {
+        double t = (d + p->score_half) * p->score_scale;
+        int64_t k = 0, above = 0;
+        if (t >= BINS) { k = BINS - 1; above = WHOLE; }
+        else if (t > 0.0) { k = (int64_t)t; above = (int64_t)((t - (double)k) * WHOLE); }
+        bins[k] += WHOLE - above;
+        bins[k + 1] += above;
+    } else if (p->score == 2) {
+        double x = p->score_scale * d, grown = log1p(fabs(x) + 0.5 * x * x);
+        *logged += x >= 0.0 ? grown : -grown;
+    }
+}
+
+/* One shard; out = {calls, bad}, sums = {total, square, sum of psi}, bins = the histogram. */
+void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count, double center, uint64_t *words, int64_t *out, double *sums,
+               int64_t *bins) {
     Rng r;
     Count c = {0, 0};
     State s, z;
     memcpy(r.s, words, sizeof r.s);
     memcpy(&s, root, sizeof s);
-    double total = 0.0, square = 0.0;
+    double total = 0.0, square = 0.0, logged = 0.0;
     for (int64_t i = 0; i < count && !c.bad; i++) {
         double x = step(p, s, action, &r, &z);
         c.calls++;
@@ -177,7 +245,8 @@ void run_shard(const Plan *p, const int64_t *root, int64_t action, int64_t count
         double d = x + (p->discount * sample_v(p, p->root_row, z, &r, &c) - center);
         total += d;
         square += d * d;
+        add_score(p, d, bins, &logged);
     }
     out[0] = c.calls; out[1] = c.bad;
-    sums[0] = total; sums[1] = square;
+    sums[0] = total; sums[1] = square; sums[2] = logged;
 }

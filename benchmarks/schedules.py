@@ -81,6 +81,81 @@ def mixture() -> list[Level]:
     ]
 
 
+def randomized_cases() -> list[Case]:
+    """Randomized kinds: over leaves, over each other, with rare and frequent rungs."""
+    rare, often = (0.02, 0.007, 0.0025), (0.3, 0.15, 0.05)
+
+    def rollout(
+        samples: int, query: int, onward: int, rungs: tuple[float, ...]
+    ) -> Level:
+        return Level(
+            Kind.RANDOM_ROLLOUT, samples, query, onward, constant=0.8, rungs=rungs
+        )
+
+    def plug_in(samples: int, query: int, rungs: tuple[float, ...]) -> Level:
+        return Level(Kind.RANDOM_PLUGIN, samples, query, rungs=rungs)
+
+    def chain(length: int, samples: int, rungs: tuple[float, ...]) -> list[Level]:
+        return [CONSTANT, *(rollout(samples, 0, i, rungs) for i in range(length))]
+
+    two, four, ten = (facts(0.5, 1.0, K) for K in (2, 4, 10))
+    return [
+        hand("random rollouts over leaves, rare, K=2", two, chain(5, 4, rare)),
+        hand("random rollouts over leaves, often, K=10", ten, chain(3, 3, often)),
+        hand(
+            "random plug-ins over each other, K=4",
+            four,
+            [CONSTANT, plug_in(4, 0, often), plug_in(2, 1, often), plug_in(1, 2, rare)],
+        ),
+        hand(
+            "random rollouts over rollouts, rare, K=2",
+            two,
+            [*rollouts((2, 2)), rollout(3, 2, 1, rare), rollout(2, 2, 3, rare)],
+        ),
+        hand(
+            "random rollouts over each other, often, K=2",
+            two,
+            [
+                CONSTANT,
+                rollout(2, 0, 0, often),
+                rollout(2, 1, 1, often),
+                rollout(2, 2, 2, often),
+            ],
+        ),
+        hand(
+            "random rollouts over each other, K=4",
+            four,
+            [
+                CONSTANT,
+                rollout(4, 0, 0, rare),
+                rollout(2, 1, 1, often),
+                rollout(3, 1, 2, rare),
+                rollout(4, 2, 3, rare),
+            ],
+        ),
+        hand(
+            "mixture of plain and randomized kinds, K=4",
+            four,
+            [
+                *mixture(),
+                plug_in(2, 1, often),
+                rollout(2, 8, 4, often),
+                rollout(3, 3, 9, rare),
+            ],
+        ),
+        hand(
+            "random rollouts over plug-ins, K=10",
+            ten,
+            [
+                CONSTANT,
+                plug_in(2, 0, rare),
+                rollout(2, 1, 1, rare),
+                rollout(1, 1, 2, often),
+            ],
+        ),
+    ]
+
+
 def written_cases() -> list[Case]:
     """Printed and hand-written schedules."""
     printed = paper_schedule(facts(0.2, 1.0, 2), epsilon=0.9, delta_prime=0.1)

@@ -111,8 +111,9 @@ def failed(
 def scheduled(problem: sc.Problem, schedule: Schedule) -> Callable[[int], Answer]:
     """One run of a schedule, as a function of its seed."""
     state = problem.start()
-    rule = stopping_rule(schedule)
-    engine = make_engine("compiled", Job(problem, schedule, state, rule.center))
+    rule = stopping_rule(schedule, mover=problem.mover(state))
+    job = Job(problem, schedule, state, rule.center, rule.score)
+    engine = make_engine("compiled", job)
     segments = cut(schedule)
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]

@@ -1,22 +1,25 @@
 """What it means for two engines to agree, and the schedules they are compared on.
 
 Agreement is to the last bit: sums, squares and counts of every shard, from the
-same seed. The schedules are hand-made tables with all four kinds of estimator
-(random ones too, with clipping), the paper's, and the optimizer's for both root
-targets.
+same seed. The schedules are hand-made tables with all kinds of estimator (random
+ones too, with clipping, and randomized levels), the paper's, and the optimizer's
+for both root targets.
 """
 
 import math
 import random
+from dataclasses import replace
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.run import Ledger, run
+from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, Score
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.theory.paper import PaperSetting, value_bound
@@ -24,6 +27,8 @@ from smoothcruiser.theory.paper import PaperSetting, value_bound
 # of a schedule the reference has to run: it makes some 50,000 calls a second
 MOST_CALLS = 1500
 CENTER = 0.37  # squares are taken from here; any number will do
+# what roots add up; the bins are too few for some samples, which are clamped
+SCORES = (Score(BINNED, 0.7, BINS / 1.4), Score(LOGGED, 0.0, 0.8))
 
 
 def hand_made(facts, *, target="q_values", samples=3, clip=None):
@@ -108,6 +113,53 @@ def random_table(facts, seed, *, target="q_values"):
     )
 
 
+def randomized_table(facts, seed, *, target="q_values", samples=4):
+    """Randomized levels over leaves, over plain levels and over each other, with
+    plain ones between; chances and baselines drawn at random. A root sample takes
+    some tens of calls, or some hundreds where there are many actions.
+    """
+    draw = random.Random(seed)
+
+    def rungs(number, most):
+        return tuple(draw.uniform(0.0, most / number) for _ in range(number))
+
+    def rollout(samples, query, continuation, chances):
+        constant, shift = draw.uniform(-1.0, 2.0), draw.choice((0.0, 0.1, -0.3))
+        kind = Kind.RANDOM_ROLLOUT
+        return Level(kind, samples, query, continuation, constant, shift, chances)
+
+    def plug_in(samples, query, chances):
+        return Level(Kind.RANDOM_PLUGIN, samples, query, shift=0.05, rungs=chances)
+
+    levels = (
+        Level(Kind.CONSTANT, constant=0.31, shift=0.11),
+        Level(Kind.CONSTANT, constant=-0.2),
+        plug_in(2, 0, rungs(2, 1.0)),
+        rollout(1, 1, 2, rungs(3, 1.0)),
+        Level(Kind.BLIND, continuation=3, shift=0.02),
+        rollout(1, 0, 4, rungs(1, 1.0)),
+        plug_in(1, draw.choice((3, 5)), rungs(2, 0.2)),
+        rollout(1, draw.choice((2, 4)), 5, rungs(2, 0.2)),
+        Level(Kind.ROLLOUT, samples=1, query=1, continuation=draw.choice((6, 7))),
+        rollout(2, 1, 8, ()),
+        rollout(1, 2, 9, (0.0, 1.0)),
+    )
+    levels = tuple(plain_where_refused(level, facts) for level in levels)
+    root = Root(target, samples, len(levels) - 1, "none")
+    return Schedule("randomized", facts, levels, root, math.inf, 1.0)
+
+
+def plain_where_refused(level, facts):
+    """A randomized row, or the plain one for an operator that allows no other."""
+    if estimator_of(level.kind).missing(facts) is None:
+        return level
+    plain = {
+        Kind.RANDOM_ROLLOUT: Kind.ROLLOUT,
+        Kind.RANDOM_PLUGIN: Kind.PLUGIN,
+    }[level.kind]
+    return replace(level, kind=plain, constant=0.0, rungs=())
+
+
 def paper_tables(facts):
     """SmoothCruiser and sparse sampling with the printed constants, at the
     smallest tried epsilon that the reference can run.
@@ -151,15 +203,21 @@ def sharp_tables(facts):
 
 def bits(partial):
     """A shard's sums with every bit visible (0.0 and -0.0 differ)."""
-    return (partial.draws, partial.total.hex(), partial.square.hex(), partial.calls)
+    return (
+        partial.draws,
+        partial.total.hex(),
+        partial.square.hex(),
+        partial.calls,
+        tuple(x if isinstance(x, int) else x.hex() for x in partial.score),
+    )
 
 
 def assert_engines_agree(problem, schedule, state, *, seed=7):
     """Both engines give the same bits on two shards of every action; the number
-    of calls made by one shard of each is right.
+    of calls made by one shard of each is right, where it is not random.
     """
-    reference = ReferenceEngine(Job(problem, schedule, state, CENTER))
-    compiled = CompiledEngine(Job(problem, schedule, state, CENTER))
+    jobs = [Job(problem, schedule, state, CENTER, score) for score in SCORES]
+    engines = [(ReferenceEngine(job), CompiledEngine(job)) for job in jobs]
     root = schedule.root
     actions = problem.legal_actions(state) if root.target == "q_values" else [0]
     half = -(-root.samples // 2)
@@ -167,15 +225,18 @@ def assert_engines_agree(problem, schedule, state, *, seed=7):
         1 if root.target == "q_values" else 0
     )
     for action in actions:
-        for shard in (
+        shards = (
             Shard(action, 0, 0, half),
             Shard(action, 1, half, root.samples - half),
-        ):
+        )
+        for shard, (reference, compiled) in zip(shards, engines, strict=True):
             slow, fast = (
                 reference.run_shard(shard, seed),
                 compiled.run_shard(shard, seed),
             )
             assert bits(slow) == bits(fast), (schedule.method, root, shard)
+            if any(level.rungs for level in schedule.levels):
+                continue
             if schedule.price_is_exact:
                 assert fast.calls == shard.count * per_draw
             else:
@@ -220,7 +281,9 @@ def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
                 )
                 == slow
             ), (schedule.method, shards, workers)
-        if schedule.price_is_exact:
+        if any(level.rungs for level in schedule.levels):
+            assert slow[1] == slow[2]
+        elif schedule.price_is_exact:
             assert slow[1] == slow[2] == schedule.num_calls
         else:
             assert slow[1] == slow[2] <= schedule.num_calls

@@ -11,7 +11,14 @@ import math
 
 import numpy as np
 import pytest
-from engine_agreement import CENTER, bits, hand_made, random_table
+from engine_agreement import (
+    CENTER,
+    SCORES,
+    bits,
+    hand_made,
+    random_table,
+    randomized_table,
+)
 from test_engines import FAMILIES, OPERATORS, build
 
 import smoothcruiser as sc
@@ -22,6 +29,7 @@ from smoothcruiser.engines.python import PythonEngine
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.run import Ledger, run
+from smoothcruiser.engines.scores import WHOLE
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.operators.sampling import sampled_columns
 from smoothcruiser.query import Compute
@@ -50,15 +58,15 @@ def test_python_returns_the_bits_of_reference(family):
             hand_made(facts, target="value", clip=(-0.05, 0.8)),
             random_table(facts, index),
             random_table(facts, index + 1, target="value"),
+            randomized_table(facts, index),
         ):
             actions = (
                 problem.legal_actions(3) if schedule.root.target == "q_values" else [0]
             )
             shard = Shard(actions[-1], 1, 0, 2)
-            slow = ReferenceEngine(Job(problem, schedule, 3, CENTER)).run_shard(
-                shard, 5
-            )
-            fast = PythonEngine(Job(problem, schedule, 3, CENTER)).run_shard(shard, 5)
+            job = Job(problem, schedule, 3, CENTER, SCORES[index % 2])
+            slow = ReferenceEngine(job).run_shard(shard, 5)
+            fast = PythonEngine(job).run_shard(shard, 5)
             assert bits(slow) == bits(fast)
 
 
@@ -75,15 +83,13 @@ def test_python_returns_the_bits_of_reference_for_a_user_operator():
     operator = sc.CustomOperator(halved_value, halved_gradient, smooth=0.25)
     for i, family in enumerate(("game", "terminals", "varying", "everything")):
         problem = build(family, operator, 1 + i, i)
-        schedule, shard = (
-            hand_made(problem.facts),
-            Shard(problem.legal_actions(0)[0], 0, 0, 2),
-        )
-        slow, fast = (
-            kind(Job(problem, schedule, 0, CENTER)).run_shard(shard, 2)
-            for kind in (ReferenceEngine, PythonEngine)
-        )
-        assert bits(slow) == bits(fast)
+        shard = Shard(problem.legal_actions(0)[0], 0, 0, 2)
+        for schedule in (hand_made(problem.facts), randomized_table(problem.facts, i)):
+            slow, fast = (
+                kind(Job(problem, schedule, 0, CENTER)).run_shard(shard, 2)
+                for kind in (ReferenceEngine, PythonEngine)
+            )
+            assert bits(slow) == bits(fast)
 
 
 def flagged(state, action, rng):
@@ -99,7 +105,11 @@ def test_python_returns_the_bits_of_reference_for_flags_and_odd_rewards():
     problem = sc.MDP(
         flagged, num_actions=3, discount=0.7, operator=sc.Entropy(0.5), terminal=True
     )
-    for schedule in (hand_made(problem.facts), random_table(problem.facts, 3)):
+    for schedule in (
+        hand_made(problem.facts),
+        random_table(problem.facts, 3),
+        randomized_table(problem.facts, 3),
+    ):
         slow, fast = (
             kind(Job(problem, schedule, 0)).run_shard(Shard(1, 0, 0, 40), 2)
             for kind in (ReferenceEngine, PythonEngine)
@@ -235,6 +245,38 @@ def test_batched_agrees_with_compiled_in_law_and_in_counts(family):
                 )
 
 
+def randomized_problems():
+    """Every operator in every family; one of each family, all operators among
+    them, in CI.
+    """
+    for i, family in enumerate(FAMILIES):
+        for index in range(6):
+            marks = [] if (i + index) % 6 == 1 else [pytest.mark.slow]
+            yield pytest.param(family, index, marks=marks)
+
+
+@pytest.mark.parametrize("family, index", list(randomized_problems()))
+def test_batched_agrees_with_compiled_in_law_on_randomized_levels(family, index):
+    """In the mean of the sums and in the mean number of calls, which is random: two
+    means over twenty shards each, as far apart as their own deviation allows.
+    """
+    problem = problem_of(family, index)
+    schedule = randomized_table(problem.facts, index)
+    action = problem.legal_actions(0)[-1]
+    parts = [
+        [engine.run_shard(Shard(action, i, 0, 20), 1) for i in range(20)]
+        for engine in (
+            CompiledEngine(Job(problem, schedule, 0)),
+            BatchedEngine(Job(problem, schedule, 0), max_batch=4096),
+        )
+    ]
+    for sums in ("total", "calls"):
+        one, other = (np.array([getattr(p, sums) for p in part]) for part in parts)
+        error = math.sqrt((one.var(ddof=1) + other.var(ddof=1)) / len(one))
+        gap = abs(one.mean() - other.mean())
+        assert gap <= Z * error + 1e-9, (sums, gap, error)
+
+
 @pytest.mark.parametrize("max_batch", [1, 7, 64, 100_000])
 def test_slices_change_neither_counts_nor_law(max_batch):
     problem = problem_of("game", 1)
@@ -252,12 +294,13 @@ def test_a_batched_run_is_reproducible():
     problem = problem_of("everything", 2)
     schedule = hand_made(problem.facts, samples=50)
     parts = [
-        BatchedEngine(Job(problem, schedule, 0)).run_shard(
+        BatchedEngine(Job(problem, schedule, 0, 0.0, SCORES[0])).run_shard(
             Shard(problem.legal_actions(0)[0], 3, 0, 50), 9
         )
         for _ in range(2)
     ]
     assert bits(parts[0]) == bits(parts[1])
+    assert sum(parts[0].score) == 50 * WHOLE
 
 
 @pytest.mark.parametrize("name", list(OPERATORS))

@@ -15,6 +15,7 @@ from engine_agreement import (
     hand_made,
     paper_tables,
     random_table,
+    randomized_table,
     sharp_tables,
 )
 from numba import njit
@@ -117,6 +118,9 @@ def test_agreement_in_every_family(family, operator, K, seed):
         hand_made(facts, target="value", clip=clip),
         random_table(facts, seed),
         random_table(facts, seed + 1, target="value"),
+        randomized_table(
+            facts, seed, target="value" if seed % 2 else "q_values", samples=2
+        ),
         *paper_tables(facts),
     ]
     for schedule in schedules:
@@ -161,6 +165,7 @@ def test_agreement_on_special_problems(name):
     for schedule in (
         hand_made(problem.facts),
         random_table(problem.facts, 4),
+        randomized_table(problem.facts, 4),
         *paper_tables(problem.facts),
         *sharp_tables(problem.facts),
     ):
@@ -196,6 +201,7 @@ def test_agreement_with_an_operator_whose_gradient_does_not_sum_to_one():
         for schedule in (
             hand_made(problem.facts),
             hand_made(problem.facts, target="value"),
+            randomized_table(problem.facts, i),
             *paper_tables(problem.facts),
         ):
             assert_engines_agree(problem, schedule, 0)

@@ -17,6 +17,7 @@ from engine_agreement import (
     hand_made,
     paper_tables,
     random_table,
+    randomized_table,
     sharp_tables,
 )
 from numba import njit
@@ -232,6 +233,7 @@ def test_agreement_on_every_kind_of_state(name):
         for schedule in (
             hand_made(problem.facts),
             random_table(problem.facts, i, target="value"),
+            randomized_table(problem.facts, i, samples=3),
             *paper_tables(problem.facts),
         ):
             assert_engines_agree(problem, schedule, state)
@@ -261,6 +263,7 @@ def test_agreement_on_a_user_operator_with_a_user_oracle():
     for schedule in (
         hand_made(problem.facts),
         random_table(problem.facts, 1),
+        randomized_table(problem.facts, 1),
         *paper_tables(problem.facts),
     ):
         assert_engines_agree(problem, schedule, 4)

@@ -527,7 +527,7 @@ def test_a_comparison_without_a_model_is_a_note_not_an_error(
 def test_an_early_stop_is_told_once_and_bounds_have_their_names(run: Any) -> None:
     done = run("plan", *CHAIN, "--epsilon", "5%", "--delta", "0.1", *SHARP)
     assert done.words.count("data allowed an early stop") == 1
-    assert re.search(r"closed by +(Bennett|Hoeffding|Bernstein|empirical)", done.out)
+    assert re.search(r"closed by +(Bennett|Hoeffding|Bernstein|betting)", done.out)
 
 
 def test_play_offers_a_method_without_a_promise_and_no_option_it_lacks(

@@ -23,6 +23,7 @@ from smoothcruiser.operators import (
 )
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
 from smoothcruiser.theory.ground import ground
@@ -193,7 +194,12 @@ def test_weak_regularization_is_sparse_sampling(
 ) -> None:
     """Lambda to 0: plug-ins only, at the price of sparse sampling with plain max."""
     promise = {"epsilon": share / (1.0 - gamma), "delta": 0.1, "adaptive": False}
-    weak = compile_schedule(Facts(k, k, gamma, Entropy(1e-9), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
+    kinds = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
+    weak = compile_schedule(
+        Facts(k, k, gamma, Entropy(1e-9), (0.0, 1.0)),
+        kinds=kinds,
+        **promise,  # type: ignore[arg-type]
+    )
     plain = sparse_sampling(Facts(k, k, gamma, Max(), (0.0, 1.0)), **promise)  # type: ignore[arg-type]
     assert {level.kind for level in weak.levels} <= {Kind.CONSTANT, Kind.PLUGIN}
     assert weak.num_calls == pytest.approx(plain.num_calls, rel=1e-3)

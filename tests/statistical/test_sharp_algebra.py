@@ -30,6 +30,7 @@ from smoothcruiser.operators import (
 )
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.moments import (
@@ -393,13 +394,11 @@ class Sampler:
         actions = np.nonzero(p.legal[s])[0]
         q = np.zeros((m, len(actions)))
         if level.kind is not Kind.BLIND:
-            for column, a in enumerate(actions):
-                draws = self.backup(
-                    level.query,
-                    np.full(m * level.samples, s),
-                    np.full(m * level.samples, a),
-                )
-                q[:, column] = draws.reshape(m, level.samples).mean(axis=1)
+            q = self._means(level, s, m, level.samples)
+        if level.kind in (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT):
+            plain = Kind.PLUGIN if level.continuation < 0 else Kind.ROLLOUT
+            base = self._at(replace(level, kind=plain), s, m)
+            return base + self._corrections(level, s, m)
         player = 1 if sign > 0 else 2
         value = np.array(
             [p.facts.operator.value(list(row), player=player) for row in q]
@@ -418,6 +417,68 @@ class Sampler:
             value
             - (q * policy).sum(axis=1)
             + self.backup(level.continuation, np.full(m, s), actions[chosen])
+        )
+
+    def _means(self, level: Level, s: int, m: int, samples: int) -> np.ndarray:
+        """m times Q-hat over the query of ``level``."""
+        actions = np.nonzero(self.problem.legal[s])[0]
+        q = np.zeros((m, len(actions)))
+        for column, a in enumerate(actions):
+            states = np.full(m * samples, s)
+            draws = self.backup(level.query, states, np.full(m * samples, a))
+            q[:, column] = draws.reshape(m, samples).mean(axis=1)
+        return q
+
+    def _corrections(self, level: Level, s: int, m: int) -> np.ndarray:
+        """What the rungs add: 0 for most, and rarely a correction over its chance."""
+        out = np.zeros(m)
+        rung = np.searchsorted(np.cumsum(level.rungs), self.rng.random(m), side="right")
+        for j, chance in enumerate(level.rungs):
+            here = np.nonzero(rung == j)[0]
+            if len(here):
+                first, second = (
+                    self._means(level, s, len(here), 2**j * level.samples)
+                    for _ in range(2)
+                )
+                out[here] = self._correction(level, s, first, second) / chance
+        return out
+
+    def _correction(
+        self, level: Level, s: int, first: np.ndarray, second: np.ndarray
+    ) -> np.ndarray:
+        p, sign = self.problem, self.problem.players[s]
+        operator = p.facts.operator
+
+        def parts(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            """(sign F, policy) in the coordinates of the mover."""
+            values = np.array([operator.value(list(sign * row)) for row in q])
+            policies = np.array([operator.gradient(list(sign * row)) for row in q])
+            return sign * values, policies
+
+        sides = [parts(q) for q in ((first + second) / 2.0, first, second)]
+        (middle, left, right) = (value for value, _ in sides)
+        if level.continuation < 0:
+            return middle - 0.5 * left - 0.5 * right
+        heads = [
+            value - (q * policy).sum(axis=1)
+            for (value, policy), q in zip(
+                sides, ((first + second) / 2.0, first, second), strict=True
+            )
+        ]
+        delta = sides[0][1] - 0.5 * sides[1][1] - 0.5 * sides[2][1]
+        norm = np.abs(delta).sum(axis=1)
+        share = np.abs(delta) / np.where(norm > 0.0, norm, 1.0)[:, None]
+        chance = self.rng.random(len(norm))[:, None]
+        column = (chance > np.cumsum(share, axis=1)).sum(axis=1)
+        column = column.clip(max=delta.shape[1] - 1)
+        actions = np.nonzero(p.legal[s])[0]
+        onward = self.backup(level.continuation, np.full(len(norm), s), actions[column])
+        signed = np.sign(delta[np.arange(len(norm)), column])
+        return (
+            heads[0]
+            - 0.5 * heads[1]
+            - 0.5 * heads[2]
+            + norm * signed * (onward - level.constant)
         )
 
 
@@ -450,6 +511,18 @@ def claims(schedule: Schedule) -> list[tuple[Moments, int | None]]:
             made.append(middle(base, left))
         elif level.kind is Kind.PLUGIN:
             made.append(plug_in(base, below[level.query], n))
+        elif level.kind in (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT):
+            made.append(
+                KINDS[level.kind].of_row(
+                    base,
+                    level,
+                    n,
+                    None,
+                    below[level.query],
+                    below.get(level.continuation),
+                    left,
+                )
+            )
         elif level.kind is Kind.ROLLOUT:
             made.append(
                 rollout(base, below[level.query], n, below[level.continuation], left)
@@ -481,7 +554,8 @@ def check_levels(problem: Toy, schedule: Schedule, budget: int, seed: int = 1) -
                 float(claim.bias_high[player, 0]),
             )
             assert low - error <= bias <= high + error, (index, s, bias, low, high)
-            assert (
+            ranged = not np.any(claim.rare > 0.0)
+            assert not ranged or (
                 claim.low[player, 0] - 1e-9
                 <= draws.min()
                 <= draws.max()
@@ -521,10 +595,17 @@ CASES = [
 ]
 
 
+PLAIN = frozenset(kind for kind in Kind if not KINDS[kind].randomized)
+
+
 @lru_cache(maxsize=32)
 def compiled(facts: Facts, share: float) -> Schedule:
     return compile_schedule(
-        facts, epsilon=share * facts.value_span(), delta=0.1, adaptive=False
+        facts,
+        epsilon=share * facts.value_span(),
+        delta=0.1,
+        adaptive=False,
+        kinds=PLAIN,
     )
 
 
@@ -545,7 +626,7 @@ def test_every_kind_is_simulated() -> None:
     for _, problem, share in CASES:
         schedule = compiled(problem.facts, share)
         seen[problem.facts.game] |= {level.kind for level in schedule.levels}
-    assert seen[False] == set(Kind)
+    assert seen[False] == PLAIN
     assert seen[True] >= {Kind.CONSTANT, Kind.BLIND, Kind.MIDDLE}
 
 

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any, Protocol
 
 from smoothcruiser.engines.pools.base import Build, Pool
+from smoothcruiser.engines.scores import NO_SCORE, Score
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
@@ -37,6 +38,7 @@ class Job:
     schedule: Schedule
     state: Any
     center: float = 0.0  # sums are of distances to this number
+    score: Score = NO_SCORE  # what is added up beside them
 
 
 class Engine(Protocol):

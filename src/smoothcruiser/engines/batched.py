@@ -30,7 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.engines.base import Job, not_run
-from smoothcruiser.engines.rows import Floats, Ints, parts_of
+from smoothcruiser.engines.correction_rows import correction_rows, in_movers_terms, rest
+from smoothcruiser.engines.rows import Bools, Floats, Ints, parts_of
+from smoothcruiser.engines.scores import scored
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import (
@@ -56,7 +58,7 @@ from smoothcruiser.problem.bounds import bad_bounds, slack
 from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind
 
-Bools = NDArray[np.bool_]
+RANDOMIZED = (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT)
 # Bytes of one batch of states. Where a row takes a kilobyte or more, batches
 # are smaller than ``max_batch``.
 MOST_BYTES = 1 << 26
@@ -144,7 +146,7 @@ class BatchedEngine:
             else np.random.default_rng(sequence.spawn(1)[0])
         )
         self.calls = 0
-        total, square = 0.0, 0.0
+        total, square, score = 0.0, 0.0, self.job.score.none
         root = self.schedule.root
         for first in range(0, shard.count, self.rows):
             n = min(self.rows, shard.count - first)
@@ -157,13 +159,14 @@ class BatchedEngine:
                         states, np.full(n, shard.action, dtype=np.int64), root.child
                     )
             except (Interrupted, KeyboardInterrupt) as stop:
-                part = Partial(first, total, square, self.calls)
+                part = Partial(first, total, square, self.calls, score)
                 stop.piece = Piece(shard, part)  # type: ignore[union-attr]
                 raise
             distance = x - self.center
             total += float(distance.sum())
             square += float((distance * distance).sum())
-        return Partial(shard.count, total, square, self.calls)
+            score = scored(self.job.score, distance, score)
+        return Partial(shard.count, total, square, self.calls, score)
 
     # --- one batch ------------------------------------------------------------
 
@@ -250,13 +253,15 @@ class BatchedEngine:
             x[alive] += gamma * self.draw(child, after, len(alive))
         return x
 
-    def estimate_q(self, states: Any, n: int, legal: Bools | None, row: int) -> Floats:
-        """The means (K, n) of N backups for n states, -inf where illegal (Alg. 3).
+    def estimate_q(
+        self, states: Any, n: int, legal: Bools | None, row: int, samples: int
+    ) -> Floats:
+        """The means (K, n) of backups for n states, -inf where illegal (Alg. 3).
 
         Pairs (state, action) are taken in slices of ``rows``.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
-        K, N = self.problem.num_actions, level.samples
+        K, N = self.problem.num_actions, samples
         pairs = np.arange(K * n) if legal is None else np.flatnonzero(legal.reshape(-1))
         q = np.full(K * n, -np.inf)
         together = max(1, self.rows // N)
@@ -309,20 +314,20 @@ class BatchedEngine:
             legal = self._legal(states, n)
             if level.kind == Kind.BLIND:
                 head, action, norm = self._blind(n, legal)
-            elif level.kind not in (Kind.PLUGIN, Kind.ROLLOUT):
+            elif level.kind not in (Kind.PLUGIN, Kind.ROLLOUT, *RANDOMIZED):
                 raise not_run(self.name, level.kind)
             else:
-                q = self.estimate_q(states, n, legal, row)
+                q = self.estimate_q(states, n, legal, row, level.samples)
                 if isinstance(sign, np.ndarray):
-                    q = np.where(q > -np.inf, sign * q, -np.inf)
+                    q = in_movers_terms(q, sign)
                 value, g = self.problem.operator.batch(q, self.weights)
-                if level.kind == Kind.PLUGIN:
+                if level.kind in RANDOMIZED:
+                    signs = np.broadcast_to(sign, n)
+                    extra = correction_rows(self, row, states, legal, signs)
+                    out = _added(out, where, weight * extra)
+                if level.kind in (Kind.PLUGIN, Kind.RANDOM_PLUGIN):
                     return _added(out, where, weight * (sign * (value + level.shift)))
-                head = value - np.where(
-                    g > 0.0,
-                    q * g if legal is None else np.where(legal, q, 0.0) * g,
-                    0.0,
-                ).sum(axis=0)
+                head = rest(value, q, g)
                 action, norm = sampled_columns(g, self.own)
             rewards, states, alive = self.step(states, action)
             scale = 1.0 if self.unit else norm

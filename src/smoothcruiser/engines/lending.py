@@ -2,9 +2,9 @@
 
 Processes take seconds to start (2.6 s for two of them, measured), and a cluster has
 to be reached and sent the problem; an engine in this process takes milliseconds and
-is made anew. What changes from state to state is the state alone: the schedule and
-the center of its sums stay, so an engine elsewhere moves to the state that comes with
-a shard.
+is made anew. What changes from state to state is the state, and who moves there: the
+schedule and what is scored stay, so an engine elsewhere moves to the state that comes
+with a shard, and sums around the center of its mover.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Lender:
         self._kept: ShardWorkers | None = None
 
     def open(self, job: Job, compute: Compute) -> Workers:
-        """Workers for a job; all jobs have one problem, schedule and center."""
+        """Workers for a job; all jobs have one problem, schedule and score."""
         if self._kept is not None and getattr(self._kept.pool, "stopped", False):
             self.close()  # a pool that was stopped stays so
         if self._kept is None:
@@ -36,7 +36,7 @@ class Lender:
             self._kept = workers
             if isinstance(workers.pool, Futures):
                 workers.pool.patience = PATIENCE
-        return self._kept.lent(job.state)
+        return self._kept.lent(job.state, job.center)
 
     def close(self) -> None:
         """Release what was kept."""

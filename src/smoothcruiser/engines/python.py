@@ -15,10 +15,13 @@ from __future__ import annotations
 
 import math
 import time
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
+from smoothcruiser.engines.corrections import correction
+from smoothcruiser.engines.scores import scored
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
@@ -40,8 +43,11 @@ from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.schedule.schedule import Kind, Level
 
 STOPPED = "The run was stopped before this shard was finished."
+# kinds that follow one action
+CHAINED = (Kind.ROLLOUT, Kind.BLIND, Kind.RANDOM_ROLLOUT)
 Draw = Callable[[Any], float]
-Means = Callable[[Any, list[int]], list[float]]
+Total = Callable[[Any, int, int], float]  # (state, action, samples): a sum of backups
+Means = Callable[[Any, list[int], int], list[float]]  # the last: samples per action
 
 
 class PythonEngine:
@@ -101,6 +107,7 @@ class PythonEngine:
             self.rng = from_words(begun.words)
         # One tuple, so that a Ctrl-C finds all three sums or none with the last sample.
         sums, before = begun.part[:3], begun.part.calls
+        distances = array("d")  # of the new samples, and after a Ctrl-C of one more
         self.calls = 0
         state, root = self.state, self.schedule.root
         known = copied(state)
@@ -117,16 +124,20 @@ class PythonEngine:
                         distance = draw(state)
                     except Hung as error:
                         raise companion_hung(self.problem.call_seconds) from error
+                    distances.append(distance)
                     draws, total, square = sums
                     sums = draws + 1, total + distance, square + distance * distance
                     if time.perf_counter() >= end:
                         break
         except (Interrupted, KeyboardInterrupt) as stop:
-            part = Partial(*sums, before + self.calls)
+            new = distances[: sums[0] - begun.part.draws]
+            score = scored(self.job.score, new, begun.part.score)
+            part = Partial(*sums, before + self.calls, score)
             stop.piece = Piece(shard, part)  # type: ignore[union-attr]
             raise
         self.guard.compare(known, state, shard.action)
-        part = Partial(*sums, before + self.calls)
+        score = scored(self.job.score, distances, begun.part.score)
+        part = Partial(*sums, before + self.calls, score)
         return Piece(shard, part, tuple(int(word) for word in self.rng.words))
 
     # --- one call -------------------------------------------------------------
@@ -183,9 +194,9 @@ class PythonEngine:
         if level.kind == Kind.MIDDLE:
             problem = self.problem
             return lambda state: 0.0 + 1.0 * middle_at(problem, state)
-        if level.kind == Kind.PLUGIN:
+        if level.kind in (Kind.PLUGIN, Kind.RANDOM_PLUGIN):
             return self._plugin(row, level)
-        if level.kind in (Kind.ROLLOUT, Kind.BLIND):
+        if level.kind in CHAINED:
             return self._rollout(row)
         raise not_run(self.name, level.kind)
 
@@ -227,22 +238,22 @@ class PythonEngine:
         return backup
 
     def _query(self, row: int) -> Means:
-        """A function that returns the mean of N backups per legal action (Alg. 3).
+        """A function that returns means of backups per legal action (Alg. 3).
 
         Means are clipped in paper mode only.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
-        samples, clip = level.samples, self.schedule.clip
+        clip = self.schedule.clip
         child = self.schedule.levels[level.query]
         if child.kind == Kind.CONSTANT and child.shift == 0.0:
-            total_of = self._leaf_total(samples, child.constant, center)
+            total_of = self._leaf_total(child.constant, center)
         else:
-            total_of = self._inner_total(samples, self.draws[level.query], center)
+            total_of = self._inner_total(self.draws[level.query], center)
 
-        def query(state: Any, actions: list[int]) -> list[float]:
+        def query(state: Any, actions: list[int], samples: int) -> list[float]:
             q = []
             for action in actions:
-                mean = center + total_of(state, action) / samples
+                mean = center + total_of(state, action, samples) / samples
                 if clip is not None:
                     mean = min(max(mean, clip[0]), clip[1])
                 q.append(mean)
@@ -250,12 +261,10 @@ class PythonEngine:
 
         return query
 
-    def _inner_total(
-        self, samples: int, below: Draw, center: float
-    ) -> Callable[[Any, int], float]:
+    def _inner_total(self, below: Draw, center: float) -> Total:
         oracle, discount = self.oracle, self.problem.discount
 
-        def inner_total(state: Any, action: int) -> float:
+        def inner_total(state: Any, action: int, samples: int) -> float:
             total = 0.0
             for _ in range(samples):
                 reward, after, ended = oracle(state, action)
@@ -277,9 +286,7 @@ class PythonEngine:
         except BaseException:
             return self.problem.is_terminal(state)
 
-    def _leaf_total(
-        self, samples: int, constant: float, center: float
-    ) -> Callable[[Any, int], float]:
+    def _leaf_total(self, constant: float, center: float) -> Total:
         """A function that sums the backups of a leaf: the tight loop.
 
         All it needs to know of the next state is whether it is terminal.
@@ -294,7 +301,7 @@ class PythonEngine:
         later, late = problem.discount * (0.0 + 1.0 * constant) - center, self.late
         terminal = problem.terminal if callable(problem.terminal) else None
 
-        def leaf_total(state: Any, action: int) -> float:
+        def leaf_total(state: Any, action: int, samples: int) -> float:
             rng, total, guard = self.rng, 0.0, self.guard
             before = guard.copied(state) if guard.due(samples) else None
             for _ in range(samples):
@@ -335,17 +342,26 @@ class PythonEngine:
     def _plugin(self, row: int, level: Level) -> Draw:
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        value_of, strength = operator.scalar.value, operator.strength
+        value_of, strength, samples = (
+            operator.scalar.value,
+            operator.strength,
+            level.samples,
+        )
+        corrected = (
+            correction(self, level, query) if level.kind == Kind.RANDOM_PLUGIN else None
+        )
 
         def plugin(state: Any) -> float:
             actions = self._actions(state)
             sign = self._sign(state) if game else 1.0
-            q = query(state, actions)
+            q = query(state, actions, samples)
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
-            value = value_of(q, w, strength)
-            return 0.0 + 1.0 * (sign * value + sign * shift)
+            head = sign * value_of(q, w, strength) + sign * shift
+            if corrected is not None:
+                head += corrected(state, actions, w, sign)
+            return 0.0 + 1.0 * head
 
         return plugin
 
@@ -356,7 +372,7 @@ class PythonEngine:
         """
         heads: list[Callable[[Any], tuple[float, int, float]]] = []
         current = self.schedule.levels[row]
-        while current.kind in (Kind.ROLLOUT, Kind.BLIND):
+        while current.kind in CHAINED:
             blind = current.kind == Kind.BLIND
             heads.append(
                 self._blind_head(current) if blind else self._sampled_head(row, current)
@@ -407,12 +423,17 @@ class PythonEngine:
         """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        both = operator.both
+        both, samples = operator.both, level.samples
+        corrected = (
+            correction(self, level, query)
+            if level.kind == Kind.RANDOM_ROLLOUT
+            else None
+        )
 
         def sampled_head(state: Any) -> tuple[float, int, float]:
             actions = self._actions(state)
             sign = self._sign(state) if game else 1.0
-            q = query(state, actions)
+            q = query(state, actions, samples)
             if game:
                 q = [sign * x for x in q]
             w = weights if actions is every else [weights[a] for a in actions]
@@ -420,10 +441,11 @@ class PythonEngine:
             inner = 0.0
             for x, g in zip(q, gradient, strict=True):
                 inner += x * g
-            return (
-                sign * (value - inner) + sign * shift,
-                *self._drawn(actions, gradient),
-            )
+            head = sign * (value - inner) + sign * shift
+            action, norm = self._drawn(actions, gradient)
+            if corrected is not None:
+                head += corrected(state, actions, w, sign)
+            return head, action, norm
 
         return sampled_head
 

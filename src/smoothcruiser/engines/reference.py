@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
+from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, Sums, bin_of, psi
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
@@ -24,7 +25,10 @@ from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
-from smoothcruiser.schedule.schedule import Kind
+from smoothcruiser.schedule.schedule import Kind, Level
+
+# kinds with a query
+QUERYING = (Kind.PLUGIN, Kind.ROLLOUT, Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT)
 
 
 class ReferenceEngine:
@@ -52,6 +56,7 @@ class ReferenceEngine:
         self.guard = Guard()
         self.rng: Stream
         self.sums: Partial  # of the samples that are completed
+        self.distances: list[float]  # of these samples, and perhaps of one more
         self.stopped = False
 
     def stop(self) -> None:
@@ -66,6 +71,7 @@ class ReferenceEngine:
             )
         except (Interrupted, KeyboardInterrupt) as stop:
             part = self.sums._replace(calls=self.calls)
+            part = part._replace(score=self.scores(self.distances[: part.draws]))
             stop.piece = Piece(shard, part)  # type: ignore[union-attr]
             raise
 
@@ -77,6 +83,7 @@ class ReferenceEngine:
         before = copied(self.state)
         total = 0.0
         square = 0.0
+        self.distances = []
         root = self.schedule.root
         for done in range(count):
             self.sums = Partial(done, total, square, 0)
@@ -84,10 +91,28 @@ class ReferenceEngine:
                 distance = self.sample_v(root.child, self.state) - self.center
             else:
                 distance = self.backup(self.state, action, root.child, self.center)
+            self.distances.append(distance)
             total += distance
             square += distance * distance
         self.guard.compare(before, self.state, action)
-        return Partial(count, total, square, self.calls)
+        return Partial(count, total, square, self.calls, self.scores(self.distances))
+
+    def scores(self, distances: list[float]) -> Sums:
+        """What the root's bound adds up, sample by sample."""
+        score = self.job.score
+        if score.kind == BINNED:
+            weights = [0] * len(score.none)
+            for distance in distances:
+                point, above = bin_of(distance, score.half, score.scale)
+                weights[point] += WHOLE - above
+                weights[point + 1] += above
+            return tuple(weights)
+        if score.kind == LOGGED:
+            total = 0.0
+            for distance in distances:
+                total += psi(score.scale * distance)
+            return (total,)
+        return ()
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
         """(reward, next state, whether the episode is over) of one simulator call.
@@ -121,8 +146,10 @@ class ReferenceEngine:
             return reward - center
         return reward + (self.problem.discount * self.sample_v(child, after) - center)
 
-    def estimate_q(self, state: Any, actions: list[int], row: int) -> list[float]:
-        """The mean of N backups for each legal action (Alg. 3).
+    def estimate_q(
+        self, state: Any, actions: list[int], row: int, samples: int
+    ) -> list[float]:
+        """The mean of ``samples`` backups for each legal action (Alg. 3).
 
         Means are clipped in paper mode only.
         """
@@ -130,9 +157,9 @@ class ReferenceEngine:
         q = []
         for action in actions:
             total = 0.0
-            for _ in range(level.samples):
+            for _ in range(samples):
                 total += self.backup(state, action, level.query, center)
-            mean = center + total / level.samples
+            mean = center + total / samples
             if self.schedule.clip is not None:
                 mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
             q.append(mean)
@@ -156,26 +183,106 @@ class ReferenceEngine:
             if level.kind == Kind.BLIND:
                 head = sign * self.blind_head[len(actions)] + sign * level.shift
                 action, norm = self.blind_action(actions)
-            elif level.kind not in (Kind.PLUGIN, Kind.ROLLOUT):
+            elif level.kind not in QUERYING:
                 raise not_run(self.name, level.kind)
             else:
-                q = [sign * x for x in self.estimate_q(state, actions, row)]
-                w = [self.weights[a] for a in actions]
-                value = self.problem.operator.value(q, weights=w)
-                if level.kind == Kind.PLUGIN:
-                    return total + weight * (sign * value + sign * level.shift)
-                gradient = self.problem.operator.gradient(q, weights=w)
-                inner = 0.0
-                for x, g in zip(q, gradient, strict=True):
-                    inner += x * g
-                head = sign * (value - inner) + sign * level.shift
+                q = self.estimate_q(state, actions, row, level.samples)
+                y, w = [sign * x for x in q], [self.weights[a] for a in actions]
+                if level.kind in (Kind.PLUGIN, Kind.RANDOM_PLUGIN):
+                    value = self.problem.operator.value(y, weights=w)
+                    head = sign * value + sign * level.shift
+                    if level.kind == Kind.RANDOM_PLUGIN:
+                        head += self.correction(row, state, actions, sign)
+                    return total + weight * head
+                rest, gradient = self.linearized(y, w)
+                head = sign * rest + sign * level.shift
                 action, norm = self.drawn(actions, gradient)
+                if level.kind == Kind.RANDOM_ROLLOUT:
+                    head += self.correction(row, state, actions, sign)
             reward, state, ended = self.oracle(state, action)
             total += weight * (head + norm * reward)
             if ended:
                 return total
             weight *= self.problem.discount * norm
             row = level.continuation
+
+    def linearized(self, y: list[float], w: list[float]) -> tuple[float, list[float]]:
+        """F(y) - <y, g> and g = grad F(y); ``w`` are the prior weights."""
+        value = self.problem.operator.value(y, weights=w)
+        gradient = self.problem.operator.gradient(y, weights=w)
+        inner = 0.0
+        for x, g in zip(y, gradient, strict=True):
+            inner += x * g
+        return value - inner, gradient
+
+    def correction(
+        self, row: int, state: Any, actions: list[int], sign: float
+    ) -> float:
+        """What one sample of a randomized level adds to its base.
+
+        With the chance p_j of rung j it is 1/p_j times what two halves lack of
+        their whole: y' and y'' are means of m = 2**(j-1) N samples, and their
+        average is one of 2m. Over all rungs, its mean is what 2**J N samples in the
+        place of N would change.
+        """
+        level = self.schedule.levels[row]
+        j, chance = self.rung(level.rungs)
+        if j == 0:
+            return 0.0
+        m = 2 ** (j - 1) * level.samples
+        first = [sign * x for x in self.estimate_q(state, actions, row, m)]
+        second = [sign * x for x in self.estimate_q(state, actions, row, m)]
+        whole = [0.5 * (x + y) for x, y in zip(first, second, strict=True)]
+        parts = ((1.0, whole), (-0.5, first), (-0.5, second))
+        w = [self.weights[a] for a in actions]
+        lacking = 0.0
+        if level.kind == Kind.RANDOM_PLUGIN:
+            for share, y in parts:
+                lacking += share * self.problem.operator.value(y, weights=w)
+            return sign * lacking / chance
+        delta = [0.0] * len(actions)
+        for share, y in parts:
+            rest, gradient = self.linearized(y, w)
+            lacking += share * rest
+            delta = [d + share * g for d, g in zip(delta, gradient, strict=True)]
+        bracket = self.followed(level, state, actions, delta, sign * lacking)
+        return bracket / chance
+
+    def followed(
+        self,
+        level: Level,
+        state: Any,
+        actions: list[int],
+        delta: list[float],
+        bracket: float,
+    ) -> float:
+        """``bracket`` plus a sample of <delta, r + gamma X''(z)> from one action.
+
+        The action is A' ~ |delta| / |delta|_1. Its sample is taken about the
+        baseline b of the level, and b times the sum of delta is added exactly.
+        """
+        baseline = level.constant
+        sizes = [abs(d) for d in delta]
+        if all(size == 0.0 for size in sizes):
+            return bracket
+        if not self.unit:
+            total = 0.0
+            for d in delta:
+                total += d
+            bracket += baseline * total
+        slot, norm = self.picked(sizes)
+        xi = self.backup(state, actions[slot], level.continuation, baseline)
+        return bracket + (norm if delta[slot] > 0.0 else -norm) * xi
+
+    def rung(self, rungs: tuple[float, ...]) -> tuple[int, float]:
+        """A rung j with its chance by one uniform; j = 0 where there is none."""
+        u = self.rng.random()
+        running = 0.0
+        for j, chance in enumerate(rungs, 1):
+            running += chance
+            if u < running:
+                return j, chance
+        return 0, 1.0
 
     def sign(self, state: Any) -> float:
         """+1 where max moves, -1 where min does."""
@@ -195,19 +302,24 @@ class ReferenceEngine:
 
         The norm is 1 where the operator is shift-invariant.
         """
+        slot, norm = self.picked(gradient)
+        return actions[slot], 1.0 if self.unit else norm
+
+    def picked(self, weights: list[float]) -> tuple[int, float]:
+        """An index in proportion to ``weights`` by one uniform, and their sum."""
         norm = 0.0
-        for g in gradient:
+        for g in weights:
             norm += g
         u = self.rng.random() * norm
         running = 0.0
         chosen = 0
-        for i, g in enumerate(gradient):
+        for i, g in enumerate(weights):
             if g > 0.0:
                 chosen = i
                 running += g
                 if u < running:
                     break
-        return actions[chosen], 1.0 if self.unit else norm
+        return chosen, norm
 
 
 def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:

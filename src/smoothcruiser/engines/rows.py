@@ -23,6 +23,7 @@ from smoothcruiser.problem.tabular import Tables
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

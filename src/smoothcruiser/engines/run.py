@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from smoothcruiser.engines.base import Workers
+from smoothcruiser.engines.scores import Sums, added
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import hear
@@ -48,16 +49,15 @@ class RootSums:
     draws: int = 0
     total: float = 0.0
     square: float = 0.0
+    score: Sums = ()
     look: int | None = None  # the checkpoint at which it stopped early, if it did
-    last: RootSums | None = (
-        None  # the sums at the last checkpoint, where it is a prefix
-    )
 
     def add(self, part: Partial) -> None:
         """Add a shard, in shard order."""
         self.draws += part.draws
         self.total += part.total
         self.square += part.square
+        self.score = added(self.score, part.score)
 
 
 @dataclass
@@ -119,7 +119,6 @@ class Ledger:
     ) -> None:
         self.segments, self.enough = segments, enough
         self.shards = [shard for segment in segments for shard in segment]
-        self.ends = {segment[-1].index for segment in segments if segment}
         self.outcome = Outcome({action: RootSums() for action in actions})
         self.live = list(actions)
         self.parts = dict(known or {})
@@ -220,8 +219,6 @@ class Ledger:
                 return
             prefix.sums.add(part)
             prefix.shards, prefix.calls = prefix.shards + 1, prefix.calls + part.calls
-            if shard.index in self.ends:
-                prefix.sums.last = replace(prefix.sums, last=None)
 
 
 class Alarm:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from smoothcruiser.engines.scores import Sums
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -28,6 +29,7 @@ class Partial(NamedTuple):
     total: float
     square: float  # of the distance to the middle of the root's range
     calls: int
+    score: Sums = ()  # what the root's bound adds up (``engines.scores``)
 
 
 class Piece(NamedTuple):

@@ -1,39 +1,41 @@
 """When a run may end, and how wide its answer is.
 
 The root's promise is applied to the sums of the samples. Paper mode has the
-printed promise only. Sharp schedules examine the data at fixed counts, the
-checkpoints (``theory.stopping``). An action stops at the first checkpoint where
-the empirical Bernstein radius plus the bias is at most epsilon. At the end the
-smaller of the promised and the empirical radius is reported. A run that is
-stopped has a line instead of the promised radius, which holds at every count. The
-schedule's delta pays for all of these at once.
+printed promise only. Sharp schedules have two bounds that hold at every count at
+once, each with its share of delta: the line of the fixed promise, which ends at the
+promised radius at the last count, and bets on the samples (``theory.betting``),
+which pay for the problem's own noise. The interval is what both leave. An action
+stops at the first checkpoint where half its length plus the bias is at most
+epsilon, and its middle is the answer.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from smoothcruiser.engines.run import Outcome, RootSums
+from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, NO_SCORE, WHOLE, Score
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.schedule.verify.sharp import UNIT, RootPromise, root_promise
-from smoothcruiser.theory.stopping import (
-    line_radius,
-    line_slope,
-    may_stop,
-    radius_at_look,
-    sample_variance,
-)
+from smoothcruiser.schedule.verify.rounding import UNIT
+from smoothcruiser.schedule.verify.sharp import RootPromise, root_promise
+from smoothcruiser.theory.betting import bet_interval, offsets
+from smoothcruiser.theory.stopping import line_radius, line_slope
 
 # A share of epsilon. Intervals are widened by the rounding error, so that they
 # stay true. An epsilon of which it may be a larger share is refused.
 ROUNDING_SHARE = 1e-2
 
 # the inequalities behind an interval, beside the one that the schedule names
-DATA, LINE, RANGE = "empirical Bernstein", "Bennett at every count", "range of values"
+BETS, LINE, RANGE = "betting", "Bennett at every count", "range of values"
+# |psi| of a double, at most: log(1 + x + x^2/2) with x^2/2 < 1.8e308
+LARGEST_PSI = 710.0
+
+Ends = tuple[float, float]
+EVERYTHING: Ends = -math.inf, math.inf
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class StoppingRule:
     # whose bounds are loose enough to cover it.
     rounding: float = 0.0
     slope: float = math.nan  # theta of the line; nan where there is none
+    mover: int | None = None  # who moves at the root; None: either player
 
     @property
     def center(self) -> float:
@@ -58,99 +61,152 @@ class StoppingRule:
         """
         if self.promise is None:
             return sum(self.schedule.facts.q_bounds()) / 2.0
+        if self.promise.moment is not None:
+            centers = self.promise.moment.centers
+            return centers[min(self.mover or 1, len(centers)) - 1]
         return (min(self.promise.low) + max(self.promise.high)) / 2.0
+
+    @property
+    def score(self) -> Score:
+        """What is added up of the root's samples beside their sums.
+
+        It is the same for both players, so that workers serve every state.
+        """
+        if self.promise is None:
+            return NO_SCORE
+        if self.promise.moment is not None:
+            return Score(LOGGED, 0.0, self.promise.moment.alpha)
+        half = (max(self.promise.high) - min(self.promise.low)) / 2.0
+        if self.schedule.root.adaptive_delta == 0.0 or not half > 0.0:
+            return NO_SCORE
+        return Score(BINNED, half, BINS / (2.0 * half))
 
     @property
     def farthest(self) -> float:
         """The farthest that a sample at the root can be from the center."""
-        if self.promise is None:
+        if self.promise is None or self.promise.moment is not None:
             return math.inf
         center, ends = self.center, (*self.promise.low, *self.promise.high)
         return max(abs(end - center) for end in ends) + self.promise.rounding
 
     def mean(self, tally: RootSums) -> float:
-        """The mean of the root's samples; the center where there is none."""
-        return self.center + tally.total / max(1, tally.draws)
+        """The mean of the root's samples; the center where there is none.
+
+        Where a second moment is all that is known, it is the sum of psi instead.
+        """
+        total = tally.total
+        if tally.draws and self.promise is not None and self.promise.moment is not None:
+            total = float(tally.score[0]) / self.promise.moment.alpha
+        return self.center + total / max(1, tally.draws)
 
     def enough(self, look: int, tally: RootSums) -> bool:
         """Whether an action may stop at this checkpoint."""
-        return self.promise is not None and may_stop(
-            self._empirical(tally), self.promise.bias, self.schedule.epsilon
-        )
-
-    def _empirical(self, tally: RootSums) -> float:
-        assert self.promise is not None
-        if math.isnan(self.promise.look_level):
-            return math.inf
-        variance = sample_variance(tally.draws, tally.total, tally.square)
-        return radius_at_look(
-            tally.draws,
-            variance,
-            self.promise.spread,
-            self.promise.look_level,
-            self.promise.variance,
-        )
-
-    def half_width(self, tally: RootSums) -> float:
-        """The bound on |mean - truth|, for every action at once.
-
-        It holds with the schedule's confidence. It is for sums at the last count, at
-        the checkpoint where an action stopped, and of a prefix of the samples.
-        """
-        full = tally.draws == self.schedule.root.samples
         if self.promise is None:
-            return self.schedule.epsilon if full else math.inf
-        if full:
-            radius = min(self._empirical(tally), self.promise.radius)
-        elif tally.look is not None:
-            radius = self._empirical(tally)
-        else:
+            return False
+        low, high = self.interval(tally)
+        return (high - low) / 2.0 + self.promise.bias <= self.schedule.epsilon
+
+    def ball(self, tally: RootSums) -> tuple[float, float]:
+        """(middle, half-width) of the interval that the sums certify for the truth.
+
+        All of them hold at once with the schedule's confidence, at any count.
+        """
+        if self.promise is None:
+            full = tally.draws == self.schedule.root.samples
+            return self.mean(tally), self.schedule.epsilon if full else math.inf
+        low, high = self.interval(tally)
+        if math.isinf(high - low):
+            return self.mean(tally), math.inf
+        half = (high - low) / 2.0 + self.promise.bias + self.rounding
+        return (low + high) / 2.0, half
+
+    def interval(self, tally: RootSums) -> Ends:
+        """The ends between which the expectation of a root sample lies.
+
+        Bets and the fixed bound exclude each other only where one of them failed;
+        then the fixed bound is taken.
+        """
+        fixed, bets = self._fixed(tally), self._bets(tally)
+        low, high = max(fixed[0], bets[0]), min(fixed[1], bets[1])
+        return (low, high) if low <= high else fixed
+
+    def _fixed(self, tally: RootSums) -> Ends:
+        """The ends by the promise at the last count, and by its line before."""
+        assert self.promise is not None
+        radius = self.promise.radius
+        if tally.draws != self.schedule.root.samples:
             radius = self._line(tally.draws)
-        return radius + self.promise.bias + self.rounding
+        mean = self.mean(tally)
+        return mean - radius, mean + radius
 
     def _line(self, draws: int) -> float:
         assert self.promise is not None
+        known = self.promise
+        if draws == 0:
+            return math.inf
+        if known.moment is not None:
+            alpha = known.moment.alpha
+            return alpha * known.moment.second / 2.0 + known.level / (draws * alpha)
         if math.isnan(self.slope):
             return math.inf
-        known = self.promise
         return line_radius(draws, self.slope, known.spread, known.variance, known.level)
 
-    def ball(self, tally: RootSums) -> tuple[float, float]:
-        """(mean, half-width) of the narrowest interval that the sums certify.
+    def _bets(self, tally: RootSums) -> Ends:
+        """The ends by bets on the samples, where these were scored for them."""
+        assert self.promise is not None
+        score = self.score
+        if score.kind != BINNED or tally.draws == 0:
+            return EVERYTHING
+        first, last = self._grid(score)
+        inside = tally.score[first : last + 1]
+        if sum(inside) != tally.draws * WHOLE:
+            return EVERYTHING  # a sample outside what is proved of it
+        step = 1.0 / score.scale
+        radius = (self.schedule.epsilon - self.promise.bias) * score.scale
+        deviation = self.promise.variance * score.scale**2
+        poles = offsets(radius, float(last - first), deviation)
+        weights = tuple(int(weight) for weight in inside)
+        low, high = bet_interval(weights, WHOLE, poles, self.promise.bet_level)
+        start = self.center - score.half + first * step
+        # a weight is rounded down by less than 1/WHOLE of a step, and t of ``bin_of``
+        # by less than as much again
+        lost = 2.0 * step / WHOLE
+        return start + low * step - lost, start + high * step + lost
 
-        The radius of the last checkpoint and the line hold at once, so either may be
-        taken.
-        """
-        known = [tally]
-        if tally.look is None and tally.last is not None:
-            known.append(replace(tally.last, look=0))
-        best = min(known, key=self.half_width)
-        return self.mean(best), self.half_width(best)
+    def _grid(self, score: Score) -> tuple[int, int]:
+        """The grid points between which the samples of the player who moves lie."""
+        assert self.promise is not None
+        known, base = self.promise, self.center - score.half
+        lows, highs = known.low, known.high
+        if self.mover is not None and len(lows) > 1:
+            lows, highs = lows[self.mover - 1 :][:1], highs[self.mover - 1 :][:1]
+        slack = known.rounding * score.scale + 1e-6
+        first = math.floor((min(lows) - base) * score.scale - slack)
+        last = math.ceil((max(highs) - base) * score.scale + slack)
+        return max(0, first), min(BINS, last)
 
     def bound(self, outcome: Outcome) -> str:
         """The name of the inequality behind the reported interval."""
         if self.promise is None:
             return "paper: Hoeffding and a union over the tree"
         found = {self._bound_of(tally) for tally in outcome.tallies.values()}
-        order = (self.schedule.root.bound, LINE, DATA, RANGE)
+        order = (self.schedule.root.bound, LINE, BETS, RANGE)
         return " and ".join(name for name in order if name in found)
 
     def _bound_of(self, tally: RootSums) -> str:
         assert self.promise is not None
+        fixed, ends = self._fixed(tally), self.interval(tally)
+        if ends != fixed:
+            return BETS
         if tally.draws == self.schedule.root.samples:
-            by_data = self._empirical(tally) < self.promise.radius
-            return DATA if by_data else self.schedule.root.bound
-        if tally.look is not None:
-            return DATA
-        last = -1.0 if tally.last is None else self._empirical(tally.last)
-        radius = self._line(tally.draws)
-        if 0.0 <= last < radius:
-            return DATA
-        return LINE if radius < self.promise.spread else RANGE
+            return self.schedule.root.bound
+        return LINE if fixed[1] - fixed[0] < 2.0 * self.promise.spread else RANGE
 
 
-def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule:
-    """The stopping rule of a schedule.
+def stopping_rule(
+    schedule: Schedule, shards: int | None = None, mover: int | None = None
+) -> StoppingRule:
+    """The stopping rule of a schedule, for a state where ``mover`` moves.
 
     A table written by hand (epsilon infinite) promises nothing and never stops
     early. An epsilon that floating point cannot tell from 0 at the size of the
@@ -163,8 +219,10 @@ def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule
     parts = [shard for segment in cut(schedule, shards=shards) for shard in segment]
     # A shard is summed by itself, then the shards are.
     sums = max(shard.count for shard in parts) + len(parts)
-    center = StoppingRule(schedule, promise).center
+    center = StoppingRule(schedule, promise, mover=mover).center
     farthest = max(abs(x - center) for x in (*promise.low, *promise.high))
+    if promise.moment is not None:
+        farthest = LARGEST_PSI / promise.moment.alpha
     rounding = promise.rounding + UNIT * sums * farthest
     if rounding > ROUNDING_SHARE * schedule.epsilon:
         low, high = schedule.facts.reward_range
@@ -174,7 +232,8 @@ def stopping_rule(schedule: Schedule, shards: int | None = None) -> StoppingRule
             f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a "
             "larger epsilon."
         )
-    return StoppingRule(schedule, promise, rounding, _slope(schedule, promise))
+    slope = math.nan if promise.moment is not None else _slope(schedule, promise)
+    return StoppingRule(schedule, promise, rounding, slope, mover)
 
 
 def _slope(schedule: Schedule, promise: RootPromise) -> float:

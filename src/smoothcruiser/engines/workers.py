@@ -67,10 +67,10 @@ class ShardWorkers:
         # what engines elsewhere move to; empty where they stay at their own state
         self.moves: tuple[Any, ...] = ()
 
-    def lent(self, state: Any) -> ShardWorkers:
+    def lent(self, state: Any, center: float) -> ShardWorkers:
         """The same pool at another state; closing what is returned leaves it open."""
         lent = ShardWorkers(self.name, Lent(self.pool))
-        lent.moves = (state,)
+        lent.moves = (state, center)
         return lent
 
     @property
@@ -170,8 +170,14 @@ def local_workers(
 
 def engine_build(name: str, job: Job) -> Build:
     """The engine of executor ``name`` for a job, as something that workers build."""
-    parts = {"schedule": job.schedule, "state": job.state, "center": job.center}
-    return Build(job.problem, _engine, parts | {"name": name})
+    parts = {
+        "schedule": job.schedule,
+        "state": job.state,
+        "center": job.center,
+        "score": job.score,
+        "name": name,
+    }
+    return Build(job.problem, _engine, parts)
 
 
 def _engine(problem: Any, name: str, **parts: Any) -> Engine:
@@ -190,7 +196,8 @@ def run_piece(engine: Engine, item: Any) -> Piece:
     """
     shard, seed, begun, *moves = item
     if moves:
-        engine = type(engine)(replace(engine.job, state=moves[0]))
+        state, center = moves
+        engine = type(engine)(replace(engine.job, state=state, center=center))
     in_pieces = getattr(engine, "run_piece", None)
     if in_pieces is None:
         return Piece(shard, engine.run_shard(shard, seed))

@@ -93,7 +93,7 @@ def _run(
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
-    rule = stopping_rule(schedule, shards)
+    rule = stopping_rule(schedule, shards, problem.mover(state))
     keep: Callable[..., None] | None = None
     known = None
     hint = "Nothing is kept: --store FILE keeps finished shards."
@@ -107,7 +107,7 @@ def _run(
     tell_at_the_end(hint)
     ledger = Ledger(cut(schedule, shards=shards), actions, rule.enough, known)
     listener = Listener(query.progress, keep, interval_of(problem, state, rule))
-    job = Job(problem, schedule, state, rule.center)
+    job = Job(problem, schedule, state, rule.center, rule.score)
     try:
         outcome, ran = _sampled(query, chosen, job, ledger, listener, opened)
     except (StoreError, WorkersLost) as error:

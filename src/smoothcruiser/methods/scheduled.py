@@ -167,13 +167,29 @@ class SmoothCruiser(Scheduled):
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
-        return compile_schedule(query.problem.facts, **_promise(query))
+        kinds = _kinds(query)
+        return compile_schedule(query.problem.facts, kinds=kinds, **_promise(query))
 
     def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
-        from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
+        return _inverse(self, query, calls, quick, _kinds(query))
 
-        return _inverse(self, query, calls, quick, ALL_KINDS)
+
+def _kinds(query: Query) -> Kinds:
+    """All kinds, but for randomized ones that the requested executor does not run.
+
+    Whatever else it does not run, it refuses itself.
+    """
+    from smoothcruiser.engines.registry import EXECUTORS
+    from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
+    from smoothcruiser.schedule.kinds import KINDS
+
+    row = EXECUTORS.get(query.compute.executor or "")
+    try:
+        known = ALL_KINDS if row is None else row.engine(query.problem).kinds
+    except Exception:  # it will say so itself when it is opened
+        known = ALL_KINDS
+    return frozenset(k for k in ALL_KINDS if k in known or not KINDS[k].randomized)
 
 
 @dataclass(frozen=True, kw_only=True)

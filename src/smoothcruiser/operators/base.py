@@ -151,6 +151,14 @@ class Operator(ABC):
         low, high = self.omega_range(num_actions)
         return high - low
 
+    def policy_bend(self) -> float:
+        """Return a number b that bounds second differences of the policy.
+
+        |pi(q) - pi(q - d)/2 - pi(q + d)/2|_1 <= b span(2 d)**2 for pi = grad F. It is
+        infinite where no such number is known (docs/randomized.md, R2).
+        """
+        return math.inf
+
     def strong_convexity(self) -> float:
         """Return a c such that Omega is c-strongly convex in the Euclidean norm.
 

@@ -94,6 +94,10 @@ class Entropy(TemperedOperator):
     def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
         return -self.offset(num_actions), 0.0
 
+    def policy_bend(self) -> float:
+        """Return 1/(24 sqrt(3) lambda^2), attained by two actions."""
+        return 1.0 / (24.0 * math.sqrt(3.0) * self.temperature**2)
+
     def strong_convexity(self) -> float:
         """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""
         return 2.0 * self.temperature

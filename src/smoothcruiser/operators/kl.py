@@ -125,6 +125,10 @@ class KL(TemperedOperator):
         rarity = num_actions if self.prior is None else 1.0 / min(self.prior)
         return self.strength * math.log(rarity)
 
+    def policy_bend(self) -> float:
+        """Return 1/(24 sqrt(3) lambda^2), attained by two actions."""
+        return 1.0 / (24.0 * math.sqrt(3.0) * self.temperature**2)
+
     def strong_convexity(self) -> float:
         """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""
         return 2.0 * self.temperature

@@ -119,6 +119,10 @@ class SquareRoot(TemperedOperator):
     def curvature(self, num_actions: int) -> float:  # noqa: D102
         return 4.0 / self.temperature if num_actions > 1 else 0.0
 
+    def policy_bend(self) -> float:
+        """Return 0.577/lambda^2; numerically, 0.2265/lambda^2 would do."""
+        return 0.577 / float(self.temperature) ** 2
+
     def smoothness(self, num_actions: int) -> float:
         """Return 1/lambda.
 

@@ -164,7 +164,7 @@ def explain_dict(
     ):
         row |= {
             "bias": moments.bias,
-            "range": moments.spread,
+            "range": moments.spread if math.isfinite(moments.spread) else None,
             **counted("own_calls", own),
             "share": own / price,
         }

@@ -13,8 +13,9 @@ legend   column              what it is
                              kappa = 0
   run                        log10 K N(e) n(e/sqrt(gamma)) with the delta' that
                              keeps delta = 0.1 for the whole run
-  sharp                      log10 of the sharp schedule's calls for a whole run:
-                             |V-hat - V| <= e with probability 0.9
+  sharp                      log10 of the mean calls of the sharp schedule for a whole
+                             run: |V-hat - V| <= e with probability 0.9
+  plain                      the same without randomized levels (docs/randomized.md)
 
 A curve of the paper is what ONE sample costs if every Q-hat may fail with
 probability 0.1. There are 10^9 of them and more, so it promises nothing yet;
@@ -26,8 +27,9 @@ this file leaves out: drawing (``plots``), prose (``report``).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from enum import IntEnum
 
 import numpy as np
 
@@ -35,7 +37,8 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.reproduce import published
-from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
+from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.theory import paper
 from smoothcruiser.theory.paper import PaperSetting
 
@@ -43,6 +46,12 @@ GAMMA, K, DELTA_PRIME, DELTA = 0.2, 2, 0.1, 0.1
 FIGURE_1_TEMPERATURE = 0.1
 RELATIVE_ERROR = 0.01
 LOG10 = math.log(10.0)
+PLAIN = frozenset(kind for kind in ALL_KINDS if not estimator_of(kind).randomized)
+# exponents of 1/e that were published for discounted regularized planning
+PUBLISHED = (
+    ("SmoothCruiser, 2019", 4.0),
+    ("second-order SmoothCruiser (Dam, 2026), another regularizer", 3.0),
+)
 
 Tick = Callable[[], object]
 
@@ -59,6 +68,7 @@ class Figure1Row:
     exact_sparse: float
     run: float
     sharp: float
+    plain: float
 
 
 @dataclass(frozen=True)
@@ -90,8 +100,10 @@ def figure_1(
     facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
     rows = []
     for i, e in enumerate(float(x) for x in np.logspace(-1, -9, points)):
-        sharp = _sharp(facts, e) if i % sharp_every == 0 else math.nan
-        rows.append(Figure1Row(e, *_paper_curves(setting, e), sharp))
+        sharp = plain = math.nan
+        if i % sharp_every == 0:
+            sharp, plain = _sharp(facts, e), _sharp(facts, e, PLAIN)
+        rows.append(Figure1Row(e, *_paper_curves(setting, e), sharp, plain))
         tick()
     return rows[::-1]
 
@@ -128,12 +140,14 @@ def _paper_curves(
     )
 
 
-def _sharp(facts: Facts, epsilon: float) -> float:
+def _sharp(facts: Facts, epsilon: float, kinds: Iterable[IntEnum] = ALL_KINDS) -> float:
     try:
-        schedule = compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False)
+        schedule = compile_schedule(
+            facts, epsilon=epsilon, delta=DELTA, kinds=kinds, adaptive=False
+        )
     except SmoothcruiserError:
         return math.nan  # beyond the compiler's reach: a gap, never a number
-    return math.log10(schedule.num_calls)
+    return math.log10(schedule.mean_calls)
 
 
 # --- slopes -------------------------------------------------------------------

@@ -280,8 +280,9 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
 
     They are those of ``plan``, bit for bit; schedule and engine are built once.
     """
-    rule = stopping_rule(schedule)
-    engine = make_engine(COMPILED.name, Job(problem, schedule, state, rule.center))
+    rule = stopping_rule(schedule, mover=problem.mover(state))
+    job = Job(problem, schedule, state, rule.center, rule.score)
+    engine = make_engine(COMPILED.name, job)
     segments = cut(schedule)
     actions = problem.legal_actions(state)
     low, high = problem.facts.q_bounds(problem.mover(state))
@@ -292,7 +293,7 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
         for action in actions:
             tally, spent = root_samples(engine, rule, segments, action, seed)
             calls[seed] += spent
-            q_values[seed, action] = min(max(rule.mean(tally), low), high)
+            q_values[seed, action] = min(max(rule.ball(tally)[0], low), high)
         values[seed] = problem.operator.value(
             [float(q_values[seed, a]) for a in actions], player=problem.mover(state)
         )

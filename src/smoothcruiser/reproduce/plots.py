@@ -21,6 +21,7 @@ from smoothcruiser.errors import MissingExtra
 from smoothcruiser.reproduce.figures import (
     FIGURE_1_TEMPERATURE,
     GAMMA,
+    PUBLISHED,
     Figure1Row,
     Figure2Row,
     K,
@@ -49,6 +50,8 @@ CURVES = (  # column, label, colour, dash
     ("run", "the paper's run for δ = 0.1, exact count", PURPLE, (0, (3, 1, 1, 1))),
     ("sharp", "sharp schedule, a run for δ = 0.1", GREEN, "-"),
 )
+# of Figure 1 alone
+PLAIN_CURVE = ("plain", "the same without randomized levels", GREEN, (0, (1, 1)))
 
 
 def save(figure: Any, directory: Path, name: str) -> str:
@@ -91,15 +94,15 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
     """Calls against 1/epsilon."""
     figure, axes = _figure(9.0, 5.6)
     axis = axes[0][0]
-    for column, label, colour, dash in CURVES:
-        _curve(
-            axis,
-            [1.0 / r.epsilon for r in rows],
-            [getattr(r, column) for r in rows],
-            label,
-            colour,
-            dash,
-        )
+    x = [1.0 / r.epsilon for r in rows]
+    for column, label, colour, dash in (*CURVES, PLAIN_CURVE):
+        _curve(axis, x, [getattr(r, column) for r in rows], label, colour, dash)
+    known = [r for r in rows if not math.isnan(r.sharp)]
+    if known:  # published rates, from where the sharp curve begins
+        first = max(known, key=lambda r: r.epsilon)
+        for _, rate in PUBLISHED:
+            y = [first.sharp + rate * math.log10(first.epsilon * each) for each in x]
+            _curve(axis, x, y, f"growth as (1/ε)^{rate:g}", RED, (0, (rate, 2)))
     bar = kappa(PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
     axis.axvline(1.0 / bar, color=RED, linestyle=":", linewidth=1.2, label="ε = κ")
     axis.set_ylim(0.0, HIGHEST)

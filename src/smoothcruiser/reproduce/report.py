@@ -17,7 +17,7 @@ from pathlib import Path
 
 from smoothcruiser.errors import MissingExtra
 from smoothcruiser.reproduce import plots
-from smoothcruiser.reproduce.figures import slopes
+from smoothcruiser.reproduce.figures import PUBLISHED, slopes
 from smoothcruiser.reproduce.results import Results
 from smoothcruiser.reproduce.table1 import EPSILON
 
@@ -84,7 +84,8 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
     svg = plots.save(plots.figure_1(rows), directory, "figure1")
     fitted = slopes(list(rows))
     ranges = sorted({(s.low, s.high) for s in fitted})
-    names = {column: label for column, label, _, _ in plots.CURVES}
+    curves = (*plots.CURVES, plots.PLAIN_CURVE)
+    names = {column: label for column, label, _, _ in curves}
     by_curve = {
         column: {(s.low, s.high): s.slope for s in fitted if s.curve == column}
         for column in names
@@ -95,6 +96,10 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
             (names[c], *(number(by_curve[c].get(r, math.nan), ".2f") for r in ranges))
             for c in names
             if by_curve[c]
+        )
+        + tuple(
+            (f"published: {name}", *[f"{rate:g}"] * len(ranges))
+            for name, rate in PUBLISHED
         ),
     )
     last = rows[0]
@@ -123,7 +128,11 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
             "The sharp schedule keeps the promise of a whole run at ε = "
             f"{small.epsilon:.2g} for 10^{small.sharp:.1f} calls, where the printed "
             f"constants need 10^{small.run:.1f}. Its curve ends where the compiler's "
-            "table does; a gap is not a number.",
+            "table does; a gap is not a number. Its corrections by chance take the place "
+            "of many samples (docs/randomized.md): in the limit a price of this kind grows "
+            "as (1/ε)² times less than any power of 1/ε, if randomized levels may answer "
+            "queries. The compiler's queries are plain, so its own curve grows faster; the "
+            "dotted curve is the price without any randomized level.",
         )
     return Section(
         "Figure 1: calls against accuracy",

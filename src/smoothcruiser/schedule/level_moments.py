@@ -50,7 +50,10 @@ def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
 
 def _sharp_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
     return {
-        node: (float(np.max(m.bias)), float(np.max(m.high - m.low)))
+        node: (
+            float(np.max(m.bias)),
+            math.inf if np.any(m.rare > 0.0) else float(np.max(m.high - m.low)),
+        )
         for node, m in row_moments(schedule).items()
     }
 

@@ -18,22 +18,18 @@ What one sample of a level returns in a state s where the mover has sign +1
              g = grad F(Q-hat), A ~ g/|g|_1                  (Alg. 2, line 13)
   BLIND      the same with Q-hat = 0, unsampled
 
+  RANDOM_*   one of both with corrections of its mean, by chance (``rungs``)
+
 each plus sign * ``shift``. Terminal states are worth 0 before any of this.
 Children stand before their parents in the table, so the recursion ends. The
 root takes ``samples`` values of r + gamma X(z) per action (target "q_values"),
 or of X itself (target "value").
-
-Prices are functions of rows, the same for a draft of the compiler and for a
-finished table. For each of its samples, a level with a query makes K N calls of
-its own, and a level with a continuation makes one. The calls of its children
-are added.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -42,6 +38,17 @@ from typing import Any, Literal
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds import Kind, estimator_of
+from smoothcruiser.schedule.kinds.chances import rung_flaw
+from smoothcruiser.schedule.prices import (
+    level_calls,
+    level_visits,
+    most_calls,
+    own_calls,
+    price,
+    root_calls,
+    root_visits,
+)
+from smoothcruiser.theory.betting import DEVIATION, likely_calls, likely_samples
 
 __all__ = [
     "LARGEST_COUNT",
@@ -53,6 +60,7 @@ __all__ = [
     "counted",
     "level_calls",
     "level_visits",
+    "most_calls",
     "own_calls",
     "price",
     "root_calls",
@@ -77,6 +85,9 @@ class Level:
     continuation: int = -1
     constant: float = 0.0
     shift: float = 0.0  # added to the output with the sign of the player to move
+    # chance of each correction of a randomized kind: rung j (from 1) compares means of
+    # 2**(j-1) ``samples`` with their average; with the rest there is no correction
+    rungs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class Root:
     target: Target
     samples: int
     child: int
-    bound: str  # which inequality closes the promise: "hoeffding", "bernstein", "paper"
+    bound: str  # which inequality closes the promise: "hoeffding", "catoni", "paper"
     # checkpoints: counts below ``samples`` at which the data may stop an action
     looks: tuple[int, ...] = ()
     # share of delta for the checkpoints; the fixed promise keeps the rest
@@ -137,6 +148,13 @@ class Schedule:
                     f"Level {i} ({level.kind.name}) needs a continuation before "
                     f"it, got {level}."
                 )
+            if level.rungs and not estimator.randomized:
+                raise BrokenPromise(
+                    f"Level {i} ({level.kind.name}) makes no corrections, got {level}."
+                )
+            wrong = rung_flaw(level)
+            if wrong is not None:
+                raise BrokenPromise(f"Level {i} ({level.kind.name}) {wrong}.")
             if not (math.isfinite(level.constant) and math.isfinite(level.shift)):
                 raise BrokenPromise(
                     f"Level {i} has a constant or shift that is not finite: {level}."
@@ -149,9 +167,10 @@ class Schedule:
 
     @cached_property
     def level_calls(self) -> tuple[int, ...]:
-        """Oracle calls of one sample of each level, as exact integers.
+        """Oracle calls of one sample of each level, as whole numbers.
 
-        They are upper bounds where actions vary or states end.
+        They are upper bounds where actions vary or states end, and averages, rounded
+        up, where corrections are made by chance.
         """
         return level_calls(self.levels, self.facts.num_actions)
 
@@ -159,9 +178,44 @@ class Schedule:
     def num_calls(self) -> int:
         """The price: oracle calls of the whole run.
 
-        It is exact when ``price_is_exact``, and an upper bound otherwise.
+        It is exact when ``price_is_exact``, and an upper bound otherwise. Where
+        corrections are made by chance, a run exceeds it with a chance below 1e-9.
+        """
+        return most_calls(self.levels, self.root, self.facts.num_actions)
+
+    @cached_property
+    def mean_calls(self) -> int:
+        """The calls of a run without an early stop, on average over the rungs.
+
+        It is ``num_calls`` where there are none.
         """
         return price(self.levels, self.root, self.facts.num_actions)
+
+    @property
+    def randomized(self) -> bool:
+        """Whether some level makes corrections by chance."""
+        return any(level.rungs for level in self.levels)
+
+    @cached_property
+    def expected_calls(self) -> int:
+        """What a run likely pays, at most ``num_calls``.
+
+        It is a forecast for samples at the root that deviate by a third of what they
+        could (``theory.betting.DEVIATION``); no promise rests on it.
+        """
+        root = self.root
+        if root.adaptive_delta == 0.0:
+            return self.mean_calls
+        from smoothcruiser.schedule.verify.sharp import root_promise
+
+        known = root_promise(self)
+        likely = likely_samples(
+            self.epsilon - known.bias,
+            known.spread,
+            DEVIATION**2 * known.variance,
+            known.bet_level,
+        )
+        return likely_calls(self.num_calls, root.samples, likely)
 
     @cached_property
     def centers(self) -> tuple[float, ...]:
@@ -194,7 +248,7 @@ class Schedule:
     @property
     def price_is_exact(self) -> bool:
         """Whether a run makes exactly ``num_calls`` calls, whatever happens in it."""
-        return self.facts.price_is_exact
+        return self.facts.price_is_exact and not self.randomized
 
     @cached_property
     def depth(self) -> int:
@@ -215,7 +269,7 @@ class Schedule:
         These are upper bounds where the price is one.
         """
         k = self.facts.num_actions
-        return level_visits(self.levels, self.root.child, _root_visits(self.root, k), k)
+        return level_visits(self.levels, self.root.child, root_visits(self.root, k), k)
 
     def __str__(self) -> str:
         from smoothcruiser.schedule.text import plan_text
@@ -238,6 +292,8 @@ class Schedule:
             "delta": self.delta,
             "delta_prime": self.delta_prime,
             **counted("num_calls", self.num_calls),
+            **counted("mean_calls", self.mean_calls),
+            **counted("expected_calls", self.expected_calls),
             "price_is_exact": self.price_is_exact,
             "root": {
                 **asdict(self.root),
@@ -268,73 +324,3 @@ def counted(name: str, count: int) -> dict[str, Any]:
         name: count if count <= LARGEST_COUNT else None,
         f"log10_{name.removeprefix('num_')}": math.log10(max(1, count)),
     }
-
-
-# --- prices of rows -----------------------------------------------------------
-
-
-def _calls_per_sample(level: Level, num_actions: int) -> int:
-    """Return the oracle calls of one sample of ``level``, without its children's."""
-    asked = num_actions * level.samples if level.query >= 0 else 0
-    return asked + (1 if level.continuation >= 0 else 0)
-
-
-def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
-    """Return the oracle calls of one sample of each level, its children's included."""
-    calls: list[int] = []
-    for level in levels:
-        total = _calls_per_sample(level, num_actions)
-        if level.query >= 0:
-            total += num_actions * level.samples * calls[level.query]
-        if level.continuation >= 0:
-            total += calls[level.continuation]
-        calls.append(total)
-    return tuple(calls)
-
-
-def price(levels: Sequence[Level], root: Root, num_actions: int) -> int:
-    """Return the oracle calls of the whole run."""
-    child = level_calls(levels, num_actions)[root.child]
-    return root_calls(root, num_actions) + _root_visits(root, num_actions) * child
-
-
-def root_calls(root: Root, num_actions: int) -> int:
-    """Return the oracle calls that the root makes itself.
-
-    It makes one per sample for action values, and none where it samples the
-    value.
-    """
-    return _root_visits(root, num_actions) if root.target == "q_values" else 0
-
-
-def _root_visits(root: Root, num_actions: int) -> int:
-    """Return how often the root samples its child."""
-    return root.samples * (num_actions if root.target == "q_values" else 1)
-
-
-def level_visits(
-    levels: Sequence[Level], child: int, times: int, num_actions: int
-) -> tuple[int, ...]:
-    """Return how often each level is sampled if level ``child`` is, ``times`` times."""
-    counts = [0] * len(levels)
-    counts[child] = times
-    for i in range(len(levels) - 1, -1, -1):
-        level = levels[i]
-        if level.query >= 0:
-            counts[level.query] += counts[i] * num_actions * level.samples
-        if level.continuation >= 0:
-            counts[level.continuation] += counts[i]
-    return tuple(counts)
-
-
-def own_calls(levels: Sequence[Level], root: Root, num_actions: int) -> tuple[int, ...]:
-    """Return the oracle calls that each level itself makes in a run.
-
-    With the root's they add up to the price.
-    """
-    times = _root_visits(root, num_actions)
-    visits = level_visits(levels, root.child, times, num_actions)
-    return tuple(
-        count * _calls_per_sample(level, num_actions)
-        for count, level in zip(visits, levels, strict=True)
-    )

@@ -26,6 +26,7 @@ this file leaves out: other methods' prices and seconds (``report``).
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ from smoothcruiser.schedule.verify.sharp import root_promise
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.facts import Facts
-    from smoothcruiser.schedule.schedule import Schedule
+    from smoothcruiser.schedule.schedule import Level, Schedule
 
 # A terminal page. Longer tables are reduced to the lines that cost most; to_dict()
 # has all of them.
@@ -48,6 +49,7 @@ BOUND_NAMES = {
     "hoeffding": "Hoeffding",
     "bernstein": "Bernstein",
     "bennett": "Bennett",
+    "catoni": "Catoni, by a second moment",
     "paper": "Hoeffding, as printed in the paper",
 }
 HEADINGS = (
@@ -84,16 +86,16 @@ def plan_lines(schedule: Schedule) -> list[Line]:
         schedule.visits(),
     )
     own = own_calls(schedule.levels, schedule.root, schedule.facts.num_actions)
-    price = max(1, schedule.num_calls)
+    price = max(1, schedule.mean_calls)
     lines = [_root_line(schedule, moments[schedule.root.child], price)]
     for stem, index in _walk(schedule):
         level = schedule.levels[index]
         cells = (
-            compact(level.samples) if level.query >= 0 else "",
+            _draws(level),
             str(level.query) if level.query >= 0 else "",
             str(level.continuation) if level.continuation >= 0 else "",
             f"{moments[index].bias:.3g}",
-            f"{moments[index].spread:.3g}",
+            _range(moments[index].spread),
             compact(calls[index]),
             compact(visits[index]),
             percent(own[index] / price),
@@ -101,6 +103,18 @@ def plan_lines(schedule: Schedule) -> list[Line]:
         word = estimator_of(level.kind).word
         lines.append(Line(f"{stem} {index} {word}", index, cells, own[index]))
     return lines
+
+
+def _range(spread: float) -> str:
+    return f"{spread:.3g}" if spread < math.inf else "none"
+
+
+def _draws(level: Level) -> str:
+    """Return the count of a level, and the count whose mean its corrections reach."""
+    if level.query < 0:
+        return ""
+    last = level.samples * 2 ** len(level.rungs)
+    return compact(level.samples) + (f"→{compact(last)}" if level.rungs else "")
 
 
 def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
@@ -117,13 +131,14 @@ def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
         spread = facts.reward_span + facts.discount * spread
     if schedule.delta_prime is None:
         promise = root_promise(schedule)
-        bias, spread = promise.bias, promise.spread
+        bias = promise.bias
+        spread = promise.spread if promise.moment is None else math.inf
     cells = (
         compact(root.samples),
         "",
         str(root.child),
         f"{bias:.3g}",
-        f"{spread:.3g}",
+        _range(spread),
         compact(per_draw),
         "1",
         percent(mine / price),
@@ -223,6 +238,7 @@ KEY = (
     "and the drawn action goes on at level `then`. bias: of the mean of one draw,",
     "at most. range: of one draw. visits: draws of the level in a whole run.",
     "share: of all oracle calls, those that the level itself makes.",
+    "2→64: two samples, and by rare corrections the mean of 64; no range then.",
 )
 
 
@@ -279,13 +295,18 @@ def describe_promise(schedule: Schedule) -> str:
 
 def describe_price(schedule: Schedule) -> str:
     """The price in one sentence: exact or an upper bound, and why it may be less."""
+    if schedule.randomized:
+        return (
+            f"about {short(schedule.mean_calls)} oracle calls on average, as "
+            f"corrections are made by chance; more than {short(schedule.num_calls)} "
+            "with a chance below 1e-9"
+        )
     if schedule.price_is_exact and not schedule.root.looks:
         return f"exactly {short(schedule.num_calls)} oracle calls"
-    why = (
-        "the data may allow an early stop"
-        if schedule.root.looks
-        else "less where actions are missing or states end"
-    )
+    why = "less where actions are missing or states end"
+    if schedule.root.looks:
+        likely = compact(schedule.expected_calls)
+        why = f"about {likely} expected, as the data may allow an early stop"
     return f"at most {short(schedule.num_calls)} oracle calls; {why}"
 
 
@@ -303,8 +324,8 @@ def describe_root(schedule: Schedule) -> str:
     )
     if root.looks:
         text += (
-            f"; {len(root.looks)} looks at the data from draw "
-            f"{short(root.looks[0])} on may stop it early"
+            f"; bets on the data may stop it early at {len(root.looks)} checkpoints "
+            f"from draw {short(root.looks[0])} on"
         )
     return text
 

@@ -7,9 +7,12 @@ as many samples as the cut gives it, each within the range that the schedule has
 proved.
 
     draws  =  the shard's count
-    calls  =  count (calls of a sample), or at most that where states end early
+    calls  =  count (calls of a sample), or at most that where states end early; any
+              number where corrections are made by chance
     |total|  <=  draws R          R: the farthest that a sample is from the centre
     total**2 / draws  <=  square  <=  draws R**2
+    bins   =  weights of at least 0 that add up to the draws and, at the grid points,
+              to the total
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, WHOLE, Score
 from smoothcruiser.engines.shards import Partial, cut
 from smoothcruiser.engines.stopping import StoppingRule
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
@@ -41,6 +45,7 @@ def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
                 row["continuation"],
                 row["constant"],
                 row["shift"],
+                tuple(row["rungs"]),
             )
             for row in plan["levels"]
         )
@@ -133,8 +138,10 @@ def check_parts(
             and part.draws == count > 0
             and is_whole(part.calls)
             and (part.calls == most or not schedule.price_is_exact)
-            and 0 <= part.calls <= most
+            and part.calls >= 0
+            and (part.calls <= most or schedule.randomized)
             and _are_sums(part, farthest)
+            and _are_scores(part, rule.score, farthest)
         )
         if not fair:
             raise InvalidInput(
@@ -156,3 +163,23 @@ def _are_sums(part: Partial, farthest: float) -> bool:
         and abs(part.total) <= part.draws * farthest * more
         and 0.0 <= part.square <= part.draws * farthest * farthest * more
     )
+
+
+def _are_scores(part: Partial, score: Score, farthest: float) -> bool:
+    """Whether numbers can be the scores of samples with these sums."""
+    if len(part.score) != len(score.none):
+        return False
+    if score.kind == BINNED:
+        if not all(is_whole(weight) and weight >= 0 for weight in part.score):
+            return False
+        if sum(part.score) != part.draws * WHOLE:
+            return False
+        places = (k / score.scale - score.half for k in range(BINS + 1))
+        total = sum(w * x for w, x in zip(part.score, places, strict=True)) / WHOLE
+        # a weight is rounded down, by at most 1/WHOLE of a bin
+        slack = part.draws * (ROUNDING * farthest + 1.0 / (WHOLE * score.scale))
+        return abs(total - part.total) <= slack
+    if score.kind == LOGGED:
+        (total,) = part.score
+        return isinstance(total, float) and math.isfinite(total)
+    return True

@@ -20,8 +20,9 @@ from smoothcruiser.errors import InvalidInput, StoreError
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
 # Version 1 kept sums of the samples themselves. Since version 2 they are of
-# distances to the schedule's centre. Version 3 seals its rows.
-VERSION = 3
+# distances to the schedule's centre. Version 3 seals its rows. Version 4 keeps what
+# the root's bound adds up.
+VERSION = 4
 WAIT_SECONDS = 30.0  # for another writer's transaction
 
 TABLES = {
@@ -48,6 +49,7 @@ TABLES = {
     total REAL NOT NULL,
     square REAL NOT NULL,
     calls INTEGER NOT NULL,
+    score TEXT NOT NULL,
     seal TEXT NOT NULL,
     PRIMARY KEY (run, action, shard)
 ) WITHOUT ROWID""",

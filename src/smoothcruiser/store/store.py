@@ -101,7 +101,8 @@ class Store:
 
     def keep(self, run: int, shard: Shard, part: Partial) -> None:
         """Keep a finished shard; keeping it twice changes nothing."""
-        values = (run, shard.action, shard.index, *part)
+        *sums, score = part
+        values = (run, shard.action, shard.index, *sums, json.dumps(score))
         sealed = self._sealed(run, *values)
         with self._changing():
             self._insert("shards", *values, sealed, otherwise="OR IGNORE")
@@ -201,17 +202,21 @@ class Store:
         found: dict[tuple[int, int], Partial] = {}
         with self._naming(run):
             for *values, sealed in self._rows(
-                "SELECT run, action, shard, draws, total, square, calls, seal FROM "
-                "shards WHERE run = ?",
+                "SELECT run, action, shard, draws, total, square, calls, score, seal "
+                "FROM shards WHERE run = ?",
                 run,
             ):
                 self._fits(sealed, values)
-                _, action, shard, draws, total, square, calls = values
+                _, action, shard, draws, total, square, calls, text = values
                 whole = all(map(is_whole, (action, shard, draws, calls)))
                 require(whole and calls >= 0, "counts")
                 require(isinstance(total, float), "sum")
                 require(isinstance(square, float), "sum of squares")
-                found[action, shard] = Partial(draws, total, square, calls)
+                score = plain_data(text, "score")
+                require(isinstance(score, list), "score")
+                found[action, shard] = Partial(
+                    draws, total, square, calls, tuple(score)
+                )
         return found
 
     def memory(self, run: int) -> bytes | None:

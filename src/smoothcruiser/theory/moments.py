@@ -56,7 +56,10 @@ Array = Any  # float64 array, shape (P, M) unless said otherwise
 class Moments:
     """What is promised of one sample of a level, per player to move: shape (P, M).
 
-    ``log_calls`` and ``shift`` have shape (M,).
+    ``log_calls``, ``shift`` and ``baseline`` have shape (M,). A sample X lies in
+    [low, high] where ``rare`` is 0. Otherwise X = Y + Z with Y in [low, high], E Z = 0
+    whatever Y is, and E Z^2 <= rare: Z are the corrections of randomized levels
+    (docs/randomized.md, Lemma V).
     """
 
     bias_low: Array
@@ -66,6 +69,8 @@ class Moments:
     variance: Array
     log_calls: Array
     shift: Array  # (M,): what the level adds with the sign of the player
+    rare: Array = 0.0
+    baseline: Array = 0.0  # (M,): what the corrections of a rollout measure from
 
     @property
     def width(self) -> Array:
@@ -92,6 +97,7 @@ class Moments:
             variance,
             self.log_calls[columns],
             self.shift[columns],
+            np.broadcast_to(self.rare, self.variance.shape)[:, columns],
         )
 
 
@@ -108,10 +114,15 @@ class Backup:
     high: Array
     variance: Array
     log_calls: Array
+    # E[xi | r, z] lies in [mean_low, mean_high], and Var[xi | r, z] <= within
+    mean_low: Array
+    mean_high: Array
+    within: Array
+    rare: Array = 0.0  # as of ``Moments``, for xi
 
     @property
     def spread(self) -> Array:
-        """R, the length of the interval that holds xi."""
+        """R, the length of the interval that holds xi, or its part Y."""
         return self.high - self.low
 
     @property
@@ -124,20 +135,69 @@ class Backup:
         """The largest |E xi - Q|, shape (M,)."""
         return np.max(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)), axis=0)
 
+    def about(self, center: Array) -> Array:
+        """Return a bound on E (xi - center)^2, shape (P, M)."""
+        ends = (
+            (self.low, self.high, self.rare),
+            (self.mean_low, self.mean_high, self.within),
+        )
+        first, second = (
+            np.maximum(np.abs(a - center), np.abs(b - center)) ** 2 + v
+            for a, b, v in ends
+        )
+        return np.minimum(first, second)
+
+    @property
+    def center(self) -> Array:
+        """A number about which xi has a small second moment, shape (M,).
+
+        It is the middle of an interval that holds xi, its part Y or its conditional
+        mean, over both players.
+        """
+        ends = (self.low, self.high), (self.mean_low, self.mean_high)
+        middles = [0.5 * (np.min(a, axis=0) + np.max(b, axis=0)) for a, b in ends]
+        first, second = (np.max(self.about(middle), axis=0) for middle in middles)
+        return np.where(first <= second, middles[0], middles[1])
+
+    @property
+    def centers(self) -> Array:
+        """The same for each player, who is known at the root: shape (P, M)."""
+        ends = (self.low, self.high), (self.mean_low, self.mean_high)
+        middles = [0.5 * (a + b) for a, b in ends]
+        first, second = (self.about(middle) for middle in middles)
+        return np.where(first <= second, middles[0], middles[1])
+
+    @property
+    def draw(self) -> tuple[Array, Array, Array]:
+        """What a root needs to know: (bias, spread, variance), each of shape (M,).
+
+        Where xi has no range the spread is infinite, and a second moment about
+        ``centers`` takes the place of the variance (docs/randomized.md, R8).
+        """
+        spread, variance, rare = (
+            np.max(x + 0.0 * self.low, axis=0)
+            for x in (self.spread, self.variance, self.rare)
+        )
+        if np.any(rare > 0.0):
+            second = np.max(self.about(self.centers), axis=0)
+            variance = np.where(rare > 0.0, second, variance)
+            spread = np.where(rare > 0.0, np.inf, spread)
+        return self.bias, spread, variance
+
     def pick(self, columns: Array) -> Backup:
         """The backups of the candidates ``columns``."""
-        low, high, variance = (
-            self.low[:, columns],
-            self.high[:, columns],
-            self.variance[:, columns],
-        )
+        shape = self.variance.shape
         return Backup(
             self.bias_low[:, columns],
             self.bias_high[:, columns],
-            low,
-            high,
-            variance,
+            self.low[:, columns],
+            self.high[:, columns],
+            self.variance[:, columns],
             self.log_calls[columns],
+            self.mean_low[:, columns],
+            self.mean_high[:, columns],
+            self.within[:, columns],
+            np.broadcast_to(self.rare, shape)[:, columns],
         )
 
 
@@ -149,9 +209,9 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
 
     ``child_remaining`` is the number of steps left in z.
 
-    Var xi <= min(R^2/4, (rho + gamma m)^2/4 + gamma^2 v'), where m is the
-    length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
-    for xi. The second is Popoviciu for E[xi | r, z] plus the mean of
+    Var xi <= min(R^2/4 + gamma^2 rare, (rho + gamma m)^2/4 + gamma^2 v'), where m is
+    the length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
+    for xi, or for its part Y (Lemma V). The second is Popoviciu for E[xi | r, z] plus the mean of
     Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has a span
     of its own (Lemma T), and the bias is added to it.
     """
@@ -163,7 +223,9 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
         np.maximum(child.low, value_low + child.bias_low),
         np.minimum(child.high, value_high + child.bias_high),
     )
-    within = base.after(child.variance, child.variance)[1]
+    within = gamma * gamma * base.after(child.variance, child.variance)[1]
+    rare = child.rare + 0.0 * child.variance
+    rare = gamma * gamma * base.after(rare, rare)[1]
     bias_low, bias_high = base.after(child.bias_low, child.bias_high)
     span = facts.reward_span + gamma * (high - low)
     between = facts.reward_span + gamma * np.minimum(
@@ -178,10 +240,30 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
         bias_high=gamma * bias_high,
         low=facts.reward_range[0] + gamma * low,
         high=facts.reward_range[1] + gamma * high,
-        variance=np.minimum(
-            span * span / 4.0, between * between / 4.0 + gamma * gamma * within
-        ),
+        variance=np.minimum(span * span / 4.0 + rare, between * between / 4.0 + within),
         log_calls=np.logaddexp(0.0, child.log_calls),
+        mean_low=facts.reward_range[0] + gamma * mean_low,
+        mean_high=facts.reward_range[1] + gamma * np.maximum(mean_low, mean_high),
+        within=within,
+        rare=rare,
+    )
+
+
+def itself(base: Ground, x: Moments, remaining: int | None) -> Backup:
+    """Return X itself in the form of a backup: what a root of the value samples."""
+    low, high = base.values(remaining)
+    mean_low = np.maximum(x.low, low + x.bias_low)
+    return Backup(
+        bias_low=x.bias_low,
+        bias_high=x.bias_high,
+        low=x.low,
+        high=x.high,
+        variance=x.variance,
+        log_calls=x.log_calls,
+        mean_low=mean_low,
+        mean_high=np.maximum(mean_low, np.minimum(x.high, high + x.bias_high)),
+        within=x.variance,
+        rare=x.rare,
     )
 
 
@@ -241,7 +323,7 @@ def middle(base: Ground, remaining: int | None) -> Moments:
     )
 
 
-def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
+def shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
     """Return ``x`` plus sign * shift.
 
     Without a shift, the one number is taken that makes the largest |bias| over
@@ -260,6 +342,8 @@ def _shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
         x.variance,
         x.log_calls,
         shift + np.zeros_like(x.shift),
+        x.rare,
+        x.baseline,
     )
 
 
@@ -274,10 +358,12 @@ def moved(base: Ground, x: Moments, shift: float) -> Moments:
         x.variance,
         x.log_calls,
         np.full_like(x.shift, shift),
+        x.rare,
+        x.baseline,
     )
 
 
-def _one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
+def one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
     """Split an error of at most ``gap`` into its parts (down, up), per player.
 
     A max player makes the error upwards if ``above``, else downwards; a min
@@ -298,7 +384,7 @@ def plug_in(
     """
     n = np.asarray(samples, dtype=np.float64)
     phi = plug_in_noise(base.rule, n, query.spread, query.variance)
-    down, up = _one_sided(base, phi, above=True)
+    down, up = one_sided(base, phi, above=True)
     calls = np.log(n * base.facts.num_actions) + query.log_calls
     moments = Moments(
         bias_low=query.bias_low - down,
@@ -309,7 +395,7 @@ def plug_in(
         log_calls=calls,
         shift=np.zeros_like(calls),
     )
-    return _shifted(base, moments, shift)
+    return shifted(base, moments, shift)
 
 
 def rollout_loss(
@@ -342,13 +428,20 @@ def rollout(
         np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls
     )
     fall = regularizer_range(base.rule, query.spread)
-    if base.rule.convex:
+    noise = variance_of_mean(base, loss, ceiling, continuation)
+    return _followed(base, continuation, loss, fall, noise, calls, shift)
+
+
+def variance_of_mean(
+    base: Ground, loss: Array, ceiling: Array, continuation: Backup
+) -> Array:
+    """Return a bound on Var E[X | Q-hat] of a rollout (S3)."""
+    if base.rule.convex:  # by Bhatia-Davis
         share = np.minimum(loss, 0.5 * ceiling)
-        # S3, by Bhatia-Davis
-        spread_of_mean = np.sqrt(share * (ceiling - share)) + 0.5 * continuation.tilt
+        deviation = np.sqrt(share * (ceiling - share))
     else:
-        spread_of_mean = np.sqrt(loss * ceiling) + 0.5 * continuation.tilt
-    return _followed(base, continuation, loss, fall, spread_of_mean**2, calls, shift)
+        deviation = np.sqrt(loss * ceiling)
+    return (deviation + 0.5 * continuation.tilt) ** 2
 
 
 def blind(
@@ -387,8 +480,8 @@ def _followed(
     E D = ``loss``, -Omega lies in [F(0) - ``fall``, F(0)], and Var
     E[X | Q-hat] <= ``mean_variance``.
     """
-    down, up = _one_sided(base, loss, above=False)
-    fall_down, fall_up = _one_sided(base, fall, above=False)
+    down, up = one_sided(base, loss, above=False)
+    fall_down, fall_up = one_sided(base, fall, above=False)
     within_state = continuation.spread + fall_down + fall_up
     moments = Moments(
         bias_low=continuation.bias_low - down,
@@ -396,9 +489,11 @@ def _followed(
         low=continuation.low + base.offset_low - fall_down,
         high=continuation.high + base.offset_high + fall_up,
         variance=np.minimum(
-            within_state**2 / 4.0, continuation.variance + mean_variance
+            within_state**2 / 4.0 + continuation.rare,
+            continuation.variance + mean_variance,
         ),
         log_calls=calls + 0.0 * loss[0],
         shift=np.zeros_like(calls + 0.0 * loss[0]),
+        rare=continuation.rare + 0.0 * loss,
     )
-    return _shifted(base, moments, shift)
+    return shifted(base, moments, shift)

@@ -55,6 +55,7 @@ class OperatorRule:
     entropic: bool  # the Hessian is a covariance under grad F over lambda
     convex: bool  # D >= 0
     strong_convexity: float  # of Omega: the Hessian is at most 1 over it; 0: unknown
+    bend: float  # second differences of grad F are at most bend span^2; inf: unknown
 
     @staticmethod
     def of(operator: Operator, num_actions: int) -> OperatorRule:
@@ -68,6 +69,7 @@ class OperatorRule:
             entropic=operator.entropic,
             convex=operator.convex,
             strong_convexity=operator.strong_convexity(),
+            bend=operator.policy_bend() if num_actions > 1 else 0.0,
         )
 
 

@@ -1,6 +1,6 @@
 """The root: how many samples turn a level's moments into a promise.
 
-It also decides when the data allow an earlier stop (docs/theory.md, section 5).
+The proofs are in docs/theory.md, section 5.
 
 Take n independent samples of one variable of range R and variance at most
 sigma^2. Their mean misses its expectation by t on one side with probability at
@@ -12,18 +12,11 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
   bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2:
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
+  catoni      t^2 / (2 S^2), for samples of infinite range, whose estimate is no mean
+              (``catoni``); ``variance`` stands for S^2, a second moment
 
-An adaptive stop uses the data at checkpoints, which are fixed counts. With V
-the sample variance of the first n samples (divisor n-1), these hold with
-probability 1 - 3 e^{-l}:
-
-  sigma <= sqrt(V) + R sqrt(2 l/(n-1))           (Maurer and Pontil 2009, Th. 10)
-  |mean - E| <= sqrt(2 sigma^2 l/n) + R l/(3n)   (Bernstein, both sides)
-
-l = log(3 looks actions/adaptive_delta), with ``looks`` the number of
-checkpoints and 1 for the last count, makes these hold at all these counts of
-all actions at once, so any rule may choose among them. The fixed promise keeps
-delta - adaptive_delta.
+The data may stop a run earlier: ``theory.betting``. The fixed promise keeps its own
+share of delta.
 
 A run that is stopped in between uses the line of the fixed promise: with one
 theta, fixed beforehand, |mean - E| <= R (level + n psi(theta))/(n theta) holds at
@@ -38,6 +31,8 @@ legend   symbol         name
 from __future__ import annotations
 
 import math
+
+from smoothcruiser.theory.catoni import catoni_rate
 
 # relative: where bisection on rates stops, far below the 1e-9 that a verifier forgives
 _TOLERANCE = 1e-12
@@ -102,12 +97,14 @@ def _kl_slope(p: float, tau: float) -> float:
 
 
 def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
-    """Return (rate, name) of the largest of the three rates at distance t.
+    """Return (rate, name) of the largest of the rates at distance t.
 
     The rate is infinite where the mean cannot miss by t.
     """
     if t <= 0.0:
         return 0.0, "hoeffding"
+    if math.isinf(spread):
+        return catoni_rate(t, variance), "catoni"
     if spread <= t:
         return math.inf, "hoeffding"
     rates = {
@@ -135,6 +132,8 @@ def root_samples(
 
 def root_radius(n: int, spread: float, variance: float, level: float) -> float:
     """Return the smallest t with n rate(t) >= level, the radius that n samples keep."""
+    if math.isinf(spread):
+        return math.sqrt(2.0 * variance * level / n)
     low, high = 0.0, max(spread, 0.0)
     while high - low > _TOLERANCE * max(high, 1e-300):
         middle = 0.5 * (low + high)
@@ -221,113 +220,3 @@ def line_radius(
         return 0.0  # samples that do not vary
     top = max(_largest_p(spread, variance), _LEAST_P)
     return min(spread, spread * (level / n + _psi(theta, top)) / theta)
-
-
-# --- the adaptive stop --------------------------------------------------------
-
-
-def look_level(actions: int, looks: int, adaptive_delta: float) -> float:
-    """Return the l of a stop with ``looks`` counts for each of ``actions`` means.
-
-    The counts are the checkpoints and the last count. At this l the three
-    events of each count of each mean fail with probability at most
-    ``adaptive_delta`` together.
-    """
-    return math.log(3.0 * actions * looks / adaptive_delta)
-
-
-def radius_at_look(
-    count: int,
-    variance_sample: float,
-    value_range: float,
-    level: float,
-    variance: float = math.inf,
-) -> float:
-    """Return how far the mean of ``count`` samples can be from its expectation.
-
-    ``variance_sample`` is their sample variance (divisor count - 1), ``level``
-    is ``look_level(...)``, ``value_range`` is R, and ``variance`` is an
-    a-priori bound on sigma^2 if there is one.
-    """
-    if count < 2:
-        return value_range
-    deviation = math.sqrt(max(variance_sample, 0.0)) + value_range * math.sqrt(
-        2.0 * level / (count - 1)
-    )
-    deviation = min(deviation, math.sqrt(variance), 0.5 * value_range)
-    return min(
-        value_range,
-        deviation * math.sqrt(2.0 * level / count)
-        + value_range * level / (3.0 * count),
-    )
-
-
-def sample_variance(count: int, total: float, total_square: float) -> float:
-    """Return the variance (divisor count - 1) of ``count`` samples, never below 0.
-
-    ``total`` and ``total_square`` are the sums of x - center and
-    (x - center)^2.
-    """
-    return (
-        max(0.0, (total_square - total * total / count) / (count - 1))
-        if count > 1
-        else 0.0
-    )
-
-
-def may_stop(radius: float, bias: float, epsilon: float) -> bool:
-    """Return whether a mean with this radius and this bias keeps epsilon."""
-    return radius + bias <= epsilon
-
-
-def first_useful_look(t: float, spread: float, level: float, samples: int) -> int:
-    """Return the smallest count at which a sample variance of 0 closes the radius t.
-
-    It is ``samples`` if there is none before.
-    """
-    low, high = 2, samples
-    while low < high:
-        middle = (low + high) // 2
-        if radius_at_look(middle, 0.0, spread, level) <= t:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def choose_looks(
-    t: float,
-    spread: float,
-    actions: int,
-    samples: int,
-    adaptive_delta: float,
-    ratio: float = 1.3,
-) -> tuple[int, ...]:
-    """Return the checkpoints: increasing counts below ``samples``.
-
-    They are geometric from the first count that can close the radius t, and
-    empty where none can. A ratio of 1.3 wastes at most 30% of the samples
-    needed and keeps the number of checkpoints, which enters the level as
-    log(looks), near log(samples/first)/log(1.3). The level itself depends on
-    that number, so the first count is found for the number that it implies.
-    """
-    number = 1
-    for _ in range(20):
-        first = first_useful_look(
-            t, spread, look_level(actions, number + 1, adaptive_delta), samples
-        )
-        looks = _geometric(first, samples, ratio)
-        if len(looks) <= number:
-            return looks
-        number = len(looks)
-    return ()
-
-
-def _geometric(first: int, samples: int, ratio: float) -> tuple[int, ...]:
-    looks: list[int] = []
-    count = first
-    # a checkpoint that saves less than 5% is not worth its share of delta
-    while count < samples / 1.05:
-        looks.append(count)
-        count = max(count + 1, math.ceil(count * ratio))
-    return tuple(looks)

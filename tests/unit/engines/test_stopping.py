@@ -1,4 +1,4 @@
-"""When an action may stop and how wide its answer is: hand-made sums against the
+"""When an action may stop and how wide its answer is: hand-made samples against the
 promise of the root.
 """
 
@@ -11,16 +11,13 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.run import Outcome, RootSums
-from smoothcruiser.engines.stopping import stopping_rule
+from smoothcruiser.engines.scores import BINS, LOGGED, WHOLE, psi, scored
+from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.paper import paper_schedule
-from smoothcruiser.theory.stopping import (
-    look_level,
-    may_stop,
-    radius_at_look,
-    sample_variance,
-)
+from smoothcruiser.schedule.verify.sharp import SecondMoment
+from smoothcruiser.theory.betting import bet_interval, offsets
 
 FACTS = Facts(2, 2, 0.3, sc.Entropy(1.0), (0.0, 1.0))
 SCHEDULE = compile_schedule(FACTS, epsilon=0.05, delta=0.1)
@@ -29,55 +26,59 @@ FULL = SCHEDULE.root.samples
 LOOK = SCHEDULE.root.looks[-1]
 
 
+def tally(*samples: tuple[int, float], rule: StoppingRule = RULE) -> RootSums:
+    """The sums of so many samples at so many distances from the centre."""
+    found = RootSums()
+    for count, x in samples:
+        one = scored(rule.score, [x])
+        found.draws, found.total = found.draws + count, found.total + count * x
+        found.square += count * x * x
+        more = tuple(count * weight for weight in one)
+        found.score = tuple(
+            a + b for a, b in zip(found.score or rule.score.none, more, strict=True)
+        )
+    return found
+
+
 def noisy(draws: int) -> RootSums:
     """Half of the samples at each end of their range: the largest variance."""
     half = 0.5 * RULE.promise.spread
-    return RootSums(draws, 0.0, draws * half * half)
+    return tally((draws // 2, -half), (draws - draws // 2, half))
 
 
 def steady(draws: int) -> RootSums:
     """Every sample the same."""
-    return RootSums(draws, 0.25 * draws, 0.0625 * draws)
-
-
-class Promised:
-    """A schedule's epsilon without its table."""
-
-    def __init__(self, epsilon: float) -> None:
-        self.epsilon, self.root = epsilon, SCHEDULE.root
-
-
-def empirical(tally: RootSums) -> float:
-    promise = RULE.promise
-    return radius_at_look(
-        tally.draws,
-        sample_variance(tally.draws, tally.total, tally.square),
-        promise.spread,
-        promise.look_level,
-        promise.variance,
-    )
+    return tally((draws, 0.25))
 
 
 def test_the_schedule_has_what_the_tests_need() -> None:
     assert RULE.promise.bias > 0.0
     assert RULE.rounding > 0.0
     assert 1 < LOOK < FULL
+    assert RULE.score.half == pytest.approx(0.5 * RULE.promise.spread)
 
 
-def test_the_fixed_radius_belongs_to_the_full_number_of_samples() -> None:
-    """There it is part of the width, with bias and rounding. An action that stopped at
-    a checkpoint has the radius of the data alone.
+def test_shares_of_delta() -> None:
+    """Law: the bets have log(2 means/delta_a), the fixed promise log(2 means/(delta -
+    delta_a)), so that all sides of all means together fail with probability delta.
     """
-    promise = RULE.promise
-    added = promise.bias + RULE.rounding
-    assert empirical(noisy(FULL)) > promise.radius
-    assert RULE.half_width(noisy(FULL)) == promise.radius + added
-    stopped = replace(noisy(LOOK), look=len(SCHEDULE.root.looks) - 1)
-    assert RULE.half_width(stopped) == pytest.approx(empirical(stopped) + added)
+    bets, fixed = RULE.promise.bet_level, RULE.promise.level
+    events = 2 * RULE.promise.means
+    assert events == 4
+    assert events * math.exp(-bets) == pytest.approx(SCHEDULE.root.adaptive_delta)
+    assert events * (math.exp(-bets) + math.exp(-fixed)) == pytest.approx(0.1)
+
+
+def test_noise_has_the_fixed_radius_at_the_full_number_of_samples() -> None:
+    """There it is part of the width, with bias and rounding, around the mean."""
+    known, added = noisy(FULL), RULE.promise.bias + RULE.rounding
+    middle, width = RULE.ball(known)
+    assert middle == pytest.approx(RULE.mean(known))
+    assert width == pytest.approx(RULE.promise.radius + added)
 
 
 def test_a_prefix_has_the_line_which_ends_at_the_fixed_radius() -> None:
-    """Law: at any count the width is that of the line, by hand: R (l + n psi)/(n
+    """Law: at any count noise has the width of the line, by hand: R (l + n psi)/(n
     theta) with psi at p = min(p*, 1/theta - 1/(e^theta - 1)).
     """
     promise, theta = RULE.promise, RULE.slope
@@ -85,74 +86,83 @@ def test_a_prefix_has_the_line_which_ends_at_the_fixed_radius() -> None:
     ratio = promise.variance / promise.spread**2
     top = (1.0 - math.sqrt(1.0 - 4.0 * ratio)) / 2.0
     p = min(top, 1.0 / theta - 1.0 / math.expm1(theta))
-    psi = math.log(1.0 - p + p * math.exp(theta)) - p * theta
+    grown = math.log(1.0 - p + p * math.exp(theta)) - p * theta
     level = math.log(2.0 * 2 / (0.1 - SCHEDULE.root.adaptive_delta))
-    for n in (FULL // 10, FULL // 2, FULL - 1):
-        line = promise.spread * (level + n * psi) / (n * theta)
-        found = RULE.half_width(noisy(n))
-        assert found == pytest.approx(min(line, promise.spread) + added, rel=1e-6)
+    for n in (FULL // 2, FULL - 1):
+        line = promise.spread * (level + n * grown) / (n * theta)
+        assert RULE.ball(noisy(n))[1] == pytest.approx(line + added, rel=1e-6)
     assert line == pytest.approx(promise.radius, rel=1e-3)
-    assert RULE.half_width(RootSums()) == math.inf
+    assert RULE.ball(RootSums())[1] == math.inf
 
 
-def test_a_prefix_beyond_a_checkpoint_may_use_the_radius_there() -> None:
-    """Both hold at once, so the narrower one is taken, around its own mean."""
-    quiet = replace(steady(LOOK + 1), total=0.0, last=steady(LOOK))
-    mean, width = RULE.ball(quiet)
-    assert mean == RULE.mean(steady(LOOK)) != RULE.mean(quiet)
-    assert width == empirical(steady(LOOK)) + RULE.promise.bias + RULE.rounding
-    loud = replace(noisy(LOOK + 1), last=noisy(2))
-    assert RULE.ball(loud) == (RULE.mean(loud), RULE.half_width(loud))
+def test_steady_samples_have_the_interval_of_the_bets() -> None:
+    """Law: by hand on the grid, both sides, widened by two units of a weight; the
+    answer is its middle and not the mean.
+    """
+    known, promise, score = steady(FULL // 4), RULE.promise, RULE.score
+    step = 1.0 / score.scale
+    radius, variance = (SCHEDULE.epsilon - promise.bias) / step, promise.variance
+    poles = offsets(radius, float(BINS), variance / step**2)
+    low, high = bet_interval(known.score, WHOLE, poles, promise.bet_level)
+    ends = [RULE.center - score.half + end * step for end in (low, high)]
+    middle, width = RULE.ball(known)
+    assert middle == pytest.approx(sum(ends) / 2.0)
+    assert middle != pytest.approx(RULE.mean(known), abs=1e-4)
+    added = promise.bias + RULE.rounding + 2.0 * step / WHOLE
+    assert width == pytest.approx((ends[1] - ends[0]) / 2.0 + added, rel=1e-9)
+    assert ends[0] < RULE.mean(known) < ends[1]
 
 
-def test_steady_samples_have_the_smaller_radius_of_the_data() -> None:
-    tally = steady(FULL)
-    assert empirical(tally) < RULE.promise.radius
-    added = RULE.promise.bias + RULE.rounding
-    assert RULE.half_width(tally) == empirical(tally) + added
+def test_bets_that_exclude_the_fixed_interval_are_dropped() -> None:
+    """Law: one of two bounds has failed then, and the fixed one is taken."""
+    known = replace(noisy(FULL), score=steady(FULL).score)
+    wrong = replace(known, total=-0.2 * FULL)
+    mean, width = RULE.ball(wrong)
+    assert mean == pytest.approx(RULE.mean(wrong))
+    assert width == pytest.approx(RULE.promise.half_width + RULE.rounding)
+
+
+def test_samples_outside_their_proved_range_are_not_bet_on() -> None:
+    """Law: bets hold for samples in the range of the player who moves."""
+    low, high = (tuple(x) for x in (RULE.promise.low * 2, RULE.promise.high * 2))
+    game = replace(RULE.promise, low=(low[0], low[1] + 0.3), high=high)
+    known = tally((FULL // 4, -0.45 * RULE.promise.spread))
+    first, second = (replace(RULE, promise=game, mover=who) for who in (1, 2))
+    assert first.ball(known)[1] < second.ball(known)[1]
+    assert second.bound(Outcome({0: known})) == "Bennett at every count"
+
+
+def test_a_shorter_range_of_the_mover_makes_bets_narrower() -> None:
+    low, high = RULE.promise.low, RULE.promise.high
+    game = replace(RULE.promise, low=low * 2, high=(high[0], high[0] - 0.5))
+    known = tally((FULL // 8, -0.2))
+    whole, second = (replace(RULE, promise=game, mover=who) for who in (None, 2))
+    assert second.ball(known)[1] < whole.ball(known)[1]
 
 
 def test_an_action_stops_where_radius_and_bias_together_keep_epsilon() -> None:
     assert RULE.enough(0, steady(LOOK))
     assert not RULE.enough(0, noisy(LOOK))
-    tally = steady(LOOK)
-    edge = empirical(tally) + RULE.promise.bias
-    # at an epsilon between the radius and the radius plus the bias it goes on
-    for epsilon, stops in ((edge, True), (edge - 0.5 * RULE.promise.bias, False)):
-        moved = replace(RULE, schedule=Promised(epsilon))
-        assert moved.enough(0, tally) is stops
-
-
-@pytest.mark.parametrize(
-    ("radius", "bias", "stops"),
-    [(0.5, 0.25, True), (0.5, 0.2500001, False), (0.75, 0.0, True), (0.0, 0.8, False)],
-)
-def test_a_width_that_equals_epsilon_is_enough(radius, bias, stops) -> None:
-    assert may_stop(radius, bias, 0.75) is stops
-
-
-def test_the_variance_has_one_degree_of_freedom_less() -> None:
-    """Samples 0, 1, 2, 3: the sum of squares about 3/2 is 5, over 3."""
-    assert sample_variance(4, 6.0, 14.0) == pytest.approx(5.0 / 3.0)
-    assert sample_variance(1, 6.0, 14.0) == 0.0
-
-
-def test_every_look_of_every_action_pays_for_three_events() -> None:
-    """Two sides of the mean and the variance, 5 looks, 2 actions: 30 events that
-    fail with probability 0.03 together.
-    """
-    assert look_level(2, 5, 0.03) == pytest.approx(math.log(1000.0))
+    known = steady(FULL // 4)
+    low, high = RULE.interval(known)
+    edge = (high - low) / 2.0 + RULE.promise.bias
+    assert edge < SCHEDULE.epsilon
+    # with a bias that takes nearly all the rest it stops, with a little more it goes
+    # on (the poles move with the bias, and the interval by a few percent with them)
+    rest = SCHEDULE.epsilon - edge
+    for more, stops in ((0.8 * rest, True), (1.2 * rest, False)):
+        moved = replace(RULE.promise, bias=RULE.promise.bias + more)
+        assert replace(RULE, promise=moved).enough(0, known) is stops
 
 
 @pytest.mark.parametrize(
     ("tallies", "bound"),
     [
-        ((replace(steady(LOOK), look=0), steady(FULL)), "empirical Bernstein"),
+        ((replace(steady(LOOK), look=0), steady(FULL)), "betting"),
         ((noisy(LOOK), RootSums()), "Bennett at every count and range of values"),
-        ((replace(noisy(LOOK + 1), last=steady(LOOK)),), "empirical Bernstein"),
         (
             (noisy(FULL), replace(steady(LOOK), look=0)),
-            f"{SCHEDULE.root.bound} and empirical Bernstein",
+            f"{SCHEDULE.root.bound} and betting",
         ),
         ((noisy(FULL), noisy(FULL)), SCHEDULE.root.bound),
     ],
@@ -161,12 +171,35 @@ def test_the_certificate_names_the_inequalities_that_closed_it(tallies, bound) -
     assert RULE.bound(Outcome(dict(enumerate(tallies)))) == bound
 
 
+def test_a_root_that_knows_a_second_moment_only() -> None:
+    """Law: the answer is c + sum psi(alpha (Y - c))/(n alpha), the radius alpha S^2/2 +
+    l/(n alpha) at every count, which is sqrt(2 S^2 l/N) at the last one.
+    """
+    second, level = 0.3, RULE.promise.level
+    alpha = math.sqrt(2.0 * level / (FULL * second))
+    moment = SecondMoment((0.4, 0.7), second, alpha)
+    radius = math.sqrt(2.0 * second * level / FULL)
+    promise = replace(RULE.promise, moment=moment, radius=radius)
+    rule = StoppingRule(SCHEDULE, promise, 0.0, mover=2)
+    assert (rule.center, rule.score.kind) == (0.7, LOGGED)
+    known = tally((FULL, 0.9), rule=rule)
+    middle, width = rule.ball(known)
+    assert middle == pytest.approx(0.7 + psi(0.9 * alpha) / alpha)
+    assert width == pytest.approx(radius + promise.bias)
+    part = tally((FULL // 4, 0.9), rule=rule)
+    line = alpha * second / 2.0 + level / (part.draws * alpha)
+    assert rule.ball(part)[1] == pytest.approx(line + promise.bias)
+    assert rule._line(FULL) == pytest.approx(radius)
+
+
 def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> None:
     schedule = paper_schedule(FACTS, epsilon=2.0, delta_prime=0.05)
     rule = stopping_rule(schedule)
-    assert rule.half_width(steady(schedule.root.samples)) == 2.0
-    assert rule.half_width(steady(2)) == math.inf  # it is for the full count
-    assert not rule.enough(0, steady(10**9))
+    full = tally((schedule.root.samples, 0.25), rule=rule)
+    assert rule.ball(full)[1] == 2.0
+    part = tally((2, 0.25), rule=rule)
+    assert rule.ball(part)[1] == math.inf  # it is for the full count
+    assert not rule.enough(0, tally((10**9, 0.25), rule=rule))
     assert rule.bound(Outcome({})).startswith("paper")
 
 

@@ -118,7 +118,7 @@ def test_the_sharp_schedule_is_cheaper_by_orders():
 def test_slopes_of_known_powers():
     rows = [
         figures.Figure1Row(
-            e, *(-p * math.log10(e) for p in (2, 3, 4, 5, 6, 7)), math.nan
+            e, *(-p * math.log10(e) for p in (2, 3, 4, 5, 6, 7)), math.nan, math.nan
         )
         for e in np.logspace(-9, -1, 41)
     ]
@@ -348,6 +348,6 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, module):
     from smoothcruiser.reproduce.report import write_report
 
     monkeypatch.setitem(sys.modules, module, None)
-    row = figures.Figure1Row(0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, math.nan)
+    row = figures.Figure1Row(0.1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, math.nan, math.nan)
     with pytest.raises(MissingExtra, match=r"pip install 'smoothcruiser\[report\]'"):
         write_report(Results(figure_1=(row,)), tmp_path)

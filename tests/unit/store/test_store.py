@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.shards import Partial, Shard
+from smoothcruiser.engines.scores import BINS, WHOLE
+from smoothcruiser.engines.shards import Partial, Shard, cut
+from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.methods.running import record
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
-from smoothcruiser.store.checks import schedule_from
+from smoothcruiser.store.checks import check_parts, schedule_from
 from smoothcruiser.store.file import APPLICATION, VERSION
 from smoothcruiser.store.record import COLUMNS, _comparable, state_entry
 from smoothcruiser.store.seal import seal
@@ -65,6 +67,17 @@ def test_a_stored_run_is_the_same_run(tmp_path: Path) -> None:
         )
 
 
+def _moved(kept: sc.Estimate, store: Store, part: Partial) -> Any:
+    """A shard's row with one sample moved by a bin, in all sums."""
+    schedule = schedule_from(store.get(kept.run).plan, problem().facts)
+    score = list(part.score)
+    place = score.index(max(score[:-1]))
+    score[place] -= WHOLE
+    score[place + 1] += WHOLE
+    total = part.total + 1.0 / stopping_rule(schedule).score.scale
+    return part._replace(total=total, score=json.dumps(score))
+
+
 @pytest.mark.compiles
 def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
     """Finished shards are used as they stand: an altered one, sealed anew, shows in
@@ -77,17 +90,38 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
         assert sum(part.calls for part in parts.values()) == kept.num_calls
         store.connection.execute("DELETE FROM shards WHERE shard % 2 = 1")
         assert sc.resume(kept.run, path).value == kept.value
-        altered = parts[0, 0]._replace(total=0.9 * parts[0, 0].total)
+        altered = _moved(kept, store, parts[0, 0])
         sealed = seal(store.get(kept.run).seal, kept.run, 0, 0, *altered)
         store.connection.execute(
-            "UPDATE shards SET total = ?, seal = ? WHERE shard = 0 AND action = 0",
-            (altered.total, sealed),
+            "UPDATE shards SET total = ?, score = ?, seal = ? "
+            "WHERE shard = 0 AND action = 0",
+            (altered.total, altered.score, sealed),
         )
     assert sc.resume(kept.run, path).q_values != kept.q_values
 
 
+def test_a_histogram_has_to_be_one_of_the_samples() -> None:
+    """Law: weights are whole, add up to the samples, and have their mean."""
+    schedule = sc.explain(
+        sc.make("garnet", discount=0.5, temperature=1.0), epsilon="10%", delta=0.1
+    )
+    rule, shard = stopping_rule(schedule), cut(schedule)[0][0]
+    per_sample = 1 + schedule.level_calls[schedule.root.child]
+    bins = [0] * (BINS + 1)
+    bins[BINS // 2] = shard.count * WHOLE
+    fair = Partial(shard.count, 0.0, 0.0, shard.count * per_sample, tuple(bins))
+    check_parts(rule, None, [0], {(0, 0): fair})
+    moved, fewer, half = list(bins), list(bins), list[float](bins)
+    moved[BINS // 2], moved[-1] = moved[BINS // 2] - WHOLE, WHOLE
+    fewer[BINS // 2] -= 1
+    half[BINS // 2], half[0], half[-1] = bins[BINS // 2] - 1, 0.5, 0.5
+    for wrong in ((), moved, fewer, half, bins[1:]):
+        with pytest.raises(sc.InvalidInput, match="sums that no run"):
+            check_parts(rule, None, [0], {(0, 0): fair._replace(score=tuple(wrong))})
+
+
 def test_floats_and_large_seeds_survive_exactly(tmp_path: Path) -> None:
-    part = Partial(3, 0.1 + 0.2, 1e-300, 10**15)
+    part = Partial(3, 0.1 + 0.2, 1e-300, 10**15, (0.1 + 0.2, 1e-300))
     seed = 2**100 + 1
     with Store(tmp_path / "runs.db") as store:
         run = begun(store, seed)

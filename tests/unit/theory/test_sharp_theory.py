@@ -25,14 +25,10 @@ from smoothcruiser.theory.noise import (
 from smoothcruiser.theory.stopping import (
     bennett_rate,
     best_rate,
-    choose_looks,
     line_radius,
     line_slope,
-    look_level,
-    radius_at_look,
     root_radius,
     root_samples,
-    sample_variance,
 )
 
 ONE = np.array([1.0])
@@ -254,30 +250,3 @@ def test_a_line_ends_at_the_radius_however_small_the_variance(
     assert end == pytest.approx(
         root_radius(n, 1.0, max(variance, 1e-300), 3.0), rel=1e-6
     )
-
-
-@pytest.mark.parametrize("p", [0.0, 0.02, 0.5])
-@pytest.mark.parametrize("n", [10, 100, 400])
-def test_radius_at_look_covers_exactly(p: float, n: int) -> None:
-    """Empirical Bernstein: the exact probability that the radius misses is at
-    most 3 exp(-l).
-    """
-    level = 3.0
-    missed = 0.0
-    for ones in range(n + 1):
-        variance = sample_variance(n, float(ones), float(ones))
-        if abs(ones / n - p) > radius_at_look(n, variance, 1.0, level):
-            missed += float(binom.pmf(ones, n, p))
-    assert missed <= 3.0 * math.exp(-level)
-
-
-def test_looks_pay_when_the_noise_is_small() -> None:
-    """Geometric counts that start where a sample variance of 0 closes the
-    radius; none where the plan is short.
-    """
-    looks = choose_looks(0.01, 1.0, 2, 20_000, 0.01)
-    level = look_level(2, len(looks) + 1, 0.01)
-    assert looks[0] < 20_000 / 4
-    assert radius_at_look(looks[0], 0.0, 1.0, level) <= 0.01
-    assert all(a < b for a, b in zip(looks, (*looks[1:], 20_000), strict=True))
-    assert choose_looks(0.5, 1.0, 2, 10, 0.01) == ()

@@ -11,6 +11,7 @@ replayed in ``reference`` to name the state and action at fault.
 from __future__ import annotations
 
 import time
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
 from smoothcruiser.engines.reference import ReferenceEngine
+from smoothcruiser.engines.scores import LOGGED, UNSCORED, Sums
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.errors import (
     Interrupted,
@@ -68,6 +70,9 @@ class CompiledEngine:
         begin = time.perf_counter()
         self.machine, self.data, self.state, state_words = _machine(problem, state)
         self.plan, self.columns = plan_of(problem, job.schedule, state_words)
+        self.plan = self.plan._replace(
+            score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
+        )
         self.room = kernel.scratch_words(
             problem.num_actions, state_words, job.schedule.depth
         )
@@ -94,15 +99,14 @@ class CompiledEngine:
         for reference in self._replaying:
             reference.stop()
 
-    def _draws(
-        self, action: int, count: int, rng: Stream
-    ) -> tuple[int, int, int, float, float]:
-        """(how it ended, samples, calls, sum, sum of squares), the root's samples.
+    def _draws(self, action: int, count: int, rng: Stream) -> tuple[int, Partial]:
+        """How it ended, and the sums of the root's samples.
 
         They are ``count`` samples, and after a stop those that were completed.
         """
-        # One array per call, because several threads run this engine at once.
+        # Own arrays per call, because several threads run this engine at once.
         scratch = np.empty(self.room, np.int64)
+        score = np.zeros(len(self.job.score.none), np.int64)
         if self.schedule.root.target == "value":
             action = -1
         status, calls, total, square = self.machine(
@@ -115,16 +119,20 @@ class CompiledEngine:
             rng,
             self.flag.ctypes.data,
             scratch.ctypes.data,
+            score.ctypes.data,
         )
         if status == kernel.STOPPED:
-            left = int(scratch[3 * self.schedule.facts.num_actions + kernel.LEFT])
+            vectors = kernel.VECTORS * self.schedule.facts.num_actions
+            left = int(scratch[vectors + kernel.LEFT])
             count -= left + 1
-        return int(status), count, int(calls), total, square
+        kind = np.float64 if self.job.score.kind == LOGGED else np.int64
+        scores: Sums = tuple(score.view(kind).tolist())
+        return int(status), Partial(count, total, square, int(calls), scores)
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
         try:
-            status, draws, calls, total, square = self._draws(
+            status, part = self._draws(
                 shard.action, shard.count, stream(seed, shard.action, shard.index)
             )
         except KeyboardInterrupt:
@@ -137,8 +145,8 @@ class CompiledEngine:
         if status == kernel.STOPPED:
             raise Interrupted(
                 "The run was stopped before this shard was finished.",
-                calls=calls,
-                piece=Piece(shard, Partial(draws, total, square, calls)),
+                calls=part.calls,
+                piece=Piece(shard, part),
             )
         if status != kernel.DONE:
             self._replay(shard, seed)
@@ -146,7 +154,7 @@ class CompiledEngine:
                 "The oracle returned something it must not, and did not do so "
                 "again when replayed; is it deterministic?"
             )
-        return Partial(shard.count, total, square, calls)
+        return part
 
     def _replay(self, shard: Shard, seed: int) -> None:
         """Raise an error that names the state and action at fault.
@@ -205,6 +213,9 @@ def plan_of(
         for name, kind in COLUMNS.items()
     }
     columns["center"] = np.array(schedule.centers, dtype=np.float64)
+    rungs = [level.rungs for level in schedule.levels]
+    columns["rungs"] = np.array([*chain(*rungs), 0.0])
+    columns["first_rung"] = np.cumsum([0, *map(len, rungs)], dtype=np.int64)
     columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
     columns["blind_head"] = np.array(
         [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]
@@ -233,6 +244,9 @@ def plan_of(
         value_low=facts.value_hull()[0],
         value_high=facts.value_hull()[1],
         slack=slack(facts),
+        score=UNSCORED,
+        score_half=0.0,
+        score_scale=0.0,
     )
     return plan, columns
 

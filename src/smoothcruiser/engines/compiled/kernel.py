@@ -7,26 +7,35 @@ Nothing recurses. A frame of the stack is a node that is collecting its Q-hat
 (the bottom frame is the root), and a rollout is a loop at one depth. An action
 whose samples end in a constant is a tight loop (``leaf_total``).
 
-The machine moves between five phases:
+The machine moves between seven phases:
 
-  ENTER    a level is sampled at ``state``: constants and leaf nodes are finished on
-           the spot, others open a frame
+  ENTER    a level is sampled at ``state``: constants are finished on the spot
+  ASK      means of samples are wanted: those of leaves are taken on the spot, others
+           open a frame
   DRAW     the frame takes its next sample, which enters its child one frame higher
   FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout samples an
-           action
-  ACT      that action is taken and the rollout continues at the same depth
+           action; a randomized level may ask again, for two halves
+  CORRECT  they are complete: what they lack of their whole is added, and a rollout
+           enters its continuation one frame higher
+  ACT      the sampled action is taken and the rollout continues at the same depth
   RETURN   a value ``v`` arrives at the frame below
 
 Frames and vectors are plain memory, read and written by address (``jit.memory``
 says why). A frame is a row of 8-byte words:
 
-  ROW, SIZE, SIGN                level of the schedule, number of legal actions, +1 where
-                                 max moves and -1 where min does
+  ROW, SIZE, SIGN                level of the schedule (its complement while a correction
+                                 samples the continuation), number of legal actions, +1
+                                 where max moves and -1 where min does
   TOTAL, WEIGHT                  what the rollout through this node has collected, and
                                  gamma**t for what follows
-  SLOT, LEFT, REWARD, SUM        the legal action being sampled, its samples left, the
-                                 reward of the sample under way, the sum so far
-  K actions, K means, the state  legal actions in order; Q-hat of those that are complete
+  SLOT, LEFT, REWARD, SUM        the mean being sampled, its samples left, the reward of
+                                 the sample under way, the sum so far
+  NUMBER, GOAL                   samples of a mean, number of means: one per legal
+                                 action, for two halves twice as many
+  HEAD, CHOSEN, NORM             what FINISH found, kept while a correction is sampled
+  CHANCE, BRACKET, FACTOR        the chance of its rung, what it amounts to so far, and
+                                 the factor of the continuation's sample
+  K actions, 2K means, the state legal actions in order; means that are complete
 
 Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
 """
@@ -39,6 +48,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, bin_of, psi
 from smoothcruiser.jit.memory import (
     flag_at,
     float_at,
@@ -62,8 +72,8 @@ from smoothcruiser.problem.tabular_kernel import (
 )
 
 # schedule.Kind as plain numbers, for the compiler
-CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE = range(5)
-ENTER, DRAW, FINISH, ACT, RETURN = range(5)
+CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = range(7)
+ENTER, ASK, DRAW, FINISH, CORRECT, ACT, RETURN = range(7)
 # how a shard ended
 (
     DONE,
@@ -76,8 +86,11 @@ ENTER, DRAW, FINISH, ACT, RETURN = range(5)
     BAD_BOUNDS,
 ) = range(8)
 
-# words of a frame; 2 K words and the state follow
-ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK, FIELDS = range(11)
+# words of a frame; 3 K words and the state follow
+ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK = range(10)
+NUMBER, GOAL, HEAD, CHOSEN, NORM, CHANCE, BRACKET, FACTOR, FIELDS = range(10, 19)
+# words of the vectors before the frames, each times K: x (2 K), y, g, w, d
+VECTORS = 6
 WORD = 8  # bytes
 # Samples of a leaf between two checks of the stop flag: at most some ten
 # milliseconds.
@@ -94,6 +107,9 @@ class ScheduleTable(NamedTuple):
     constant: int
     shift: int
     center: int
+    # ... of the chances of all rungs, level after level, and of where a level's begin
+    rungs: int
+    first_rung: int
     # ... of the prior weights of the K actions, and of F(0) over k actions, k =
     # 0..K
     weights: int
@@ -122,20 +138,24 @@ class ScheduleTable(NamedTuple):
     value_low: float
     value_high: float
     slack: float
+    # what the root's bound adds up (``engines.scores``)
+    score: int
+    score_half: float
+    score_scale: float
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
     """Words of a frame."""
-    return FIELDS + 2 * num_actions + state_words
+    return FIELDS + 3 * num_actions + state_words
 
 
 def scratch_words(num_actions: int, state_words: int, depth: int) -> int:
     """Words of memory that ``run_shard`` needs.
 
-    They hold three vectors (x, g, w), then a frame for the root and one for
-    each level of depth.
+    They hold vectors, then a frame for the root and one for each level of depth.
     """
-    return 3 * num_actions + (depth + 2) * frame_words(num_actions, state_words)
+    frames = (depth + 2) * frame_words(num_actions, state_words)
+    return VECTORS * num_actions + frames
 
 
 def transition(data: Any, state: int, action: int, rng: Any) -> Any:
@@ -223,6 +243,18 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
             if u < running:
                 break
     return slot, norm
+
+
+def sampled_rung(rungs: int, first: int, end: int, rng: Any) -> tuple[int, float]:
+    """A rung from 1 on by one uniform, and its chance; 0 for no correction."""
+    u = rng.random()
+    running = 0.0
+    for i in range(first, end):
+        chance = float_at(rungs, i)
+        running += chance
+        if u < running:
+            return i - first + 1, chance
+    return 0, 1.0
 
 
 # Called once per node, with vectors that a call would spell out in seven words
@@ -346,6 +378,18 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
     return mean
 
 
+def add_score(
+    kind: int, half: float, scale: float, distance: float, score: int
+) -> None:
+    """Add a root sample to what the root's bound needs, which lies at ``score``."""
+    if kind == BINNED:
+        point, above = bin_of(distance, half, scale)
+        put_int(score, point, int_at(score, point) + (WHOLE - above))
+        put_int(score, point + 1, int_at(score, point + 1) + above)
+    elif kind == LOGGED:
+        put_float(score, 0, float_at(score, 0) + psi(scale * distance))
+
+
 def mark_of(address: int, size: int) -> int:
     """A number by which a change of any of ``size`` words shows.
 
@@ -367,12 +411,14 @@ def run_shard(
     rng: Any,
     stop: int,
     scratch: int,
+    score: int,
 ) -> tuple[int, int, float, float]:
     """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
 
-    The sums are of the samples' distances to ``center``. Action -1 samples X
-    itself. After a stop the sums are of the samples before it, and LEFT of the root's
-    frame says how many were to follow the one that was not finished.
+    The sums are of the samples' distances to ``center``; their scores are added to
+    what lies at ``score``. Action -1 samples X itself. After a stop the sums are of
+    the samples before it, and LEFT of the root's frame says how many were to follow
+    the one that was not finished.
     """
     kinds, samples, query, continuation = (
         plan.kind,
@@ -387,6 +433,7 @@ def run_shard(
         plan.blind_head,
     )
     centers, fewest = plan.center, plan.fewest
+    rungs, first_rung = plan.rungs, plan.first_rung
     K, discount, unit, low, high = (
         plan.num_actions,
         plan.discount,
@@ -401,11 +448,12 @@ def run_shard(
     inlined, weighted = is_inlined(operator), plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
-    x_at, g_at, w_at = scratch, scratch + K * WORD, scratch + 2 * K * WORD
-    bottom = scratch + 3 * K * WORD
+    x_at, y_at, g_at = scratch, scratch + 2 * K * WORD, scratch + 3 * K * WORD
+    w_at, d_at = scratch + 4 * K * WORD, scratch + 5 * K * WORD
+    bottom = scratch + VECTORS * K * WORD
     actions_at = FIELDS * WORD  # offsets inside a frame
     means_at = actions_at + K * WORD
-    state_at = means_at + K * WORD
+    state_at = means_at + 2 * K * WORD
     stride = state_at + plan.state_words * WORD
     for j in range(K):
         put_float(w_at, j, float_at(weights, j))
@@ -431,75 +479,83 @@ def run_shard(
     v = 0.0
     phase = DRAW
     while True:
-        if phase == ENTER:
-            kind = int_at(kinds, row)
-            if kind == CONSTANT:
-                v = float_at(constants, row)
-                shift = float_at(shifts, row)
-                if shift != 0.0:
-                    mover = PLAYER(data, state) if game else 1
+        if phase <= ASK:  # ENTER ends in it
+            if phase == ENTER:
+                kind = int_at(kinds, row)
+                if kind == CONSTANT:
+                    v = float_at(constants, row)
+                    shift = float_at(shifts, row)
+                    if shift != 0.0:
+                        mover = PLAYER(data, state) if game else 1
+                        if mover != 1 and mover != 2:
+                            return BAD_PLAYER, calls, grand_total, grand_square
+                        v += (1.0 if mover == 1 else -1.0) * shift
+                    v = total + weight * v
+                    phase = RETURN
+                    continue
+                if BOUNDED and kind == MIDDLE:
+                    v, kept = middle_of(
+                        data,
+                        state,
+                        plan.gap,
+                        plan.value_low,
+                        plan.value_high,
+                        plan.slack,
+                    )
+                    if not kept:
+                        return BAD_BOUNDS, calls, grand_total, grand_square
+                    v = total + weight * v
+                    phase = RETURN
+                    continue
+                if game:
+                    mover = PLAYER(data, state)
                     if mover != 1 and mover != 2:
                         return BAD_PLAYER, calls, grand_total, grand_square
-                    v += (1.0 if mover == 1 else -1.0) * shift
-                v = total + weight * v
-                phase = RETURN
-                continue
-            if BOUNDED and kind == MIDDLE:
-                v, kept = middle_of(
-                    data,
-                    state,
-                    plan.gap,
-                    plan.value_low,
-                    plan.value_high,
-                    plan.slack,
-                )
-                if not kept:
-                    return BAD_BOUNDS, calls, grand_total, grand_square
-                v = total + weight * v
-                phase = RETURN
-                continue
-            if game:
-                mover = PLAYER(data, state)
-                if mover != 1 and mover != 2:
-                    return BAD_PLAYER, calls, grand_total, grand_square
-                sign = 1.0 if mover == 1 else -1.0
-            if varies:
-                size = 0
-                for a in range(K):
-                    if LEGAL(data, state, a):
-                        put_int(frame + actions_at, size, a)
-                        size += 1
-                if size < fewest:
-                    return FEW_ACTIONS, calls, grand_total, grand_square
-            if kind == BLIND:
-                norm = 1.0
-                if uniform_at_zero:
-                    slot = rng.integers(size)
-                else:
-                    for j in range(size):
-                        put_float(x_at, j, 0.0)
-                        if varies:
-                            put_float(
-                                w_at,
-                                j,
-                                float_at(weights, int_at(frame + actions_at, j)),
-                            )
-                    g = floats_at(g_at, (size,))
-                    BOTH(
-                        operator,
-                        floats_at(x_at, (size,)),
-                        floats_at(w_at, (size,)),
-                        temperature,
-                        g,
+                    sign = 1.0 if mover == 1 else -1.0
+                if varies:
+                    size = 0
+                    for a in range(K):
+                        if LEGAL(data, state, a):
+                            put_int(frame + actions_at, size, a)
+                            size += 1
+                    if size < fewest:
+                        return FEW_ACTIONS, calls, grand_total, grand_square
+                if kind == BLIND:
+                    norm = 1.0
+                    if uniform_at_zero:
+                        slot = rng.integers(size)
+                    else:
+                        for j in range(size):
+                            put_float(x_at, j, 0.0)
+                            if varies:
+                                put_float(
+                                    w_at,
+                                    j,
+                                    float_at(weights, int_at(frame + actions_at, j)),
+                                )
+                        g = floats_at(g_at, (size,))
+                        BOTH(
+                            operator,
+                            floats_at(x_at, (size,)),
+                            floats_at(w_at, (size,)),
+                            temperature,
+                            g,
+                        )
+                        slot, norm = PICK(g, size, rng)
+                        if unit:
+                            norm = 1.0
+                    head = sign * float_at(blind_head, size) + sign * float_at(
+                        shifts, row
                     )
-                    slot, norm = PICK(g, size, rng)
-                    if unit:
-                        norm = 1.0
-                head = sign * float_at(blind_head, size) + sign * float_at(shifts, row)
-                phase = ACT
-                continue
+                    phase = ACT
+                    continue
+                number = int_at(samples, row)
+                goal = size
+            else:
+                number = int_at(frame, NUMBER)
+                goal = 2 * size
+            # Row, kind, state, size, sign, total and weight are those of the node.
             child = int_at(query, row)
-            number = int_at(samples, row)
             if FRAGILE:
                 mark = mark_of(frame + state_at, words)
             bounded = BOUNDED and int_at(kinds, child) == MIDDLE
@@ -510,8 +566,9 @@ def run_shard(
                 tail = (
                     discount * (constant + shift if shift != 0.0 else constant) - middle
                 )
-                for j in range(size):
-                    a = int_at(frame + actions_at, j) if varies else j
+                for j in range(goal):
+                    slot = j if j < size else j - size
+                    a = int_at(frame + actions_at, slot) if varies else slot
                     if BOUNDED and bounded:
                         subtotal, status = bounded_leaf_total(
                             data,
@@ -565,7 +622,7 @@ def run_shard(
                 if FRAGILE and mark_of(frame + state_at, words) != mark:
                     return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
-                phase = FINISH
+                phase = FINISH if goal == size else CORRECT
                 continue
             STORE(frame + state_at, state)
             if FRAGILE:
@@ -578,7 +635,10 @@ def run_shard(
             put_int(frame, SLOT, 0)
             put_int(frame, LEFT, number)
             put_float(frame, SUM, 0.0)
+            put_int(frame, NUMBER, number)
+            put_int(frame, GOAL, goal)
             phase = DRAW
+            continue
         elif phase == DRAW:
             left = int_at(frame, LEFT)
             if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
@@ -597,7 +657,7 @@ def run_shard(
                 row = int_at(frame, ROW)
                 slot = int_at(frame, SLOT)
                 if left == 0:
-                    left = int_at(samples, row)
+                    left = int_at(frame, NUMBER)
                     mean = clipped(
                         float_at(centers, row) + float_at(frame, SUM) / left,
                         clips,
@@ -606,41 +666,32 @@ def run_shard(
                     )
                     put_float(frame + means_at, slot, mean)
                     slot += 1
-                    size = int_at(frame, SIZE)
-                    if slot == size:
+                    if slot == int_at(frame, GOAL):
+                        size = int_at(frame, SIZE)
                         sign = float_at(frame, SIGN)
                         total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
                         state = LOAD(frame + state_at)
-                        for j in range(size):
+                        for j in range(slot):
                             put_float(x_at, j, sign * float_at(frame + means_at, j))
                         kind = int_at(kinds, row)
-                        phase = FINISH
+                        phase = FINISH if slot == size else CORRECT
                         continue
                     put_int(frame, SLOT, slot)
                     put_float(frame, SUM, 0.0)
                 state = LOAD(frame + state_at)
+                size = int_at(frame, SIZE) if varies else K
+                if slot >= size:
+                    slot -= size
                 a = int_at(frame + actions_at, slot) if varies else slot
                 row = int_at(query, row)
             put_int(frame, LEFT, left - 1)
-            total = 0.0
-            weight = 1.0
-            size = K
-            phase = ENTER
             if a < 0:  # the root samples X at its own state
+                total = 0.0
+                weight = 1.0
+                size = K
                 frame += stride
+                phase = ENTER
                 continue
-            reward, after, over = STEP(data, state, a, rng)
-            calls += 1
-            if not (low <= reward <= high):
-                return BAD_REWARD, calls, grand_total, grand_square
-            if over and not ends:
-                return UNDECLARED_END, calls, grand_total, grand_square
-            put_float(frame, REWARD, reward)
-            frame += stride
-            state = KEEP(frame + state_at, after)
-            if ends and (over or TERMINAL(data, after)):
-                v = 0.0
-                phase = RETURN
         # Row, kind, state, size, sign, total, weight and x = sign * Q-hat are
         # those of the node.
         elif phase == FINISH:
@@ -652,29 +703,101 @@ def run_shard(
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
             x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
-            if kind == PLUGIN:
+            if kind in (PLUGIN, RANDOM_PLUGIN):
                 value = (
                     SOFT(x, w, temperature)
                     if inlined
                     else VALUE(operator, x, w, temperature)
                 )
-                v = total + weight * (sign * value + sign * float_at(shifts, row))
+                head = sign * value + sign * float_at(shifts, row)
+                v = total + weight * head
+                phase = RETURN
+                if kind == PLUGIN:
+                    continue
+            else:
+                g = floats_at(g_at, (size,))
+                value = (
+                    SOFT_BOTH(x, w, temperature, g)
+                    if inlined
+                    else BOTH(operator, x, w, temperature, g)
+                )
+                inner = 0.0
+                for j in range(size):
+                    inner += x[j] * g[j]
+                slot, norm = PICK(g, size, rng)
+                if unit:
+                    norm = 1.0
+                head = sign * (value - inner) + sign * float_at(shifts, row)
+                phase = ACT
+                if kind == ROLLOUT:
+                    continue
+            rung, chance = sampled_rung(
+                rungs, int_at(first_rung, row), int_at(first_rung, row + 1), rng
+            )
+            if rung > 0:
+                put_float(frame, HEAD, head)
+                put_int(frame, CHOSEN, slot)
+                put_float(frame, NORM, norm)
+                put_float(frame, CHANCE, chance)
+                put_int(frame, NUMBER, int_at(samples, row) << (rung - 1))
+                phase = ASK
+            continue
+        # As in FINISH, with x = sign * q of the first half, then of the second.
+        elif phase == CORRECT:
+            size = flag_at(frame + SIZE * WORD)
+            if varies and weighted:
+                for j in range(size):
+                    put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
+            w, g = floats_at(w_at, (size,)), floats_at(g_at, (size,))
+            for j in range(size):
+                put_float(y_at, j, 0.5 * (float_at(x_at, j) + float_at(x_at, size + j)))
+                put_float(d_at, j, 0.0)
+            lacking = 0.0
+            for part in range(3):
+                share = 1.0 if part == 0 else -0.5
+                x = floats_at(
+                    y_at if part == 0 else x_at + (part - 1) * size * WORD, (size,)
+                )
+                if kind == RANDOM_PLUGIN:
+                    lacking += share * VALUE(operator, x, w, temperature)
+                    continue
+                value = BOTH(operator, x, w, temperature, g)
+                inner = 0.0
+                for j in range(size):
+                    inner += x[j] * g[j]
+                    put_float(d_at, j, float_at(d_at, j) + share * g[j])
+                lacking += share * (value - inner)
+            head, norm = float_at(frame, HEAD), float_at(frame, NORM)
+            bracket, chance = sign * lacking, float_at(frame, CHANCE)
+            if kind == RANDOM_PLUGIN:
+                v = total + weight * (head + bracket / chance)
                 phase = RETURN
                 continue
-            g = floats_at(g_at, (size,))
-            value = (
-                SOFT_BOTH(x, w, temperature, g)
-                if inlined
-                else BOTH(operator, x, w, temperature, g)
-            )
-            inner = 0.0
+            drift = 0.0
+            moves = False
             for j in range(size):
-                inner += x[j] * g[j]
-            slot, norm = PICK(g, size, rng)
-            if unit:
-                norm = 1.0
-            head = sign * (value - inner) + sign * float_at(shifts, row)
-            phase = ACT
+                delta = float_at(d_at, j)
+                drift += delta
+                g[j] = abs(delta)
+                moves = moves or delta != 0.0
+            if not moves:
+                head += bracket / chance
+                slot = int_at(frame, CHOSEN)
+                phase = ACT
+                continue
+            if not unit:
+                bracket += float_at(constants, row) * drift
+            slot, factor = PICK(g, size, rng)
+            STORE(frame + state_at, state)
+            if FRAGILE:
+                put_int(frame, MARK, mark_of(frame + state_at, words))
+            put_int(frame, ROW, ~row)
+            put_float(frame, TOTAL, total)
+            put_float(frame, WEIGHT, weight)
+            put_float(frame, BRACKET, bracket)
+            put_float(frame, FACTOR, factor if float_at(d_at, slot) > 0.0 else -factor)
+            a = int_at(frame + actions_at, slot) if varies else slot
+            row = int_at(continuation, row)
         elif phase == ACT:  # the sampled slot, head and norm are set
             a = int_at(frame + actions_at, slot) if varies else slot
             reward, after, over = STEP(data, state, a, rng)
@@ -693,6 +816,7 @@ def run_shard(
                 state = KEEP(frame + state_at, after)
                 size = K
                 phase = ENTER
+            continue
         else:  # RETURN
             frame -= stride
             if frame == bottom:
@@ -703,10 +827,30 @@ def run_shard(
                 )
                 grand_total += distance
                 grand_square += distance * distance
+                add_score(
+                    plan.score, plan.score_half, plan.score_scale, distance, score
+                )
             else:
                 if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
-                middle = float_at(centers, int_at(frame, ROW))
+                row = int_at(frame, ROW)
+                if row < 0:
+                    row = ~row
+                    if FRAGILE and mark_of(frame + state_at, words) != int_at(
+                        frame, MARK
+                    ):
+                        return WRITTEN, calls, grand_total, grand_square
+                    bracket = float_at(frame, BRACKET) + float_at(frame, FACTOR) * (
+                        float_at(frame, REWARD)
+                        + (discount * v - float_at(constants, row))
+                    )
+                    head = float_at(frame, HEAD) + bracket / float_at(frame, CHANCE)
+                    norm, slot = float_at(frame, NORM), int_at(frame, CHOSEN)
+                    total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
+                    state = LOAD(frame + state_at)
+                    phase = ACT
+                    continue
+                middle = float_at(centers, row)
                 put_float(
                     frame,
                     SUM,
@@ -714,3 +858,22 @@ def run_shard(
                     + (float_at(frame, REWARD) + (discount * v - middle)),
                 )
             phase = DRAW
+            continue
+        # DRAW and CORRECT: a child is sampled at the next state, one frame higher.
+        reward, after, over = STEP(data, state, a, rng)
+        calls += 1
+        if not (low <= reward <= high):
+            return BAD_REWARD, calls, grand_total, grand_square
+        if over and not ends:
+            return UNDECLARED_END, calls, grand_total, grand_square
+        put_float(frame, REWARD, reward)
+        frame += stride
+        state = KEEP(frame + state_at, after)
+        if ends and (over or TERMINAL(data, after)):
+            v = 0.0
+            phase = RETURN
+            continue
+        total = 0.0
+        weight = 1.0
+        size = K
+        phase = ENTER

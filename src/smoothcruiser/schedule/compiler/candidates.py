@@ -47,6 +47,11 @@ class Candidate:
     table: LevelTable
     index: int
 
+    @property
+    def bounded(self) -> bool:
+        """Whether its samples have a range."""
+        return bool(self.table.bounded[self.index])
+
 
 @lru_cache(maxsize=8)
 def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
@@ -101,10 +106,29 @@ def _prices(
     return log_price
 
 
+def _fewest(
+    facts: Facts,
+    table: LevelTable,
+    target: Target,
+    epsilon: float,
+    delta: float,
+    index: int,
+) -> float:
+    """Return the log of the root's samples of a level, if its bias were 0."""
+    _, spread, variance, _ = (
+        x[index : index + 1] for x in table.root_draws(target, index + 1)
+    )
+    level = level_of(facts, target, delta)
+    return float(root_log_draws(np.array([epsilon]), spread, variance, level)[0])
+
+
 def candidates(
     facts: Facts, kinds: Kinds, epsilon: float, delta: float, target: Target
 ) -> list[Candidate]:
-    """Return the cheapest few levels to sample at the root, cheapest first."""
+    """Return the cheapest few levels to sample at the root, cheapest first.
+
+    There are few whose samples have a range, and then few of randomized ones.
+    """
     front = frontier_of(facts, kinds)
     found: list[Candidate] = []
     for number in count():
@@ -114,29 +138,32 @@ def candidates(
         # later levels cost at least what they would with a bias of 0
         found, still = [], math.inf
         for draw, table in _sources(front, target):
-            prices = _prices(facts, table, draw, epsilon, delta, stop.levels)
-            order = np.argsort(prices, kind="stable")[: 4 * POLISHED : 4]
-            found += [
-                Candidate(float(prices[i]), draw, table, int(i))
-                for i in order
-                if prices[i] < math.inf
-            ]
-            _, spread, variance, _ = (
-                x[-1:] for x in table.root_draws(draw, stop.levels)
-            )
-            draws = float(
-                root_log_draws(
-                    np.array([epsilon]), spread, variance, level_of(facts, draw, delta)
-                )[0]
-            )
-            each = (
-                stop.floor
-                if draw == "value"
-                else float(np.logaddexp(0.0, stop.floor)) + math.log(facts.num_actions)
-            )
-            still = min(still, draws + each)
+            levels = min(stop.levels, len(table))
+            prices = _prices(facts, table, draw, epsilon, delta, levels)
+            bounded = table.bounded[:levels]
+            for group in (np.nonzero(bounded)[0], np.nonzero(~bounded)[0]):
+                if len(group) == 0:
+                    continue
+                order = np.argsort(prices[group], kind="stable")[: 4 * POLISHED : 4]
+                found += [
+                    Candidate(float(prices[i]), draw, table, int(i))
+                    for i in group[order]
+                    if prices[i] < math.inf
+                ]
+                draws = _fewest(facts, table, draw, epsilon, delta, int(group[-1]))
+                each = (
+                    stop.floor
+                    if draw == "value"
+                    else float(np.logaddexp(0.0, stop.floor))
+                    + math.log(facts.num_actions)
+                )
+                still = min(still, draws + each)
         found.sort(key=lambda c: c.log_price)
-        if found and still > found[0].log_price + _MARGIN:
+        best = [
+            min((c.log_price for c in found if c.bounded is kind), default=-math.inf)
+            for kind in (True, False)
+        ]
+        if found and still > max(best) + _MARGIN:
             break
     if not found:
         levels, digits = _chain(facts, epsilon)
@@ -147,7 +174,11 @@ def candidates(
             "larger epsilon or temperature, or use a method "
             "without a worst-case promise."
         )
-    return found[:POLISHED]
+    return [
+        c
+        for kind in (True, False)
+        for c in [c for c in found if c.bounded is kind][:POLISHED]
+    ]
 
 
 def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
@@ -193,9 +224,12 @@ def affordable(
             # below 0: unpayable; after e^80 samples the radius is 0 in a double
             log_draws = np.clip(log_budget - price, -1.0, 80.0)
             each = level * np.exp(-log_draws)
-            radius = np.minimum(
-                spread * np.sqrt(each / 2.0),
-                np.sqrt(2.0 * variance * each) + spread * each / 3.0,
+            second = np.sqrt(2.0 * variance * each)
+            ranged = np.where(np.isinf(spread), 0.0, spread)
+            radius = np.where(
+                np.isinf(spread),
+                second,
+                np.minimum(spread * np.sqrt(each / 2.0), second + ranged * each / 3.0),
             )
             best = min(
                 best,

@@ -21,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.kinds import KINDS, moments_of
+from smoothcruiser.schedule.kinds import KINDS
+from smoothcruiser.schedule.kinds.chances import chances
 from smoothcruiser.schedule.schedule import Level, Target, level_visits
+from smoothcruiser.theory.betting import DEVIATION, likely_samples
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, backup
+from smoothcruiser.theory.moments import Backup, Moments, backup, itself
 from smoothcruiser.theory.stopping import best_rate, root_samples
 
 Array = Any
@@ -34,13 +36,16 @@ _MAX_ROUNDS = 40
 # The most rows that one search evaluates: about a fifth of a second, whatever the
 # length of the table.
 _WORK = 1200
+_MORE_WORK = 4 * _WORK  # for a randomized table, of which there is one
+_BALANCES = 5  # rounds of a fixed point that converges within a few
 
 
 @dataclass(frozen=True)
 class Draft:
     """Rows, children first; the last is the root's child.
 
-    ``level`` is log(2 actions/delta) of the fixed promise.
+    ``level`` is log(2 actions/delta) of the fixed promise. With ``bets``, the level of
+    bets on the data, the price is what a run likely pays instead of the most it can.
     """
 
     base: Ground
@@ -49,6 +54,10 @@ class Draft:
     target: Target
     epsilon: float
     level: float
+    bets: float | None = None
+    # While rungs are searched, one number per row: the log of the factor of
+    # ``kinds.chances``, None for rows without rungs. Empty where the rungs are fixed.
+    scales: tuple[float | None, ...] = ()
 
     @property
     def counted(self) -> list[int]:
@@ -68,6 +77,11 @@ class Draft:
         if "made" in self.__dict__:
             other.__dict__["made"] = self.made
         return other
+
+    def scale(self, row: int) -> Array | None:
+        """The scale of the rungs of ``row``, None where they are fixed."""
+        found = self.scales[row] if self.scales else None
+        return None if found is None else np.array([found])
 
     def moments(self, counts: Array | None = None) -> list[Moments]:
         """Return the moments of every row.
@@ -89,10 +103,11 @@ class Draft:
                         self.base, made[child], self.remaining[child]
                     )
             made.append(
-                moments_of(
+                KINDS[row.kind].of_row(
                     self.base,
-                    row.kind,
+                    row,
                     n,
+                    self.scale(i),
                     backups.get(row.query),
                     backups.get(row.continuation),
                     self.remaining[i],
@@ -108,21 +123,11 @@ class Draft:
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
         """Return (bias, spread, variance, log price) of one root sample, each (M,)."""
         last = self.made[-1] if counts is None else self.moments(counts)[-1]
+        steps = self.remaining[-1]
         if self.target == "value":
-            return (
-                last.bias,
-                np.max(last.high - last.low, axis=0),
-                np.max(last.variance, axis=0),
-                last.log_calls,
-            )
-        back = backup(self.base, last, self.remaining[-1])
-        price = back.log_calls + math.log(self.base.facts.num_actions)
-        return (
-            back.bias,
-            np.max(back.spread, axis=0),
-            np.max(back.variance, axis=0),
-            price,
-        )
+            return *itself(self.base, last, steps).draw, last.log_calls
+        back = backup(self.base, last, steps)
+        return *back.draw, back.log_calls + math.log(self.base.facts.num_actions)
 
     def log_price(self, counts: Array | None = None) -> Array:
         """Return the log of the price with a real number of root samples, shape (M,).
@@ -130,9 +135,10 @@ class Draft:
         It is infinite where the bias alone breaks the promise.
         """
         bias, spread, variance, price = self.draws(counts)
-        return priced(
-            root_log_draws(self.epsilon - bias, spread, variance, self.level), price
+        draws = paid_log_draws(
+            self.epsilon - bias, spread, variance, self.level, self.bets
         )
+        return priced(draws, price)
 
     def root(self, counts: Array | None = None) -> tuple[int, str] | None:
         """Return (samples, bound) at the root for one candidate.
@@ -175,7 +181,24 @@ def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Ar
             tau * tau / (2.0 * ratio + 2.0 * tau / 3.0),
         )
         draws = np.where(t >= spread, 0.0, np.log(level) - np.log(rate))
+        second = np.log(2.0 * level * variance) - 2.0 * np.log(t)
+        draws = np.where(np.isinf(spread), second, draws)
     return np.where(t > 0.0, np.maximum(draws, 0.0), math.inf)
+
+
+def paid_log_draws(
+    t: Array, spread: Array, variance: Array, level: float, bets: float | None
+) -> Array:
+    """Return the log of the samples to price: the most, or with ``bets`` the likely.
+
+    What is likely rests on a deviation that is ``DEVIATION`` of its bound.
+    """
+    most = root_log_draws(t, spread, variance, level)
+    if bets is None:
+        return most
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        likely = likely_samples(t, spread, DEVIATION**2 * variance, bets)
+        return np.where(t > 0.0, np.minimum(most, np.log(likely)), most)
 
 
 def priced(draws: Array, price: Array) -> Array:
@@ -189,14 +212,32 @@ def priced(draws: Array, price: Array) -> Array:
 
 
 def polish(draft: Draft) -> Draft:
-    """Return the draft with its counts moved to a local minimum of the price."""
+    """Return the draft with its counts moved to a local minimum of the price.
+
+    Rungs get the scales that are best for the whole table, before and after.
+    """
+    if not any(KINDS[row.kind].randomized for row in draft.rows):
+        return _moved(draft)
+    found = [draft]
+    for _ in range(2):
+        found.append(_cheaper(balanced(found[-1]), found[-1]))
+        found.append(_moved(found[-1]))
+    return fixed_rungs(_cheaper(balanced(found[-1]), found[-1]))
+
+
+def _cheaper(one: Draft, other: Draft) -> Draft:
+    return one if one.log_price()[0] < other.log_price()[0] else other
+
+
+def _moved(draft: Draft) -> Draft:
     counted = draft.counted
     if not counted:
         return draft
     best = np.array([float(draft.rows[i].samples) for i in counted])
     price = float(draft.log_price(best[:, None])[0])
     step = _FIRST_STEP
-    for _ in range(min(_MAX_ROUNDS, _WORK // (2 * len(draft.rows)))):
+    work = _WORK if not draft.scales else _MORE_WORK
+    for _ in range(min(_MAX_ROUNDS, work // (2 * len(draft.rows)))):
         trial, moved = _neighbours(best, step)
         prices = draft.log_price(trial)
         winner = int(np.argmin(prices))
@@ -273,3 +314,83 @@ def _lowest(draft: Draft, draws: int, counts: Array, k: int) -> float:
         low = float(tries[first - 1]) + 1.0 if first > 0 else float(tries[0])
         high = float(tries[first]) if first < len(tries) else high
     return float(high)
+
+
+# --- rungs ----------------------------------------------------------------------
+
+
+def balanced(draft: Draft) -> Draft:
+    """Return the draft with scales for its rungs that are best for the whole table.
+
+    Where row i adds e_j/p_j to its own second moment, the root's S^2 grows by w_i times
+    that, and where it adds p_j c_j calls, the price of a root sample C by n_i times
+    those: p_j = sqrt(e_j/c_j) sqrt(w_i C/(S^2 n_i)) makes S^2 C smallest.
+    """
+    scales = draft.scales or (None,) * len(draft.rows)
+    scales = tuple(
+        (0.0 if known is None else known) if KINDS[row.kind].randomized else None
+        for row, known in zip(draft.rows, scales, strict=True)
+    )
+    first = not draft.scales
+    for _ in range(_BALANCES):
+        # the first scales are those of the rungs that the walk has chosen
+        now = draft if first else replace(draft, scales=scales)
+        first = False
+        weight, visits = _sensitivities(now)
+        _, _, second, price = (float(x[0]) for x in now.draws())
+        if draft.target == "q_values":  # of one action
+            price -= math.log(draft.base.facts.num_actions)
+        scales = tuple(
+            None if old is None else 0.5 * (math.log(w / n) + price - math.log(second))
+            for old, w, n in zip(scales, weight, visits, strict=True)
+        )
+    return replace(draft, scales=scales)
+
+
+def _rungs(draft: Draft, row: int) -> tuple[Array, Array]:
+    """Return (p_j, share of the continuation's second moment in e_j) of a row."""
+    level = draft.rows[row]
+    query, onward = (
+        backup(draft.base, draft.made[child], draft.remaining[child])
+        if child >= 0
+        else None
+        for child in (level.query, level.continuation)
+    )
+    assert query is not None
+    n = np.array([float(level.samples)])
+    terms = KINDS[level.kind].terms(draft.base, level, n, query, onward)
+    rungs = chances(draft.base, level, terms, draft.scale(row), query, onward)
+    return rungs[:, 0], np.max(terms.passed, axis=1)[:, 0]
+
+
+def _sensitivities(draft: Draft) -> tuple[list[float], list[float]]:
+    """Return (w_i, n_i) of every row on the path below the root."""
+    size = len(draft.rows)
+    weight, visits = [0.0] * size, [0.0] * size
+    gamma = draft.base.facts.discount
+    weight[-1] = 1.0 if draft.target == "value" else gamma * gamma
+    visits[-1] = 1.0
+    for i in range(size - 1, -1, -1):
+        row = draft.rows[i]
+        if visits[i] == 0.0 or row.continuation < 0:
+            continue
+        grown = more = 1.0
+        if KINDS[row.kind].randomized:
+            rungs, passed = _rungs(draft, i)
+            used = rungs > 0.0
+            grown += float(np.sum(passed[used] / rungs[used]))
+            more += float(np.sum(rungs))
+        weight[row.continuation] += gamma * gamma * weight[i] * grown
+        visits[row.continuation] += visits[i] * more
+    return weight, visits
+
+
+def fixed_rungs(draft: Draft) -> Draft:
+    """Return the draft with rungs in the place of scales."""
+    rows = [
+        replace(row, rungs=tuple(float(p) for p in _rungs(draft, i)[0]))
+        if KINDS[row.kind].randomized
+        else row
+        for i, row in enumerate(draft.rows)
+    ]
+    return replace(draft, rows=tuple(rows), scales=())

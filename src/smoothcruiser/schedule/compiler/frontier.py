@@ -32,17 +32,17 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.schedule.compiler.ladders import Ladders
 from smoothcruiser.schedule.kinds import (
     KINDS,
     Kind,
     Kinds,
     Pairs,
     free_kinds,
-    moments_of,
 )
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, backup, constant
+from smoothcruiser.theory.moments import Backup, Moments, backup, constant, itself
 
 Array = Any
 
@@ -89,8 +89,9 @@ class LevelTable:
     levels: list[Level] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     backups: list[Backup] = field(default_factory=list)
-    # per level: bias span, log(1 + C), and the moments of a root sample over it
-    columns: Array = field(default_factory=lambda: np.empty((9, 0)))
+    # per level: bias span, log(1 + C), the moments of a root sample over it, and what
+    # randomized levels use of it
+    columns: Array = field(default_factory=lambda: np.empty((14, 0)))
 
     def add(self, level: Level, moments: Moments) -> int:
         """Append a level, and return its index."""
@@ -98,18 +99,18 @@ class LevelTable:
         index = len(self.levels)
         if index >= self.columns.shape[1]:
             self.columns = np.concatenate(
-                [self.columns, np.empty((9, max(64, index)))], axis=1
+                [self.columns, np.empty((14, max(64, index)))], axis=1
             )
+        draws = (back.draw, itself(self.base, moments, self.remaining).draw)
         self.columns[:, index] = (
             np.max(back.tilt),
             back.log_calls[0],
-            *(back.bias[0], np.max(back.spread), np.max(back.variance)),
-            *(
-                moments.bias[0],
-                np.max(moments.high - moments.low),
-                np.max(moments.variance),
-                moments.log_calls[0],
-            ),
+            *(x[0] for x in draws[0]),
+            *(x[0] for x in draws[1]),
+            moments.log_calls[0],
+            np.max(moments.rare),
+            *(np.max(x) for x in (back.spread, back.rare, back.variance)),
+            np.max(back.about(back.center)),
         )
         self.levels.append(level)
         self.moments.append(moments)
@@ -125,6 +126,24 @@ class LevelTable:
     def log_calls(self) -> Array:
         """The logarithm log(1 + C) of every level."""
         return self.columns[1, : len(self.levels)]
+
+    @property
+    def bounded(self) -> Array:
+        """Whether the samples of every level have a range."""
+        return self.columns[9, : len(self.levels)] == 0.0
+
+    def query_numbers(self, levels: Array) -> tuple[Array, Array, Array]:
+        """Return (spread, variance, tilt) of the backups of ``levels``."""
+        return self.columns[10, levels], self.columns[12, levels], self.tilt[levels]
+
+    def onward_numbers(self, levels: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Return what randomized rollouts use of their continuations' backups.
+
+        These are a second moment, the spread and the rest of Lemma V, the variance
+        and the tilt.
+        """
+        core, rare, variance, around = self.columns[10:14, levels]
+        return around, core, rare, variance, self.tilt[levels]
 
     def root_draws(
         self, target: Target, levels: int
@@ -146,10 +165,11 @@ class LevelTable:
 
     def moments_over(self, below: LevelTable, level: Level) -> Moments:
         """The moments of ``level`` over the levels of ``below``."""
-        return moments_of(
+        return KINDS[level.kind].of_row(
             self.base,
-            level.kind,
+            level,
             np.array([float(level.samples)]),
+            None,
             below.backups[level.query] if level.query >= 0 else None,
             below.backups[level.continuation] if level.continuation >= 0 else None,
             self.remaining,
@@ -229,7 +249,7 @@ class Cells:
         It replaces the candidate in the cell only if it is cheaper.
         """
         room = self.edge(cell) - children.tilt
-        fits = np.nonzero(room > 0.0)[0]
+        fits = np.nonzero((room > 0.0) & children.bounded)[0]
         if len(fits) == 0:
             return
         price, where = queries.best(room[fits])
@@ -359,8 +379,10 @@ class Frontier:
         self.queries = {
             estimator.kind: Queries(self.top, _LOSS_STEP)
             for estimator in self.estimators
-            if estimator.asks and estimator.goes_on
+            if estimator.asks and estimator.goes_on and not estimator.randomized
         }
+        randomized = {e.kind for e in self.estimators if e.randomized}
+        self.ladders = Ladders(base, randomized, self.top, self.step)
         self.cell = 0
         self.newest = 0  # the level finished last: the child of new candidates
         self.waiting: list[Level] = []  # still in the cell of ``newest``
@@ -418,6 +440,10 @@ class Frontier:
             level = self.cells.cheapest(self.cell)
             if level is not None:
                 self._finish(level)
+            edge = self.cells.edge(self.cell)
+            level = self.ladders.best(self.cell, edge, self.table)
+            if level is not None:
+                self.table.add(level, self.table.moments_over(self.table, level))
         return True
 
     def _finish(self, level: Level) -> None:
@@ -488,3 +514,7 @@ class Frontier:
         Cells are filled as the walk comes to them.
         """
         self.queries[kind].offer(pairs.query, pairs.samples, loss, pairs.log_calls)
+
+    def offer_ladders(self, kind: IntEnum) -> None:
+        """Remember the newest level as a query of randomized levels."""
+        self.ladders.add(kind, self.newest, self.table.backups[self.newest])

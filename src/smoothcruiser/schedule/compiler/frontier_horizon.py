@@ -184,6 +184,9 @@ class Stage:
         queries = self.queries.setdefault(kind, Queries(self.cells.top, _LOSS_STEP))
         queries.offer(pairs.query, pairs.samples, loss, pairs.log_calls)
 
+    def offer_ladders(self, kind: IntEnum) -> None:
+        """Propose nothing: with few steps left, tables are of plain kinds."""
+
 
 def _thinned(cells: Cells, kept: int) -> Array:
     """Return at most ``kept`` cells, wide to narrow.
@@ -218,4 +221,8 @@ def _side_by_side(table: LevelTable) -> Backup:
         column("high"),
         column("variance"),
         column("log_calls"),
+        column("mean_low"),
+        column("mean_high"),
+        column("within"),
+        column("rare"),
     )

@@ -23,6 +23,8 @@ from smoothcruiser.schedule.kinds.blind import Blind
 from smoothcruiser.schedule.kinds.constant import Constant
 from smoothcruiser.schedule.kinds.middle import Middle
 from smoothcruiser.schedule.kinds.plug_in import PlugIn
+from smoothcruiser.schedule.kinds.random_plugin import RandomPlugIn
+from smoothcruiser.schedule.kinds.random_rollout import RandomRollout
 from smoothcruiser.schedule.kinds.rollout import Rollout
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments
@@ -47,7 +49,15 @@ Kinds = frozenset[IntEnum]
 # by number; ``register`` adds to it
 KINDS: dict[int, Estimator] = {
     estimator.kind: estimator
-    for estimator in (Constant(), PlugIn(), Rollout(), Blind(), Middle())
+    for estimator in (
+        Constant(),
+        PlugIn(),
+        Rollout(),
+        Blind(),
+        Middle(),
+        RandomPlugIn(),
+        RandomRollout(),
+    )
 }
 
 

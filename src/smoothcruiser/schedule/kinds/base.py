@@ -38,6 +38,7 @@ from smoothcruiser.theory.moments import Backup, Moments, moved
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
     from smoothcruiser.theory.paper_accuracy import PaperConstants
+    from smoothcruiser.theory.randomized import Terms
 
 Array = Any
 
@@ -54,6 +55,8 @@ class Kind(IntEnum):
     ROLLOUT = 2
     BLIND = 3
     MIDDLE = 4
+    RANDOM_PLUGIN = 5
+    RANDOM_ROLLOUT = 6
 
 
 class Pairs(NamedTuple):
@@ -99,6 +102,13 @@ class Walk(Protocol):
         query in ``pairs``.
         """
 
+    def offer_ladders(self, kind: IntEnum) -> None:
+        """Propose randomized levels that ask the newest levels.
+
+        They differ in the first count, in the number of rungs and in their
+        continuations.
+        """
+
 
 class Estimator(ABC):
     """One kind of estimator; objects of this class have no state."""
@@ -108,6 +118,7 @@ class Estimator(ABC):
     asks: ClassVar[bool]  # has a query and a count
     goes_on: ClassVar[bool]  # has a continuation
     in_paper: ClassVar[bool] = False  # one of the three cases of Alg. 2
+    randomized: ClassVar[bool] = False  # has rungs, and samples without a range
 
     @property
     def is_leaf(self) -> bool:
@@ -136,6 +147,33 @@ class Estimator(ABC):
         The shift is the one that centres the bias. ``samples`` may hold many
         candidates side by side.
         """
+
+    def of_row(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Array,
+        scale: Array | None,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """Return the moments of ``row`` with ``samples`` in the place of its count.
+
+        ``scale`` stands for the rungs of a randomized kind while they are searched.
+        """
+        return self.moments(base, samples, query, onward, remaining)
+
+    def terms(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Array,
+        query: Backup,
+        onward: Backup | None,
+    ) -> Terms:
+        """Return what the corrections of ``row`` are, for a randomized kind."""
+        raise BrokenPromise(f"A {self.word} level makes no corrections.")
 
     @abstractmethod
     def offer(self, walk: Walk) -> None:

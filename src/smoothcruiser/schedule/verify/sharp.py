@@ -25,14 +25,27 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.kinds.base import TOLERANCE
 from smoothcruiser.schedule.nodes import Node, children, root_node
+from smoothcruiser.schedule.verify.rounding import rounding
+from smoothcruiser.theory.betting import bet_level
+from smoothcruiser.theory.catoni import catoni_slope
 from smoothcruiser.theory.ground import Ground, ground
-from smoothcruiser.theory.moments import Moments, backup
-from smoothcruiser.theory.stopping import best_rate, look_level, root_radius
+from smoothcruiser.theory.moments import Backup, Moments, backup, itself
+from smoothcruiser.theory.stopping import best_rate, root_radius
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
 
-UNIT = 2.0**-53  # the largest relative error of one operation in double precision
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """What a root knows of its samples Y where these have no range.
+
+    The estimate is c + sum of psi(alpha (Y - c))/(n alpha).
+    """
+
+    centers: tuple[float, ...]  # c, per player to move at the root
+    second: float  # E (Y - c)^2 is at most this
+    alpha: float
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,8 @@ class RootPromise:
     An executor stops and reports by it.
     """
 
-    # per player to move at the root: one sample lies in [low, high]
+    # per player to move at the root: one sample, or its part Y (docs/randomized.md,
+    # Lemma V), lies in [low, high]
     low: tuple[float, ...]
     high: tuple[float, ...]
     spread: float  # R: the longer of those intervals
@@ -56,11 +70,13 @@ class RootPromise:
     level: float
     # how many means the union bound is over: the actions, or 1 for target "value"
     means: int
-    # l of ``stopping.radius_at_look``, over all checkpoints and the last count; nan
-    # without checkpoints
-    look_level: float
+    # log of 1/(share of one side of one mean) of the bets on the data; nan where they
+    # have no share of delta
+    bet_level: float
     # how far floating point may move one sample (docs/theory.md, section 8)
     rounding: float
+    # where a second moment is all that is known of a sample (bound "catoni")
+    moment: SecondMoment | None = None
 
     @property
     def half_width(self) -> float:
@@ -71,7 +87,8 @@ class RootPromise:
 def verify_sharp(schedule: Schedule) -> None:
     """Raise ``BrokenPromise``, naming the level, unless the table keeps its promise."""
     _check_promise(schedule)
-    bias, spread, variance, _, _ = _root_draw(schedule)
+    draw, _ = _root_draw(schedule)
+    bias, spread, variance = _numbers(schedule, draw)
     root = schedule.root
     slack = schedule.epsilon * (1.0 + TOLERANCE) - bias
     level = _level(schedule)
@@ -88,74 +105,37 @@ def verify_sharp(schedule: Schedule) -> None:
 
 def root_promise(schedule: Schedule) -> RootPromise:
     """Return the moments of one sample at the root and the radius of their mean."""
-    bias, spread, variance, intervals, known = _root_draw(schedule)
+    draw, known = _root_draw(schedule)
+    bias, spread, variance = _numbers(schedule, draw)
     root = schedule.root
     means = _means(schedule)
-    looks = math.nan
-    if root.looks:
-        looks = look_level(means, len(root.looks) + 1, root.adaptive_delta)
+    level = _level(schedule)
+    moment = None
+    if root.bound == "catoni":
+        alpha = catoni_slope(root.samples, variance, level)
+        centers = tuple(float(x) for x in draw.centers[:, 0])
+        moment = SecondMoment(centers, variance, alpha)
+    bets = math.nan
+    if root.adaptive_delta > 0.0:
+        bets = bet_level(means, root.adaptive_delta)
     radius = min(
-        root_radius(root.samples, spread, variance, _level(schedule)),
+        root_radius(root.samples, spread, variance, level),
         max(0.0, schedule.epsilon - bias),
     )
-    low, high = (tuple(float(x) for x in end[:, 0]) for end in intervals)
+    low, high = (tuple(float(x) for x in end[:, 0]) for end in (draw.low, draw.high))
     return RootPromise(
         low=low,
         high=high,
-        spread=spread,
-        variance=variance,
+        spread=float(np.max(draw.spread)),
+        variance=float(np.max(draw.variance)),
         bias=bias,
         radius=radius,
-        level=_level(schedule) * (1.0 - TOLERANCE),
+        level=level * (1.0 - TOLERANCE),
         means=means,
-        look_level=looks,
-        rounding=_rounding(schedule, known),
+        bet_level=bets,
+        rounding=rounding(schedule, known),
+        moment=moment,
     )
-
-
-def _rounding(schedule: Schedule, known: Known) -> float:
-    """Return how far rounding may move one sample at the root.
-
-    It adds up row by row (docs/theory.md, section 8).
-    """
-    facts = schedule.facts
-    # of a row's samples, at any number of steps left
-    ends: dict[int, tuple[float, float]] = {}
-    for (row, _), moments in known.items():
-        low, high = ends.get(
-            row, (0.0, 0.0) if facts.terminals else (math.inf, -math.inf)
-        )
-        ends[row] = (
-            min(low, float(np.min(moments.low))),
-            max(high, float(np.max(moments.high))),
-        )
-    scale = max(abs(x) for pair in ends.values() for x in pair)
-    scale += (
-        2.0 * facts.reward_bound + facts.regularizer_bound + facts.operator.strength
-    )
-    # for an operator, its gradient and the inner product: (8K + 24) u S of section 8
-    few = UNIT * (8 * facts.num_actions + 24) * scale
-    worst: dict[int, float] = {}
-    for row in sorted(ends):  # children stand before their parents
-        level, center = schedule.levels[row], schedule.centers[row]
-        worst[row] = few
-        if level.query >= 0:
-            low, high = (
-                r + facts.discount * x
-                for r, x in zip(facts.reward_range, ends[level.query], strict=True)
-            )
-            terms = level.samples * max(abs(low - center), abs(high - center))
-            mean = facts.discount * worst[level.query] + few + UNIT * terms
-            # how much an error of Q-hat moves D, where F has a curvature (section 8)
-            bend = facts.curvature * (high - low) / 2.0
-            worst[row] += (
-                (2.0 + (bend if bend < math.inf else 0.0)) * mean
-                if level.continuation >= 0
-                else mean
-            )
-        if level.continuation >= 0:
-            worst[row] += facts.discount * worst[level.continuation]
-    return worst[schedule.root.child] + few
 
 
 def _means(schedule: Schedule) -> int:
@@ -185,6 +165,10 @@ def _check_promise(schedule: Schedule) -> None:
             f"The looks may spend a share of delta in [0, {schedule.delta:g}), got "
             f"{root.adaptive_delta!r}."
         )
+    if root.bound == "catoni" and root.looks:
+        raise BrokenPromise(
+            f"A root with the bound 'catoni' does not look at its data, got {root}."
+        )
     counts = (*root.looks, root.samples)
     if root.looks and (
         root.adaptive_delta == 0.0
@@ -200,33 +184,34 @@ def _check_promise(schedule: Schedule) -> None:
 Known = dict[Node, Moments]
 
 
-def _root_draw(
-    schedule: Schedule,
-) -> tuple[float, float, float, tuple[np.ndarray, np.ndarray], Known]:
-    """Return the moments of one sample at the root, and those of all rows.
-
-    The first part is (bias, spread, variance, (low, high) per player).
-    """
+def _root_draw(schedule: Schedule) -> tuple[Backup, Known]:
+    """Return the moments of one sample at the root, and those of all rows."""
     known = row_moments(schedule)
     top, steps = root_node(schedule)
-    child = known[top, steps]
+    base = ground(schedule.facts)
     if schedule.root.target == "value":
-        spread = float(np.max(child.high - child.low))
-        return (
-            float(child.bias[0]),
-            spread,
-            float(np.max(child.variance)),
-            (child.low, child.high),
-            known,
+        return itself(base, known[top, steps], steps), known
+    return backup(base, known[top, steps], steps), known
+
+
+def _numbers(schedule: Schedule, draw: Backup) -> tuple[float, float, float]:
+    """Return (bias, spread, variance) for the bound that the root names.
+
+    The bound "catoni" uses a second moment about the centre, and no range; without a
+    range there is no other.
+    """
+    if schedule.root.bound == "catoni":
+        return float(draw.bias[0]), math.inf, float(np.max(draw.about(draw.centers)))
+    if np.any(draw.rare > 0.0) and schedule.epsilon < math.inf:
+        raise BrokenPromise(
+            f"Level {schedule.root.child} makes corrections by chance, so its samples "
+            "have no range and a root over them needs the bound 'catoni', got "
+            f"{schedule.root.bound!r}."
         )
-    draw = backup(ground(schedule.facts), child, steps)
-    spread = float(np.max(draw.spread))
     return (
         float(draw.bias[0]),
-        spread,
+        float(np.max(draw.spread)),
         float(np.max(draw.variance)),
-        (draw.low, draw.high),
-        known,
     )
 
 
@@ -256,9 +241,24 @@ def row_moments(schedule: Schedule) -> Known:
         if missing:
             stack.extend(missing)
             continue
+        _check_query(schedule, index, after, known)
         known[index, remaining] = _moments(base, index, level, remaining, known)
         stack.pop()
     return known
+
+
+def _check_query(
+    schedule: Schedule, index: int, after: int | None, known: Known
+) -> None:
+    """Insist on queries whose samples have a range: all bounds on noise use it."""
+    level = schedule.levels[index]
+    if level.query < 0 or schedule.epsilon == math.inf:
+        return
+    if np.any(known[level.query, after].rare > 0.0):
+        raise BrokenPromise(
+            f"Level {index} ({level.kind.name}) asks level {level.query}, whose samples "
+            "have no range: corrections are made by chance there."
+        )
 
 
 def _moments(
@@ -277,7 +277,7 @@ def _moments(
         for child in (level.query, level.continuation)
     )
     samples = np.array([float(level.samples)])
-    centred = estimator.moments(base, samples, query, onward, remaining)
+    centred = estimator.of_row(base, level, samples, None, query, onward, remaining)
     flaw = estimator.flaw(base, level, centred, remaining)
     if flaw is not None:
         raise BrokenPromise(f"{name} {flaw}.")

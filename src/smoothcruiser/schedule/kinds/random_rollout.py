@@ -1,0 +1,111 @@
+"""RANDOM_ROLLOUT: a rollout with N0 samples and rare corrections of its mean.
+
+With probability p_j (``rungs``) it adds 1/p_j times an estimate of what a rollout with
+2^j N0 samples has over one with half of them (docs/randomized.md). So its width is
+gamma w'' + E D(q, 2^J N0), and its price on average
+
+  K (N0 + sum_j 2 p_j m_j)(1 + C_q) + (1 + sum_j p_j)(1 + C''),   m_j = 2^(j-1) N0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
+from smoothcruiser.schedule.kinds.chances import chances
+from smoothcruiser.theory.ground import Ground
+from smoothcruiser.theory.moments import Backup, Moments, rollout
+from smoothcruiser.theory.randomized import Terms, random_rollout, rollout_terms
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Level
+
+
+def smooth(base: Ground) -> bool:
+    """Whether the corrections of a rollout have a known size."""
+    return base.rule.convex and base.rule.curvature < np.inf
+
+
+class RandomRollout(Estimator):
+    """A rollout whose noise is removed from the mean; not part of the paper."""
+
+    kind = Kind.RANDOM_ROLLOUT
+    word = "random rollout"
+    asks = True
+    goes_on = True
+    randomized = True
+
+    def moments(
+        self,
+        base: Ground,
+        samples: Any,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """The moments of a rollout: those without rungs."""
+        assert query is not None
+        assert onward is not None
+        plain = rollout(base, query, samples, onward, remaining)
+        return replace(plain, baseline=onward.center)
+
+    def of_row(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Any,
+        scale: Any,
+        query: Backup | None,
+        onward: Backup | None,
+        remaining: int | None,
+    ) -> Moments:
+        """The moments with the rungs of ``row``, or with the best ones at ``scale``."""
+        assert query is not None
+        assert onward is not None
+        terms = self.terms(base, row, samples, query, onward)
+        rungs = chances(base, row, terms, scale, query, onward)
+        return random_rollout(base, query, samples, onward, remaining, rungs, terms)
+
+    def terms(
+        self,
+        base: Ground,
+        row: Level,
+        samples: Any,
+        query: Backup,
+        onward: Backup | None,
+    ) -> Terms:
+        """What the corrections of ``row`` are."""
+        assert onward is not None
+        if not smooth(base):
+            raise BrokenPromise(
+                f"Corrections of a rollout need an operator that is smooth and convex, "
+                f"got {base.facts.operator.name}."
+            )
+        return rollout_terms(base, query, samples, onward, len(row.rungs))
+
+    def offer(self, walk: Walk) -> None:
+        """Propose each new level as a query, with every ladder over it."""
+        if smooth(walk.base):
+            walk.offer_ladders(self.kind)
+
+    def finished(self, row: Level, moments: Moments) -> Level:
+        """Return ``row`` with its shift and the baseline of its corrections."""
+        baseline = float(np.atleast_1d(moments.baseline)[0])
+        return replace(super().finished(row, moments), constant=baseline)
+
+    def flaw(
+        self, base: Ground, level: Level, centred: Moments, remaining: int | None
+    ) -> str | None:
+        """Return a sentence if the baseline or the shift is off, else None."""
+        right = float(np.atleast_1d(centred.baseline)[0])
+        size = abs(right) + float(np.max(centred.high - centred.low))
+        if abs(level.constant - right) > TOLERANCE * size:
+            return (
+                f"has constant {level.constant:g}, and its corrections are bounded "
+                f"about {right:g}"
+            )
+        return super().flaw(base, level, centred, remaining)

@@ -1,0 +1,194 @@
+"""Bets on a mean: an interval that holds at every number of samples at once.
+
+The problem: X_1, X_2, ... are independent samples in [0, M] with mean Q. For a
+pole nu >= M, fixed before the first sample, (nu - X_i)/(nu - Q) is nonnegative with
+mean 1, so for poles nu_j and shares w_j that add up to 1
+
+    W_n(Q) = sum_j w_j prod_i (nu_j - X_i)/(nu_j - Q)
+
+is a nonnegative martingale that starts at 1: with probability 1 - alpha no n has
+W_n(Q) >= 1/alpha (Ville). W_n(q) grows with q, so the smallest q with W_n(q) >=
+1/alpha is an upper bound on Q, for all n at once, whatever ends the sampling. The
+lower bound is the same for M - X. Proofs, also of the grid: docs/theory.md, section 5.
+
+Samples come as weights of grid points 0, 1, ..., M: a sample between two points is
+spread over both. The logarithm is concave, so what stands for log(nu - X) is below
+it, and the bound only gets wider.
+
+legend   symbol        name
+  nu_j = M (1 + t_j)   t_j is ``offsets[j]``
+  w_j                  ``SHARES[j]``
+  log(1/alpha)         ``level``
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+# A pole at the end of the range, for samples that hardly vary, and three beyond it. The
+# best offset is sigma^2/(R tau) for a deviation sigma and the radius tau at which a run
+# stops. The farthest pole is that of 0.3 of the largest variance, and each of the others
+# has a quarter of the offset of the one before. A pole that misses the best one by a
+# factor f costs a factor (f + 1/f)/2 in the radius. Noisy runs are the long ones, so
+# the far poles have the larger shares. They were chosen among some 18 settings (3 to 9
+# poles, ratios of 2 to 8, equal shares or not), by simulated stops on the laws of the
+# six problems of docs/evidence/paid.md: that table is no test of the choice. Equal
+# shares need 8% more samples on the noisiest of them and 10% fewer on the quietest.
+FARTHEST, RATIO = 0.3, 4.0
+SHARES = (0.1, 0.45, 0.3, 0.15)
+# More than what 257 logarithms, their products with weights and an exact sum lose.
+_ROUNDING = 512.0 * 2.0**-53
+_HALVINGS = 6  # before Newton's steps, of which four or five are enough then
+_FINE = 1e-10  # of the range: where a bound is near enough to its best
+
+
+def offsets(radius: float, spread: float, variance: float) -> tuple[float, ...]:
+    """Return t_j of the poles for samples of this range and at most this variance.
+
+    ``radius`` is the half-width at which a run would stop.
+    """
+    top = FARTHEST * variance / (spread * max(radius, 1e-9 * spread))
+    return (0.0, *(top / RATIO**j for j in range(len(SHARES) - 1)))
+
+
+@lru_cache(maxsize=256)
+def bet_interval(
+    weights: tuple[int, ...], whole: int, poles: tuple[float, ...], level: float
+) -> tuple[float, float]:
+    """Return (low, high) for the mean, in steps of the grid from its first point.
+
+    ``weights`` are those of the grid points, where a sample weighs ``whole``. Each
+    side fails with probability at most exp(-level).
+    """
+    last = len(weights) - 1
+    shares = [(k, weight / whole) for k, weight in enumerate(weights) if weight]
+    high = _upper(shares, last, poles, level)
+    low = _upper([(last - k, weight) for k, weight in shares], last, poles, level)
+    return last - low, high
+
+
+def _upper(
+    shares: Sequence[tuple[int, float]],
+    last: int,
+    poles: tuple[float, ...],
+    level: float,
+) -> float:
+    """Return the upper bound on a mean of samples in [0, ``last``].
+
+    The log of W_n is convex and increasing, and at most 0 at the mean: bisection
+    between there and the end comes near, and Newton's steps from above, which never
+    pass the root, do the rest. Every bound on the way has W_n >= 1/alpha, or is the end.
+    """
+    number = math.fsum(weight for _, weight in shares)
+    bets = []  # (pole, log of its share and of the product without its divisors)
+    for share, offset in zip(SHARES, poles, strict=True):
+        logs = _logs(last, offset)
+        if all(logs[x] > -math.inf for x, _ in shares):
+            product = math.fsum(weight * logs[x] for x, weight in shares)
+            start = math.log(share) + product * (1.0 + _ROUNDING)
+            bets.append((last * (1.0 + offset), start))
+    wanted = level * (1.0 + 1e-12)
+    low = min(math.fsum(x * weight for x, weight in shares) / number, float(last))
+    high, tries = float(last), 0
+    while tries < _HALVINGS or (high == last and last - low > _FINE * last):
+        tries += 1
+        middle = 0.5 * (low + high)
+        if _wealth(bets, number, middle)[0] >= wanted:
+            high = middle
+        else:
+            low = middle
+    while high < last:
+        wealth, slope = _wealth(bets, number, high)
+        below = high - (wealth - wanted) / slope
+        if high - below <= _FINE * last or _wealth(bets, number, below)[0] < wanted:
+            break
+        high = below
+    return high
+
+
+@lru_cache(maxsize=64)
+def _logs(last: int, offset: float) -> tuple[float, ...]:
+    """Return log(1 - x/pole) at the grid points: log(pole - x), up to a constant."""
+    pole = last * (1.0 + offset)
+    return tuple(
+        math.log1p(-x / pole) if x < pole else -math.inf for x in range(last + 1)
+    )
+
+
+def _wealth(
+    bets: list[tuple[float, float]], number: float, q: float
+) -> tuple[float, float]:
+    """Return the log of W_n(q), rounded down, and its derivative."""
+    if not bets or any(q >= pole for pole, _ in bets):
+        return (math.inf, math.inf) if bets else (-math.inf, 0.0)
+    terms = [
+        start - number * math.log1p(-q / pole) * (1.0 - _ROUNDING)
+        for pole, start in bets
+    ]
+    top = max(terms)
+    parts = [math.exp(term - top) for term in terms]
+    total = math.fsum(parts)
+    rates = (part / (pole - q) for part, (pole, _) in zip(parts, bets, strict=True))
+    return top + math.log(total), number * math.fsum(rates) / total
+
+
+# --- checkpoints --------------------------------------------------------------
+
+# Of one checkpoint to the one before. Bets hold at every count, so more of them cost
+# no share of delta, only a shard each: on the average 2.5% of the samples are too many.
+CHECKPOINT_RATIO = 1.05
+
+
+# The deviation of a sample at the root that schedules are made for, as a share of its
+# bound: a default, within the 0 to 0.61 that were measured (docs/evidence/paid.md).
+DEVIATION = 1.0 / 3.0
+
+
+def bet_level(actions: int, adaptive_delta: float) -> float:
+    """Return the level of one side of one of ``actions`` means."""
+    return math.log(2.0 * actions / adaptive_delta)
+
+
+def likely_samples(t: Any, spread: Any, variance: Any, level: float) -> Any:
+    """Return about how many samples let bets close the radius t.
+
+    ``variance`` is that of the samples; numbers or arrays. It is a forecast, on which
+    no promise rests: what a known variance needs and what samples that do not vary
+    need, joined by two constants that were fitted to a few simulated stops, at a
+    level that is raised by what several poles cost.
+    """
+    return (level + 1.0) * np.hypot(2.0 * variance / (t * t), 0.62 * spread / t)
+
+
+def likely_calls(calls: int, samples: int, likely: float) -> int:
+    """Return the calls of a run that likely ends after ``likely`` of its samples.
+
+    Whole numbers, because prices are beyond 10^1000.
+    """
+    share = min(1.0, likely / samples)
+    return calls if share >= 1.0 else max(1, calls * int(share * 2**30) >> 30)
+
+
+def choose_looks(
+    t: float, spread: float, actions: int, samples: int, adaptive_delta: float
+) -> tuple[int, ...]:
+    """Return the checkpoints: increasing counts below ``samples``.
+
+    They are geometric from the first count at which samples that do not vary close
+    the radius t, and empty where none can. One that saves less than 5% is not worth
+    a share of delta.
+    """
+    if not 2.0 * t < spread:
+        return ()
+    level = bet_level(actions, adaptive_delta) - math.log(SHARES[0])
+    count = max(2, math.ceil(level / -math.log1p(-2.0 * t / spread)))
+    looks: list[int] = []
+    while count < samples / 1.05:
+        looks.append(count)
+        count = max(count + 1, math.ceil(count * CHECKPOINT_RATIO))
+    return tuple(looks)

@@ -1,0 +1,128 @@
+"""What one correction of a randomized level can be (docs/randomized.md, R1-R4).
+
+A correction compares a policy (or a value) at the average of two independent means
+of m samples per action with those at the two means. Its mean is the difference
+between a level with 2m and one with m samples. Here are its second moments:
+
+  Delta   span(q' - q''), the distance of the two means
+  B       1/2 D(q-bar, q') + 1/2 D(q-bar, q''), between 0 and Delta^2/(32 lambda)
+  delta   pi(q-bar) - 1/2 pi(q') - 1/2 pi(q''), whose 1-norm is of second order in
+          Delta where the policy has a second derivative
+
+legend   symbol       name here
+  R, sigma^2          ``spread``, ``variance``: of one sample of the query
+  E Delta^2, ^4, ^6   ``Spans.second``, ``Spans.fourth``, ``Spans.sixth``
+  curv                ``OperatorRule.curvature``
+  bend                ``OperatorRule.bend``: |delta|_1 <= bend Delta^2
+
+Every function takes arrays, is non-increasing in m and non-decreasing in the other
+arguments, so upper bounds may stand for them. What this file leaves out: moments of
+a level (``randomized``), and how often a correction is made (``schedule.compiler``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.theory.noise import OperatorRule
+
+Array = Any
+
+
+class Spans(NamedTuple):
+    """Bounds on E Delta^2, E Delta^4 and E Delta^6."""
+
+    second: Array
+    fourth: Array
+    sixth: Array
+
+
+def span_moments(actions: int, m: Array, spread: Array, variance: Array) -> Spans:
+    """Return bounds on the even moments of span(q' - q''), each a mean of ``m``.
+
+    They hold for span(q' + q'' - 2 E q') as well (R1). Two actions: Delta is the size
+    of one sum of 4m centred terms. More: span^2 <= 2 |d - mean d|^2 for the fourth
+    moment, span^4 <= 8 sum d^4 and span^6 <= 32 sum d^6.
+    """
+    k = actions
+    v, square = variance, spread * spread
+    second = 4.0 * (k - 1) * v / m
+    # the fourth cumulant of a sample is at most v (R^2 - 6 v)
+    tail = v * (square - 6.0 * v)
+    fourth = 16.0 * (k * k - 1) * v * v / m**2 + 8.0 * (k - 1) ** 2 / k * tail / m**3
+    if k > 2:
+        each = 12.0 * v * v / m**2 + 2.0 * tail / m**3
+        fourth = np.minimum(fourth, 8.0 * k * each)
+        return Spans(second, fourth, 32.0 * k * _sixth(2.0 * m, v, square) / m**6)
+    return Spans(second, fourth, _sixth(4.0 * m, v, square) / m**6)
+
+
+def _sixth(n: Array, variance: Array, square: Array) -> Array:
+    """Return a bound on E S^6 for a sum S of ``n`` independent centred terms.
+
+    Each lies in an interval whose length has the square ``square``. Third and fourth
+    moments are largest at a variance of a sixth of it, so beyond they stay there.
+    """
+    v = np.minimum(variance, square / 6.0)
+    fourth = v * (square - 3.0 * v)
+    third = v * v * np.maximum(square - 4.0 * v, 0.0)  # the square of it
+    pairs = n * (n - 1.0)
+    return (
+        n * fourth * square
+        + pairs * (15.0 * fourth * variance + 10.0 * third)
+        + 15.0 * pairs * (n - 2.0) * variance**3
+    )
+
+
+class Correction(NamedTuple):
+    """The parts of a correction of a rollout, as roots of second moments.
+
+    ``own`` bounds that of B - <delta, n-bar> and ``policy`` that of |delta|_1.
+    """
+
+    own: Array
+    policy: Array
+
+    def second(self, apart: Array, around: Array) -> Array:
+        """Return a bound on the second moment of the correction (R3).
+
+        ``apart`` bounds the span of E xi'' - E xi over actions, and ``around`` the
+        second moment of the continuation's xi'' about the baseline.
+        """
+        mean = self.own + 0.5 * apart * self.policy
+        return mean * mean + around * self.policy * self.policy
+
+
+def correction(
+    rule: OperatorRule, m: Array, spread: Array, variance: Array
+) -> Correction:
+    """Return what a correction over means of ``m`` samples can be.
+
+    F must be convex with a finite curvature.
+    """
+    spans = span_moments(rule.num_actions, m, spread, variance)
+    two = rule.num_actions == 2
+    slope = rule.curvature / (8.0 if two else 4.0)  # |delta| <= slope Delta
+    most = 1.0 if two else 2.0  # |delta| <= most
+    e2, e4 = spans.second, spans.fourth
+    policy = np.minimum(slope * np.sqrt(e2), most)
+    # |delta| span(n-bar): E Delta^2 span(2 n-bar)^2 <= e4, E span(2 n-bar)^2 <= e2
+    product = np.minimum(slope * np.sqrt(e4), most * np.sqrt(e2))
+    if rule.bend < math.inf:
+        policy = np.minimum(policy, rule.bend * np.sqrt(e4))
+        product = np.minimum(product, rule.bend * np.sqrt(spans.sixth))
+    return Correction(plug_in_correction(rule, spans) + 0.25 * product, policy)
+
+
+def plug_in_correction(rule: OperatorRule, spans: Spans) -> Array:
+    """Return a bound on the root of the second moment of B, or of a plug-in's own.
+
+    Both lie between 0 and min(curv Delta^2/32, Delta/4) (R2).
+    """
+    first = 0.25 * np.sqrt(spans.second)
+    if math.isinf(rule.curvature):
+        return first
+    return np.minimum(first, rule.curvature / 32.0 * np.sqrt(spans.fourth))

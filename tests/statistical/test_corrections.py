@@ -1,0 +1,200 @@
+"""Corrections against the truth (docs/randomized.md, R1-R4).
+
+Samples are Bernoulli, so both means live on a grid of binomial outcomes and every
+expectation is a finite sum, exact to rounding. Pathwise inequalities are attacked by
+random search and by an optimizer, with two to ten actions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import binom
+
+from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
+from smoothcruiser.theory.correction import (
+    correction,
+    plug_in_correction,
+    span_moments,
+)
+from smoothcruiser.theory.noise import OperatorRule
+
+SMOOTH = [
+    Entropy(0.3),
+    Entropy(1.0),
+    KL(0.5, (0.2, 0.8)),
+    SquareRoot(0.6),
+    Sparsemax(0.7319),
+]
+
+
+def both(operator: Operator, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(F, policy) of every row."""
+    weights = operator.weights(q.shape[1])
+    found = [operator.both(list(row), weights) for row in q]
+    values, policies = zip(*found, strict=True)
+    return np.array(values), np.array(policies)
+
+
+class Pair:
+    """Everything about two means q', q'' that the lemmas bound, row by row."""
+
+    def __init__(self, operator: Operator, first: np.ndarray, second: np.ndarray):
+        average = 0.5 * (first + second)
+        sides = [(q, *both(operator, q)) for q in (average, first, second)]
+        (_, f, pi), (_, f1, pi1), (_, f2, pi2) = sides
+        self.delta = pi - 0.5 * pi1 - 0.5 * pi2
+        self.norm = np.abs(self.delta).sum(axis=1)
+        losses = [f - value - ((average - q) * p).sum(axis=1) for q, value, p in sides]
+        self.loss = 0.5 * losses[1] + 0.5 * losses[2]
+        self.bracket = 0.5 * f1 + 0.5 * f2 - f
+        self.average = average
+        apart = first - second
+        self.span = apart.max(axis=1) - apart.min(axis=1)
+
+
+# --- R2: pathwise ----------------------------------------------------------------
+
+
+def limits(rule: OperatorRule, span: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(bound on |delta|, bound on B and on the plug-in's bracket)."""
+    two = rule.num_actions == 2
+    norm = np.minimum(rule.curvature / (8 if two else 4) * span, 1.0 if two else 2.0)
+    norm = np.minimum(norm, rule.bend * np.maximum(span, 1e-9) ** 2)
+    return norm, np.minimum(rule.curvature * span**2 / 32.0, span / 4.0)
+
+
+def ratios(operator: Operator, first: np.ndarray, second: np.ndarray) -> list[float]:
+    """The largest ratios of truth to bound: |delta|, B, the bracket."""
+    rule = OperatorRule.of(operator, first.shape[1])
+    pair = Pair(operator, first, second)
+    norm, size = limits(rule, pair.span)
+    fine = pair.span > 1e-3
+    return [
+        float(np.max(x[fine] / y[fine], initial=0.0))
+        for x, y in ((pair.norm, norm), (pair.loss, size), (pair.bracket, size))
+    ]
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 10])
+@pytest.mark.parametrize("operator", [Entropy(1.0), SquareRoot(1.0), Sparsemax(1.0)])
+def test_path_inequalities_hold(operator: Operator, k: int) -> None:
+    rng = np.random.default_rng(k)
+    shape = (400, k)
+    for scale in (0.3, 2.0, 12.0):
+        first, second = rng.normal(size=shape), rng.normal(size=shape)
+        # half of the pairs have two values only, which are the worst ones
+        first[::2], second[::2] = np.sign(first[::2]), np.sign(second[::2])
+        offset = 2.0 * rng.normal(size=shape)
+        found = ratios(operator, offset + scale * first, offset + scale * second)
+        assert max(found) <= 1.0 + 1e-7
+        assert min(found) > 0.01  # the search is no empty one
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_the_bend_of_entropy_is_attained(k: int) -> None:
+    """An optimizer comes within a percent of the second-order bound, never above."""
+    operator = Entropy(1.0)
+
+    def lost(x: np.ndarray) -> float:
+        q, d = x[None, :k], x[None, k:]
+        span = d.max() - d.min()
+        step = 0.5 * d * (0.3 / max(span, 1e-9))  # Delta = 0.3
+        return -ratios(operator, q + step, q - step)[0]
+
+    rng = np.random.default_rng(0)
+    best = min(
+        minimize(lost, rng.normal(size=2 * k), method="Powell", tol=1e-4).fun
+        for _ in range(2)
+    )
+    assert 0.98 <= -best <= 1.0 + 1e-9
+
+
+# --- R1, R3, R4: exactly -----------------------------------------------------------
+
+
+def outcomes(p: tuple[float, ...], m: int) -> tuple[np.ndarray, np.ndarray]:
+    """(weights, means) of all outcomes of a mean of m coins per action."""
+    grid = np.array(list(itertools.product(range(m + 1), repeat=len(p))))
+    weight = np.prod([binom.pmf(grid[:, a], m, x) for a, x in enumerate(p)], axis=0)
+    return weight, grid / m
+
+
+def pairs(p: tuple[float, ...], m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(weights, q', q'') of all pairs of outcomes."""
+    weight, means = outcomes(p, m)
+    i, j = np.indices((len(weight), len(weight))).reshape(2, -1)
+    return weight[i] * weight[j], means[i], means[j]
+
+
+LAWS = [(0.5, 0.5), (0.1, 0.1), (0.5, 0.05), (0.5, 0.5, 0.5), (0.2, 0.8, 0.5)]
+
+
+@pytest.mark.parametrize("m", [1, 2, 4])
+@pytest.mark.parametrize("law", LAWS)
+def test_moments_of_the_distance_hold_exactly(law: tuple[float, ...], m: int) -> None:
+    weight, first, second = pairs(law, min(m, 2) if len(law) == 3 else m)
+    m = min(m, 2) if len(law) == 3 else m
+    variance = max(p * (1.0 - p) for p in law)
+    bounds = span_moments(len(law), np.array([float(m)]), 1.0, variance)
+    center = 2.0 * np.array(law)
+    for d in (first - second, first + second - center):
+        span = d.max(axis=1) - d.min(axis=1)
+        for power, bound in zip((2, 4, 6), bounds, strict=True):
+            truth = float(weight @ span**power)
+            assert truth <= bound[0] * (1.0 + 1e-9)
+    if len(set(law)) == 1 and len(law) == 2:  # both actions have the largest variance
+        d = (first - second) @ np.array([1.0, -1.0])
+        assert float(weight @ d**2) == pytest.approx(bounds.second[0])
+        assert float(weight @ d**4) == pytest.approx(bounds.fourth[0])
+
+
+@pytest.mark.parametrize("m", [1, 2, 4])
+@pytest.mark.parametrize("operator", SMOOTH, ids=lambda o: f"{o.name} {o.strength:g}")
+def test_second_moments_of_corrections_hold_exactly(operator: Operator, m: int) -> None:
+    """A sampled correction with its signed action and a two-point continuation."""
+    worst = 0.0
+    for law, gap in itertools.product(
+        [(0.5, 0.5), (0.1, 0.1), (0.4, 0.05)], (0, 0.4, 2)
+    ):
+        weight, first, second = pairs(law, m)
+        # an action that is better by a gap: its samples are shifted, their law is not
+        shift = np.array([0.0, float(gap)])
+        pair = Pair(operator, first + shift, second + shift)
+        variance = max(p * (1.0 - p) for p in law)
+        rule = OperatorRule.of(operator, 2)
+        parts = correction(rule, np.array([float(m)]), 1.0, variance)
+        for apart, size in ((0.0, 0.5), (0.3, 2.0)):
+            # the continuation's means are off by +-apart/2, its samples +-size around b
+            means = np.array(law) + shift + np.array([0.5, -0.5]) * apart
+            b = float(np.mean(means))
+            inner = pair.loss + (pair.delta * (means - pair.average)).sum(axis=1)
+            around = max(float(np.max(np.abs(means - b))) ** 2, size**2)
+            # Var[c | q', q''] = |delta| sum |delta| E (xi - b)^2 - <delta, means - b>^2
+            mean_part = (pair.delta * (means - b)).sum(axis=1)
+            noise = pair.norm**2 * around - mean_part**2
+            truth = float(weight @ (inner**2 + noise))
+            bound = float(parts.second(apart, around)[0])
+            assert truth <= bound * (1.0 + 1e-9)
+            worst = max(worst, truth / bound)
+    assert worst > 0.02
+
+
+@pytest.mark.parametrize("operator", [*SMOOTH, Max()], ids=lambda o: o.name)
+@pytest.mark.parametrize("m", [1, 3])
+def test_brackets_of_plug_ins_hold_exactly(operator: Operator, m: int) -> None:
+    worst = 0.0
+    for law in [(0.5, 0.5), (0.1, 0.1), (0.4, 0.05)]:
+        weight, first, second = pairs(law, m)
+        pair = Pair(operator, first, second)
+        variance = max(p * (1.0 - p) for p in law)
+        spans = span_moments(2, np.array([float(m)]), 1.0, variance)
+        bound = plug_in_correction(OperatorRule.of(operator, 2), spans)[0]
+        truth = math.sqrt(float(weight @ pair.bracket**2))
+        assert truth <= bound * (1.0 + 1e-9)
+        worst = max(worst, truth / bound)
+    assert worst > 0.1

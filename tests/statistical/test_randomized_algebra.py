@@ -1,0 +1,118 @@
+"""Randomized levels by simulation: mean and variance of every row of tables that are
+made to attain the bounds, in MDPs and games, with two to ten actions.
+
+The sampler is the plain one of ``test_sharp_algebra``. That the mean is exactly that
+of more samples, and that mutations are seen, is in ``unit/engines``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from test_sharp_algebra import (
+    Sampler,
+    Toy,
+    coin,
+    good_bad,
+    hidden,
+    ragged,
+    turns,
+)
+
+from smoothcruiser.operators import KL, Entropy, Max, Sparsemax, SquareRoot
+from smoothcruiser.schedule.kinds import KINDS, Kind
+from smoothcruiser.schedule.schedule import Level
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import Moments, backup
+
+RUNS = 700
+RUNGS = (0.3, 0.15, 0.05)
+
+
+def table(
+    problem: Toy, kind: Kind, first: int = 1
+) -> tuple[list[Level], list[Moments]]:
+    """A constant, a rollout or plug-in over it, and two randomized levels over both."""
+    base = ground(problem.facts)
+    smooth = problem.facts.curvature < math.inf
+    levels: list[Level] = []
+    made: list[Moments] = []
+
+    def add(level: Level) -> None:
+        query, onward = (
+            backup(base, made[child], None) if child >= 0 else None
+            for child in (level.query, level.continuation)
+        )
+        n = np.array([float(level.samples)])
+        estimator = KINDS[level.kind]
+        moments = estimator.of_row(base, level, n, None, query, onward, None)
+        levels.append(estimator.finished(level, moments))
+        made.append(moments)
+
+    add(Level(Kind.CONSTANT))
+    add(Level(Kind.ROLLOUT, 2, 0, 0) if smooth else Level(Kind.PLUGIN, 2, 0))
+    onward = 1 if kind == Kind.RANDOM_ROLLOUT else -1
+    add(Level(kind, first, 1, onward, rungs=RUNGS))
+    if kind == Kind.RANDOM_ROLLOUT:  # a chain: corrections that continue at corrections
+        add(Level(kind, first, 1, 2, rungs=RUNGS))
+        add(Level(Kind.ROLLOUT, 2, 1, 3))
+    return levels, made
+
+
+def misses(
+    problem: Toy, sampler: Sampler, index: int, claim: Moments, runs: int = RUNS
+) -> list[str]:
+    """What leaves its claim in some state by more than five standard errors."""
+    found = []
+    truth = problem.exact(None)
+    for s in np.nonzero(~problem.terminal)[0]:
+        player = 0 if problem.players[s] > 0 else 1
+        draws = sampler.draw(index, np.full(runs, s))
+        error = 5.0 * float(draws.std()) / math.sqrt(runs) + 1e-9
+        bias = float(draws.mean()) - truth[s]
+        low, high = claim.bias_low[player, 0], claim.bias_high[player, 0]
+        if not low - error <= bias <= high + error:
+            found.append(f"bias {bias} in state {s}")
+        fourth = float(((draws - draws.mean()) ** 4).mean())
+        room = 5.0 * math.sqrt(fourth / runs) + 1e-9
+        if not draws.var() <= claim.variance[player, 0] + room:
+            found.append(f"variance {draws.var()} in state {s}")
+    return found
+
+
+CASES = {
+    "coin": coin(Entropy(0.5), 0.5),
+    "coin, ten actions": coin(Entropy(1.0), 0.4, k=10),
+    "good or bad": good_bad(Entropy(0.5), 0.5),
+    "good or bad, sparsemax": good_bad(Sparsemax(1.9137), 0.5),
+    "good or bad, square root": good_bad(SquareRoot(2.0), 0.5),
+    "hidden reward, KL": hidden(KL(1.0, (0.3, 0.7)), 0.6),
+    "alternating game": turns(Entropy(0.7), 0.5, alternating=True),
+    "game": turns(Entropy(0.7), 0.5, alternating=False),
+    "ragged": ragged(Entropy(0.7), 0.5),
+}
+
+
+SLOW = {"coin, ten actions", "alternating game", "good or bad, square root"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(x, marks=[pytest.mark.slow] if x in SLOW else []) for x in CASES],
+)
+@pytest.mark.parametrize("kind", [Kind.RANDOM_ROLLOUT, Kind.RANDOM_PLUGIN])
+def test_randomized_levels_keep_their_claims(kind: Kind, name: str) -> None:
+    problem = CASES[name]
+    levels, made = table(problem, kind)
+    sampler = Sampler(problem, tuple(levels), seed=5)
+    for index in range(2, len(levels)):
+        assert not misses(problem, sampler, index, made[index], RUNS // index)
+
+
+def test_a_randomized_plug_in_serves_plain_max() -> None:
+    problem = coin(Max(), 0.4, k=3)
+    levels, made = table(problem, Kind.RANDOM_PLUGIN)
+    sampler = Sampler(problem, tuple(levels), seed=2)
+    assert not misses(problem, sampler, 2, made[2])

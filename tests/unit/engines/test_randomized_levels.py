@@ -1,0 +1,196 @@
+"""A randomized level has the mean of a plain one with 2**J times its samples.
+
+By exact enumeration of a tiny world, for both players: two actions, of which one
+or both are a coin; next states that differ in mover, value and end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import pytest
+from enumerated import exact_mean
+
+import smoothcruiser as sc
+from smoothcruiser.engines import reference
+from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.python import PythonEngine
+from smoothcruiser.engines.shards import Shard
+from smoothcruiser.errors import Interrupted
+from smoothcruiser.schedule.kinds import estimator_of
+from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+
+OPERATORS = {
+    "entropy": sc.Entropy(0.3),
+    "kl": sc.KL(0.2, prior=(1, 3)),
+    "square-root": sc.SquareRoot(0.4),
+    "sparsemax": sc.Sparsemax(0.5),
+}
+RANDOMIZED = (Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT)
+LEAVES = (
+    Level(Kind.CONSTANT, constant=0.2, shift=0.1),
+    Level(Kind.CONSTANT, constant=0.5, shift=-0.3),
+)
+
+
+def coin(state: int, action: int, rng: Any) -> tuple[float, int]:
+    """Action 0 tosses a coin, action 1 pays 0.4; states 0 and 2 are max's."""
+    if action == 1:
+        return 0.4, 2
+    return (1.0, 1) if rng.random() < 0.3 else (0.0, 2)
+
+
+def coins(state: int, action: int, rng: Any) -> tuple[float, int]:
+    """Both actions toss coins."""
+    heads = rng.random() < (0.3 if action == 0 else 0.6)
+    return (1.0 if heads else 0.1 * action), 1 if heads else 2
+
+
+def world(step: Any, operator: sc.Operator, **more: Any) -> sc.Problem:
+    return sc.Game(
+        step,
+        player=lambda state: 1 + state % 2,
+        num_actions=2,
+        discount=0.8,
+        operator=operator,
+        reward_range=(0.0, 1.0),
+        **more,
+    )
+
+
+def randomized(kind: Kind, rungs: tuple[float, ...]) -> tuple[Level, ...]:
+    onward = 1 if kind == Kind.RANDOM_ROLLOUT else -1
+    return (*LEAVES, Level(kind, 1, 0, onward, 0.6, 0.05, rungs))
+
+
+def plain(kind: Kind, samples: int) -> tuple[Level, ...]:
+    """The plain level beside it, with as many samples as it is told."""
+    if kind == Kind.RANDOM_ROLLOUT:
+        return (*LEAVES, Level(Kind.ROLLOUT, samples, 0, 1, 0.0, 0.05))
+    return (*LEAVES, Level(Kind.PLUGIN, samples, 0, -1, 0.0, 0.05))
+
+
+def gap(problem: sc.Problem, kind: Kind, rungs: tuple[float, ...], state: int) -> float:
+    """How far its mean is from that of 2**J samples, which is not that of one."""
+    expected = exact_mean(problem, plain(kind, 2 ** len(rungs)), state)
+    assert abs(exact_mean(problem, plain(kind, 1), state) - expected) > 1e-4
+    return abs(exact_mean(problem, randomized(kind, rungs), state) - expected)
+
+
+@pytest.mark.parametrize("state", [0, 1], ids=["max", "min"])
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_the_mean_is_that_of_more_samples(kind: Kind, name: str, state: int) -> None:
+    rungs = (0.3, 0.25, 0.05) if name == "entropy" else (0.3, 0.25)
+    assert gap(world(coin, OPERATORS[name]), kind, rungs, state) < 1e-12
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_it_is_with_two_coins_an_end_and_a_sure_correction(kind: Kind) -> None:
+    problem = world(coins, sc.Entropy(0.3), terminal=lambda state: state == 2)
+    assert gap(problem, kind, (1.0,), 1) < 1e-12
+
+
+def value_with_a_rest(q: Any) -> float:
+    return 0.5 * math.log(1.0 + sum(math.exp(2.0 * x) for x in q))
+
+
+def gradient_with_a_rest(q: Any) -> list[float]:
+    total = 1.0 + sum(math.exp(2.0 * x) for x in q)
+    return [math.exp(2.0 * x) / total for x in q]
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_it_is_where_the_policies_do_not_add_to_one(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The baseline does not cancel there, so it is added again.
+
+    Schedules refuse such operators; engines need not know.
+    """
+    estimator = type(estimator_of(kind))
+    monkeypatch.setattr(estimator, "missing", lambda self, facts: None)
+    operator = sc.CustomOperator(value_with_a_rest, gradient_with_a_rest, smooth=1.0)
+    for state in (0, 1):
+        assert gap(world(coin, operator), kind, (0.3, 0.2), state) < 1e-12
+
+
+@pytest.mark.parametrize("kind", RANDOMIZED)
+def test_one_legal_action_has_nothing_to_correct(kind: Kind) -> None:
+    """Its policy does not depend on samples: no continuation is followed."""
+    problem = world(coin, sc.Entropy(0.3), legal=lambda state, action: action == 0)
+    levels = randomized(kind, (1.0,))
+    root = Root("value", 40, 2, "none")
+    plan = Schedule("one", problem.facts, levels, root, math.inf, 1.0)
+    made = reference.ReferenceEngine(Job(problem, plan, 0))
+    part = made.run_shard(Shard(0, 0, 0, 40), 1)
+    # the base, its two halves and, of a rollout, the step
+    assert part.calls == 40 * (3 + (kind == Kind.RANDOM_ROLLOUT))
+
+
+# --- stops --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", [reference.ReferenceEngine, PythonEngine])
+def test_a_stop_at_any_call_keeps_the_samples_before_it(engine: Any) -> None:
+    """Also at a call of a correction: its sample is dropped, and its calls count."""
+    running: list[Any] = []
+    last = [0]
+
+    def counted(state: int, action: int, rng: Any) -> tuple[float, int]:
+        if running[-1].calls == last[0]:
+            running[-1].stop()
+        return coins(state, action, rng)
+
+    problem = world(counted, sc.Entropy(0.3))
+    levels = randomized(Kind.RANDOM_ROLLOUT, (0.5, 0.5))
+    plan = Schedule(
+        "stop", problem.facts, levels, Root("value", 6, 2, "none"), math.inf, 1.0
+    )
+
+    def run(count: int, calls: int) -> Any:
+        running.append(engine(Job(problem, plan, 1)))
+        last[0] = calls
+        return running[-1].run_shard(Shard(0, 0, 0, count), 3)
+
+    ends = [run(count, -1) for count in range(7)]
+    for calls in range(1, ends[-1].calls):
+        with pytest.raises(Interrupted) as stop:
+            run(6, calls)
+        part = stop.value.piece.part
+        done = max(i for i, end in enumerate(ends) if end.calls <= calls)
+        assert part == ends[done]._replace(calls=calls)
+
+
+# --- mutants ------------------------------------------------------------------
+
+MUTANTS = {
+    "a chance doubled without its weight": ("+= chance", "+= 2.0 * chance"),
+    "a weight dropped": ("return bracket / chance", "return bracket"),
+    "the sign of min dropped": ("delta, sign * lacking", "delta, lacking"),
+    "the sign of the action dropped": ("norm if delta[slot] > 0.0 else -norm", "norm"),
+    "a half missing": ("(-0.5, first), (-0.5, second)", "(-0.5, first)"),
+    "the halves of another rung": ("2 ** (j - 1) * level", "2 ** j * level"),
+    "a sum for an average": ("0.5 * (x + y)", "(x + y)"),
+    "an action that is not sampled": ("self.picked(sizes)", "(0, sum(sizes))"),
+}
+
+
+def mutant(old: str, new: str) -> Any:
+    """The reference engine with one change to its source."""
+    source = inspect.getsource(reference)
+    assert source.count(old) == 1
+    space: dict[str, Any] = {"__name__": reference.__name__}
+    exec(compile(source.replace(old, new), reference.__file__, "exec"), space)
+    return space["ReferenceEngine"]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_an_engine_with_a_mistake_has_another_mean(name: str) -> None:
+    engine = mutant(*MUTANTS[name])
+    problem = world(coin, sc.KL(0.2, prior=(1, 3)))
+    expected = exact_mean(problem, plain(Kind.RANDOM_ROLLOUT, 4), 1)
+    levels = randomized(Kind.RANDOM_ROLLOUT, (0.3, 0.2))
+    assert abs(exact_mean(problem, levels, 1, engine) - expected) > 1e-4
