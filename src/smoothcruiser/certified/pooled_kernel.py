@@ -38,7 +38,7 @@ from smoothcruiser.certified.bounds.base import (
     value_rounding,
 )
 from smoothcruiser.certified.bounds.betting import LONGEST_LOG, pole_guard
-from smoothcruiser.certified.bounds.law import refresh
+from smoothcruiser.certified.bounds.counts import refresh
 from smoothcruiser.certified.graph import Graph
 from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value

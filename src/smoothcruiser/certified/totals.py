@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import WALK, Bound
-from smoothcruiser.certified.bounds.law import missing
+from smoothcruiser.certified.bounds.counts import missing
 from smoothcruiser.certified.graph import SAMPLED, empty_graph
 from smoothcruiser.certified.loops import make_closing_loops
 from smoothcruiser.certified.memory import Memory

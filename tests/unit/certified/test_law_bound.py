@@ -15,6 +15,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from smoothcruiser.certified.bounds import BOUNDS, law
+from smoothcruiser.certified.bounds import counts as law_counts
 from smoothcruiser.certified.bounds.base import (
     KEEP,
     SCAN,
@@ -49,7 +50,7 @@ def pair_of(counts, values, *, rewards=0.0, cost=COST, high=1.0):
 @pytest.fixture(scope="module")
 def bound():
     """(graph, pairs, upper, tune, rules) -> the bound of the law alone, compiled."""
-    refresh, side = compiled(law.refresh), compiled(law.law_side)
+    refresh, side = compiled(law_counts.refresh), compiled(law.law_side)
 
     @numba.njit
     def call(g, pairs, upper, tune, rules):
@@ -75,8 +76,8 @@ def log_mixture(counts):
     """log Q_n with every number of labels, by SciPy."""
     c = np.asarray(counts, float)
     n, size = c.sum(), len(c)
-    terms = [law.RESTAURANT_LOG + gammaln(c).sum() - gammaln(n + 1.0)]
-    for m, weight in enumerate(law.LABEL_WEIGHTS, start=1):
+    terms = [law_counts.RESTAURANT_LOG + gammaln(c).sum() - gammaln(n + 1.0)]
+    for m, weight in enumerate(law_counts.LABEL_WEIGHTS, start=1):
         if m >= size:
             ways = gammaln(m + 1) - gammaln(m - size + 1)
             start = gammaln(0.5 * m) - gammaln(0.5 * m + n)
@@ -112,7 +113,9 @@ def laws_on_the_event(rng, counts, number):
 def test_the_mixture_is_a_law_of_the_next_event():
     """Q_n is the sum of Q_(n+1) over what may come next, and Q_1 = 1."""
     assert log_mixture([1]) == pytest.approx(0.0, abs=1e-12)
-    assert law.LABEL_WEIGHTS.sum() + math.exp(law.RESTAURANT_LOG) == pytest.approx(1.0)
+    assert law_counts.LABEL_WEIGHTS.sum() + math.exp(
+        law_counts.RESTAURANT_LOG
+    ) == pytest.approx(1.0)
     for counts in ([3], [1, 4], [2, 2, 7], [1] * 8, [5] * 9):
         after = [log_mixture([*counts, 1])]
         for i in range(len(counts)):
@@ -303,7 +306,7 @@ def test_a_long_run_without_a_new_outcome_completes_a_support(whole):
 
 def test_shares_of_a_declared_pair_add_up():
     """Three quarters for the law, one quarter for runs; there are no bets."""
-    both = math.exp(-law.LAW_COST) + math.exp(-law.RUN_COST)
+    both = math.exp(-law_counts.LAW_COST) + math.exp(-law_counts.RUN_COST)
     assert both == pytest.approx(2.0, rel=1e-12)
 
 
@@ -344,7 +347,9 @@ def test_bets_pay_for_the_functions_that_share_samples(whole):
 
 def test_shares_add_up_to_that_of_the_pair():
     cost = float(pair_cost(3, 0.1))
-    both = math.exp(-cost - law.LAW_COST) + 2.0 * math.exp(-cost - law.BETS_COST)
+    both = math.exp(-cost - law_counts.LAW_COST) + 2.0 * math.exp(
+        -cost - law_counts.BETS_COST
+    )
     assert both == pytest.approx(2.0 * math.exp(-cost), rel=1e-12)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.base import BoundRules, shared_delta
-from smoothcruiser.certified.bounds.law import BETS_COST, LAW_COST, POOLED, POOLED_UNION
+from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST
+from smoothcruiser.certified.bounds.law import POOLED, POOLED_UNION
 from smoothcruiser.certified.pooled import RATE_LOGS, RATES, PooledRegion, log_price
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.errors import InvalidInput
@@ -94,7 +95,7 @@ def test_the_pool_is_for_samples_of_one_player_with_a_discount() -> None:
 def test_the_law_is_worst_among_those_of_the_event(memory) -> None:
     """No law that Lemma K allows has a larger mean than ``largest_mean``."""
     from smoothcruiser.certified import pooled_kernel
-    from smoothcruiser.certified.bounds.law import log_predicted
+    from smoothcruiser.certified.bounds.counts import log_predicted
     from smoothcruiser.jit.build import compiled
 
     region, g = memory._region, memory.memory.graph

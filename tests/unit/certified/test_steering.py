@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.certified.bounds.law import missing
+from smoothcruiser.certified.bounds.counts import missing
 from smoothcruiser.certified.limits import make_limits
 from smoothcruiser.certified.search import Certified
 from smoothcruiser.problem.zoo import chain

@@ -20,8 +20,9 @@ import numpy as np
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.draft import priced, root_log_draws
-from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier, LevelTable
+from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
+from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kinds
 from smoothcruiser.schedule.schedule import Target
 from smoothcruiser.theory.ground import ground

@@ -30,11 +30,11 @@ import numpy as np
 
 from smoothcruiser.schedule.compiler.frontier import (
     Cells,
-    LevelTable,
     Queries,
     Stop,
     sample_grid,
 )
+from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground

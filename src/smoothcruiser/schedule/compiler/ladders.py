@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.schedule.kinds import Kind
+from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.correction import (
     correction,
@@ -45,7 +45,7 @@ from smoothcruiser.theory.noise import (
 )
 
 if TYPE_CHECKING:
-    from smoothcruiser.schedule.compiler.frontier import LevelTable
+    from smoothcruiser.schedule.compiler.level_table import LevelTable
 
 Array = Any
 
@@ -112,7 +112,7 @@ class Ladders:
         )
         m = _FIRST[:, None] * 2.0 ** np.arange(_RUNGS)  # of rung j + 1
         last = _FIRST[:, None] * 2.0 ** np.arange(1, _RUNGS + 1)
-        if kind == Kind.RANDOM_PLUGIN:
+        if not estimator_of(kind).goes_on:  # plug-ins
             spans = span_moments(self.base.rule.num_actions, m, spread, variance)
             second = plug_in_correction(self.base.rule, spans) ** 2
             noise = plug_in_noise(self.base.rule, last, spread, variance)

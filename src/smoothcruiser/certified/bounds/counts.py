@@ -1,0 +1,139 @@
+"""What the counts of a pair alone tell: the event E of ``law``, and complete supports.
+
+Q_n, beta and the unseen mass are functions of the counts (docs/certified.md, section
+2b). With a declared least probability p of every outcome a support is complete where
+the unseen mass is below p, where one more outcome would not fit, and after a long run
+without a new outcome (Lemma R there).
+
+legend   symbol        public name
+  exp(-beta/n')        ``law_share``, rounded down
+  p                    ``BoundRules.min_probability``; 0 where none is declared
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.certified.bounds.base import UNIT, BoundRules, Outcomes
+from smoothcruiser.problem.tabular import Floats
+
+# Q is a mixture: of laws on exactly m = 1, 2, ..., 8 labels, each with the predictive
+# law of Krichevsky and Trofimov, (c_i + 1/2)/(n + m/2), and of a Chinese restaurant
+# of concentration 1, c_i/(n + 1), for any number of outcomes. beta - log(1/alpha) is
+# 0.6 for K = 1 and all n; at n = 1e4 7.1, 13.0 and 24.4 for K = 2, 3 and 5 even
+# outcomes, where restaurants of concentrations 0.02 and 1 alone give 8.8, 17.3, 29.2.
+LABEL_WEIGHTS: Floats = np.array([0.55, 0.2, 0.1, 0.05, 0.02, 0.02, 0.01, 0.01])
+LABEL_LOGS: Floats = np.log(LABEL_WEIGHTS)
+MOST_LABELS = len(LABEL_WEIGHTS)
+RESTAURANT_LOG = math.log(0.04)
+LOG_GAMMA_HALF = 0.5 * math.log(math.pi)
+# Of the sum of |terms| of beta, beside what a sum of K of them errs by. lgamma erred by
+# 3e-16 of 1 + its value at most (20,000 arguments up to 1e15, against 50 digits).
+BETA_ROUNDING = 1e-13
+# A pair's alpha is delta p_k = 2 exp(-cost): 3/4 for the law, for both sides and all
+# functions, and 1/8 for the bets of either side.
+LAW_COST = math.log(4.0 / 3.0) - math.log(2.0)
+BETS_COST = math.log(4.0)
+# Where a least probability is declared there are no bets, and their quarter proves
+# supports complete: alpha/4 = 2 exp(-cost)/4.
+RUN_COST = math.log(4.0) - math.log(2.0)
+# Margin of the two comparisons that make a support complete.
+CERTAIN = 1e-9
+
+
+# --- compiled -----------------------------------------------------------------
+
+
+def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
+    """Return log Q_n of a pair's counts, and the sum of |terms| for its rounding."""
+    n, size = pair["total"], pair["length"]
+    restaurant, labels = 0.0, 0.0
+    for e in range(pair["start"], pair["start"] + size):
+        count = g.entries[e]["weight"]
+        restaurant += math.lgamma(count)
+        labels += math.lgamma(count + 0.5) - LOG_GAMMA_HALF
+    rest = math.lgamma(n + 1.0)
+    best = RESTAURANT_LOG + restaurant - rest
+    terms, total = restaurant + rest, 1.0
+    for m in range(size, MOST_LABELS + 1):
+        ways = 0.0  # log of m!/(m - K)!
+        for left in range(m - size + 1, m + 1):
+            ways += math.log(left)
+        after = math.lgamma(0.5 * m + n)
+        found = LABEL_LOGS[m - 1] + ways + math.lgamma(0.5 * m) - after + labels
+        terms = max(terms, abs(labels) + abs(after) + ways + 8.0 + size)
+        if found > best:
+            best, total = found, 1.0 + total * math.exp(best - found)
+        else:
+            total += math.exp(found - best)
+    return best + math.log(total), terms
+
+
+def long_run(cost: float, size: int, least: float) -> float:
+    """So many samples in a row without a new outcome prove that ``size`` are all.
+
+    It is log(size (size + 1) / alpha) / -log(1 - p), with a quarter of the pair's share:
+    that of the bets, which are not made where p is declared.
+    """
+    runs = math.log(size * (size + 1.0)) + cost + RUN_COST
+    return (1.0 + CERTAIN) * runs / -math.log1p(-least * (1.0 - CERTAIN))
+
+
+def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
+    """Bring beta, the share and the mark of a complete support up to date.
+
+    Counts only grow, so they are those of the last time where their sum and their
+    number are. ``law_complete`` is 1 where the support is complete; it stays so
+    until a further outcome is seen, which disproves ``min_probability`` (or E
+    failed): -1 from then on.
+    """
+    n, size = pair["total"], pair["length"]
+    if pair["law_total"] == n and pair["law_length"] == size:
+        return
+    if pair["law_complete"] == 1 and pair["law_length"] < size:
+        pair["law_complete"] = -1
+    if pair["law_length"] < size:
+        pair["law_found"] = n
+    repeats, share, beta = n - size, 0.0, 0.0
+    if repeats >= 1.0:
+        predicted, terms = log_predicted(g, pair)
+        beta = pair["cost"] + LAW_COST - predicted
+        for e in range(pair["start"], pair["start"] + size):
+            again = g.entries[e]["weight"] - 1.0
+            if again > 0.0:
+                term = again * math.log(again / repeats)
+                beta += term
+                terms -= term
+        error = BETA_ROUNDING + 4.0 * size * UNIT
+        beta = max(0.0, beta + error * (1.0 + pair["cost"] + terms))
+        decay = beta / repeats
+        share = math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
+    least = rules.min_probability
+    if (
+        least > 0.0
+        and pair["law_complete"] == 0
+        and (
+            1.0 - share < least * (1.0 - CERTAIN)
+            or (size + 1) * least > 1.0 + CERTAIN
+            or n - pair["law_found"] >= long_run(pair["cost"], size, least)
+        )
+    ):
+        pair["law_complete"] = 1
+    pair["law_beta"], pair["law_share"] = beta, share
+    pair["law_total"], pair["law_length"] = n, size
+
+
+# --- plain --------------------------------------------------------------------
+
+
+def missing(pairs: Any, least: float) -> Floats:
+    """The samples after which the supports of pairs will be complete, if all was seen."""
+    size = np.maximum(pairs["length"].astype(np.float64), 1.0)
+    cost = pairs["cost"]
+    runs = (np.log(size * (size + 1.0)) + cost + RUN_COST) / -math.log1p(-least)
+    more = np.ceil((1.0 + 4.0 * CERTAIN) * runs) - (pairs["total"] - pairs["law_found"])
+    done = (pairs["law_complete"] != 0) | (pairs["cost"] == 0.0)
+    return np.where(done, 0.0, np.maximum(more, 1.0))
