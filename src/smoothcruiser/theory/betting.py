@@ -181,7 +181,7 @@ def choose_looks(
 
     They are geometric from the first count at which samples that do not vary close
     the radius t, and empty where none can. One that saves less than 5% is not worth
-    a share of delta.
+    its shards.
     """
     if not 2.0 * t < spread:
         return ()

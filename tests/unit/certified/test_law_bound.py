@@ -301,7 +301,7 @@ def test_a_long_run_without_a_new_outcome_completes_a_support(whole):
         pairs["total"] += more
         whole(g, pairs, True, WALK, rules)
         assert pairs["law_complete"][0] == complete
-        assert (law.missing(pairs, least)[0] == 0.0) == bool(complete)
+        assert (law_counts.missing(pairs, least)[0] == 0.0) == bool(complete)
 
 
 def test_shares_of_a_declared_pair_add_up():
