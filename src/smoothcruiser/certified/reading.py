@@ -30,6 +30,7 @@ import numpy as np
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import Ends
+from smoothcruiser.certified.numbers import NumberStates
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.sampling import ALWAYS_COMPARED, COMPARED_EVERY, Sampler
 from smoothcruiser.errors import Interrupted, OracleError
@@ -78,7 +79,7 @@ class RowReader(Sampler):
         self._called_at: list[int] = []  # pairs of a block at which the step was called
         self._make_inner = make_inner
         self._inner: Sampler | None = None  # samples pairs without a row
-        if memory.graph.pairs["cost"][: memory.num_pairs].any():  # some were met before
+        if isinstance(memory.states, NumberStates):  # a sampler was there before
             self._lend()
 
     # --- pairs without a row --------------------------------------------------
@@ -142,7 +143,7 @@ class RowReader(Sampler):
             self._read_block(pairs[begin : begin + BLOCK], batch)
 
     def take_up(self, batch: Batch) -> None:  # noqa: D102
-        if self._inner is not None:
+        if self.memory.graph.pairs["cost"][batch.pairs[0]] > 0.0:
             self._lend().take_up(batch)
 
     def check_written(self, batch: Batch) -> None:  # noqa: D102

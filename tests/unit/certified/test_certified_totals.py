@@ -58,6 +58,23 @@ def test_a_least_probability_closes_it():
     assert found.certificate.bound == "law"
 
 
+def test_a_least_probability_of_one_needs_few_samples():
+    """Every outcome is certain, so one sample of a pair tells its law."""
+    problem = sc.MDP(
+        lambda state, action, rng: (float(state + action == 4), state + action),
+        num_actions=2,
+        discount=1.0,
+        operator=sc.Max(),
+        initial_state=0,
+        payoffs="end",
+        terminal=lambda state: state >= 4,
+        min_probability=1.0,
+    )
+    memory = Certified(problem, delta=0.1, seed=1)
+    assert memory.query(budget=500).interval[1] >= 1.0
+    assert memory.query(1, epsilon=1e-6).interval[0] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rare_way_out_is_worth_the_goal(seed: int):
     """It leaks with 0.02, as declared: the value is 1, and no bound excludes it."""

@@ -12,7 +12,9 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.bounds.betting import BETTING
+from smoothcruiser.certified.keeping import Keeper
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.snapshot import read_header, restore
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.exact import solve
 
@@ -130,6 +132,29 @@ def test_workers_sample_what_has_no_row() -> None:
     assert there.interval == here.interval
     assert there.num_calls == here.num_calls > 0
     assert not any("were not used" in note for note in there.notes)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("oracle", [step, fast_step], ids=["plain", "compiled"])
+def test_every_snapshot_goes_on_with_the_same_bits(
+    oracle: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those between the first pair without a row and its first sample."""
+    monkeypatch.setattr(Keeper, "due", True)
+    world, kept = problem(oracle), list[bytes]()
+    whole = Certified(world, delta=0.1, seed=1)
+    whole.keep(lambda data, calls: kept.append(data))
+    whole.query(budget=60)
+    early = [data for data in kept if read_header(data)["looked"] is None]
+    assert any(read_header(data)["_drawn_pairs"] for data in early)
+    for data in kept[:12]:
+        again = Certified(world, delta=0.1, seed=1)
+        restore(again, data)
+        again.go_on(budget=60)
+        assert [x.interval for x in again.table()] == [
+            x.interval for x in whole.table()
+        ]
+        assert (again.num_calls, again.num_rows) == (whole.num_calls, whole.num_rows)
 
 
 @pytest.mark.compiles

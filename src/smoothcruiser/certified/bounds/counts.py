@@ -133,7 +133,8 @@ def missing(pairs: Any, least: float) -> Floats:
     """The samples after which the supports of pairs will be complete, if all was seen."""
     size = np.maximum(pairs["length"].astype(np.float64), 1.0)
     cost = pairs["cost"]
-    runs = (np.log(size * (size + 1.0)) + cost + RUN_COST) / -math.log1p(-least)
+    pace = -math.log1p(-least * (1.0 - CERTAIN))  # as in ``long_run``: least may be 1
+    runs = (np.log(size * (size + 1.0)) + cost + RUN_COST) / pace
     more = np.ceil((1.0 + 4.0 * CERTAIN) * runs) - (pairs["total"] - pairs["law_found"])
     done = (pairs["law_complete"] != 0) | (pairs["cost"] == 0.0)
     return np.where(done, 0.0, np.maximum(more, 1.0))
