@@ -73,7 +73,7 @@ def rollout_terms(
     parts = correction(base.rule, m[:, None, :], query.spread, query.variance)
     middle = onward.center
     second = parts.second(onward.tilt + query.tilt, onward.about(middle))
-    return Terms(second, parts.policy**2 + 0.0 * second, m, middle)
+    return Terms(second, parts.policy**2 + np.zeros_like(second), m, middle)
 
 
 def plug_in_terms(base: Ground, query: Backup, samples: Array, rungs: int) -> Terms:
@@ -81,7 +81,7 @@ def plug_in_terms(base: Ground, query: Backup, samples: Array, rungs: int) -> Te
     m = _rung_samples(samples, rungs)
     root = plug_in_correction(base.rule, m[:, None, :], query.spread, query.variance)
     second = root**2
-    return Terms(second, 0.0 * second, m, np.zeros(m.shape[1]))
+    return Terms(second, np.zeros_like(second), m, np.zeros(m.shape[1]))
 
 
 def _added(terms: Terms, rungs: Array) -> Array:
