@@ -192,8 +192,8 @@ def test_brackets_of_plug_ins_hold_exactly(operator: Operator, m: int) -> None:
         weight, first, second = pairs(law, m)
         pair = Pair(operator, first, second)
         variance = max(p * (1.0 - p) for p in law)
-        spans = span_moments(2, np.array([float(m)]), 1.0, variance)
-        bound = plug_in_correction(OperatorRule.of(operator, 2), spans)[0]
+        rule, count = OperatorRule.of(operator, 2), np.array([float(m)])
+        bound = plug_in_correction(rule, count, 1.0, variance)[0]
         truth = math.sqrt(float(weight @ pair.bracket**2))
         assert truth <= bound * (1.0 + 1e-9)
         worst = max(worst, truth / bound)

@@ -31,6 +31,7 @@ ROUNDING_SHARE = 1e-2
 
 # the inequalities behind an interval, beside the one that the schedule names
 BETS, LINE, RANGE = "betting", "Bennett at every count", "range of values"
+MOMENT_LINE = "Catoni at every count"
 # |psi| of a double, at most: log(1 + x + x^2/2) with x^2/2 < 1.8e308
 LARGEST_PSI = 710.0
 
@@ -190,7 +191,7 @@ class StoppingRule:
         if self.promise is None:
             return "paper: Hoeffding and a union over the tree"
         found = {self._bound_of(tally) for tally in outcome.tallies.values()}
-        order = (self.schedule.root.bound, LINE, BETS, RANGE)
+        order = (self.schedule.root.bound, LINE, MOMENT_LINE, BETS, RANGE)
         return " and ".join(name for name in order if name in found)
 
     def _bound_of(self, tally: RootSums) -> str:
@@ -200,7 +201,9 @@ class StoppingRule:
             return BETS
         if tally.draws == self.schedule.root.samples:
             return self.schedule.root.bound
-        return LINE if fixed[1] - fixed[0] < 2.0 * self.promise.spread else RANGE
+        if not fixed[1] - fixed[0] < 2.0 * self.promise.spread:
+            return RANGE
+        return LINE if self.promise.moment is None else MOMENT_LINE
 
 
 def stopping_rule(

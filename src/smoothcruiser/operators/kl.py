@@ -127,7 +127,8 @@ class KL(TemperedOperator):
 
     def policy_bend(self) -> float:
         """Return 1/(24 sqrt(3) lambda^2), attained by two actions."""
-        return 1.0 / (24.0 * math.sqrt(3.0) * self.temperature**2)
+        square = self.temperature**2  # 0 below 1e-162
+        return 1.0 / (24.0 * math.sqrt(3.0) * square) if square > 0.0 else math.inf
 
     def strong_convexity(self) -> float:
         """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""

@@ -121,7 +121,8 @@ class SquareRoot(TemperedOperator):
 
     def policy_bend(self) -> float:
         """Return 0.577/lambda^2; numerically, 0.2265/lambda^2 would do."""
-        return 0.577 / float(self.temperature) ** 2
+        square = float(self.temperature) ** 2  # 0 below 1e-162
+        return 0.577 / square if square > 0.0 else math.inf
 
     def smoothness(self, num_actions: int) -> float:
         """Return 1/lambda.

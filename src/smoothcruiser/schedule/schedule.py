@@ -148,6 +148,11 @@ class Schedule:
                     f"Level {i} ({level.kind.name}) needs a continuation before "
                     f"it, got {level}."
                 )
+            if max(level.query, level.continuation) >= i:  # also of kinds without them
+                raise BrokenPromise(
+                    f"Level {i} ({level.kind.name}) names a level that does not stand "
+                    f"before it, got {level}."
+                )
             if level.rungs and not estimator.randomized:
                 raise BrokenPromise(
                     f"Level {i} ({level.kind.name}) makes no corrections, got {level}."

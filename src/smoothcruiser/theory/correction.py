@@ -103,26 +103,47 @@ def correction(
 
     F must be convex with a finite curvature.
     """
-    spans = span_moments(rule.num_actions, m, spread, variance)
+    unit, spans = _in_units(rule, m, spread, variance)
     two = rule.num_actions == 2
-    slope = rule.curvature / (8.0 if two else 4.0)  # |delta| <= slope Delta
+    slope = rule.curvature * unit / (8.0 if two else 4.0)  # |delta| <= slope Delta
     most = 1.0 if two else 2.0  # |delta| <= most
     e2, e4 = spans.second, spans.fourth
     policy = np.minimum(slope * np.sqrt(e2), most)
     # |delta| span(n-bar): E Delta^2 span(2 n-bar)^2 <= e4, E span(2 n-bar)^2 <= e2
     product = np.minimum(slope * np.sqrt(e4), most * np.sqrt(e2))
     if rule.bend < math.inf:
-        policy = np.minimum(policy, rule.bend * np.sqrt(e4))
-        product = np.minimum(product, rule.bend * np.sqrt(spans.sixth))
-    return Correction(plug_in_correction(rule, spans) + 0.25 * product, policy)
+        bend = rule.bend * unit * unit
+        policy = np.minimum(policy, bend * np.sqrt(e4))
+        product = np.minimum(product, bend * np.sqrt(spans.sixth))
+    own = _bracket(rule.curvature * unit, spans) + 0.25 * product
+    return Correction(unit * own, policy)
 
 
-def plug_in_correction(rule: OperatorRule, spans: Spans) -> Array:
-    """Return a bound on the root of the second moment of B, or of a plug-in's own.
+def plug_in_correction(
+    rule: OperatorRule, m: Array, spread: Array, variance: Array
+) -> Array:
+    """Return a bound on the root of the second moment of B, or of a plug-in's own."""
+    unit, spans = _in_units(rule, m, spread, variance)
+    return unit * _bracket(rule.curvature * unit, spans)
 
-    Both lie between 0 and min(curv Delta^2/32, Delta/4) (R2).
+
+def _in_units(
+    rule: OperatorRule, m: Array, spread: Array, variance: Array
+) -> tuple[Array, Spans]:
+    """Return a unit near the spread, and the spans in it.
+
+    The sixth power of a spread is no float above 1e51, and below 1e-53 it would be 0,
+    which is no bound. The unit is a power of 2, so nothing is rounded by it.
     """
+    unit = np.ldexp(1.0, np.frexp(spread)[1])
+    return unit, span_moments(
+        rule.num_actions, m, spread / unit, variance / unit / unit
+    )
+
+
+def _bracket(curvature: Array, spans: Spans) -> Array:
+    """Both brackets lie between 0 and min(curv Delta^2/32, Delta/4) (R2)."""
     first = 0.25 * np.sqrt(spans.second)
-    if math.isinf(rule.curvature):
+    if np.any(np.isinf(curvature)):
         return first
-    return np.minimum(first, rule.curvature / 32.0 * np.sqrt(spans.fourth))
+    return np.minimum(first, curvature / 32.0 * np.sqrt(spans.fourth))

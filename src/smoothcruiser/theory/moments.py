@@ -224,7 +224,7 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
         np.minimum(child.high, value_high + child.bias_high),
     )
     within = gamma * gamma * base.after(child.variance, child.variance)[1]
-    rare = child.rare + 0.0 * child.variance
+    rare = child.rare + np.zeros_like(child.variance)  # which may be infinite
     rare = gamma * gamma * base.after(rare, rare)[1]
     bias_low, bias_high = base.after(child.bias_low, child.bias_high)
     span = facts.reward_span + gamma * (high - low)

@@ -25,11 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.theory.correction import (
-    correction,
-    plug_in_correction,
-    span_moments,
-)
+from smoothcruiser.theory.correction import correction, plug_in_correction
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import (
     Backup,
@@ -77,17 +73,15 @@ def rollout_terms(
     parts = correction(base.rule, m[:, None, :], query.spread, query.variance)
     middle = onward.center
     second = parts.second(onward.tilt + query.tilt, onward.about(middle))
-    return Terms(second, parts.policy**2 + 0.0 * second, m, middle)
+    return Terms(second, parts.policy**2 + np.zeros_like(second), m, middle)
 
 
 def plug_in_terms(base: Ground, query: Backup, samples: Array, rungs: int) -> Terms:
     """Return the second moments of the corrections of a plug-in (R4)."""
     m = _rung_samples(samples, rungs)
-    spans = span_moments(
-        base.rule.num_actions, m[:, None, :], query.spread, query.variance
-    )
-    second = plug_in_correction(base.rule, spans) ** 2
-    return Terms(second, 0.0 * second, m, np.zeros(m.shape[1]))
+    root = plug_in_correction(base.rule, m[:, None, :], query.spread, query.variance)
+    second = root**2
+    return Terms(second, np.zeros_like(second), m, np.zeros(m.shape[1]))
 
 
 def _added(terms: Terms, rungs: Array) -> Array:

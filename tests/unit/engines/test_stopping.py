@@ -190,6 +190,7 @@ def test_a_root_that_knows_a_second_moment_only() -> None:
     line = alpha * second / 2.0 + level / (part.draws * alpha)
     assert rule.ball(part)[1] == pytest.approx(line + promise.bias)
     assert rule._line(FULL) == pytest.approx(radius)
+    assert rule.bound(Outcome({0: part})) == "Catoni at every count"
 
 
 def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> None:

@@ -82,6 +82,42 @@ def test_the_verifier_sees_what_is_altered() -> None:
             replace(schedule, root=replace(schedule.root, **root))
 
 
+def test_a_correction_that_is_never_made_is_refused() -> None:
+    """Its weight 1/p is infinite, at the top of the table and below it."""
+    schedule = compiled()
+    for index, row in enumerate(schedule.levels):
+        for j in range(len(row.rungs)):
+            rungs = (*row.rungs[:j], 0.0, *row.rungs[j + 1 :])
+            with pytest.raises(BrokenPromise):
+                altered(schedule, index, rungs=rungs)
+
+
+@pytest.mark.parametrize("child", ["query", "continuation"])
+def test_a_leaf_that_names_itself_is_refused(child: str) -> None:
+    """The verifier walks along children, whether their kind uses them or not."""
+    with pytest.raises(BrokenPromise, match="does not stand before it"):
+        altered(compiled(), 0, **{child: 0})
+
+
+@pytest.mark.parametrize("unit", [2.0**-400, 2.0**300])
+def test_another_unit_of_reward_gives_the_same_table(unit: float) -> None:
+    """Sixth powers of it are no floats."""
+    facts = replace(FACTS, operator=Entropy(unit), reward_range=(0.0, unit))
+    scaled, known = compiled(0.05, facts), compiled(0.05)
+    assert scaled.randomized
+    assert scaled.mean_calls == pytest.approx(known.mean_calls, rel=0.02)
+    found, expected = (root_promise(x).moment for x in (scaled, known))
+    assert found.second / unit / unit == pytest.approx(expected.second, rel=0.02)
+
+
+def test_rewards_may_share_an_offset() -> None:
+    """Corrections measure from a baseline, so rounding grows with the offset only."""
+    far = replace(FACTS, reward_range=(1e6, 1e6 + 1.0))
+    schedule = compiled(0.05, far)
+    assert schedule.randomized
+    assert root_promise(schedule).rounding < 2e-3 * schedule.epsilon
+
+
 def test_the_root_has_what_its_bound_needs() -> None:
     schedule = compiled()
     promise = root_promise(schedule)

@@ -32,7 +32,6 @@ from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.correction import (
     correction,
     plug_in_correction,
-    span_moments,
 )
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup
@@ -113,8 +112,7 @@ class Ladders:
         m = _FIRST[:, None] * 2.0 ** np.arange(_RUNGS)  # of rung j + 1
         last = _FIRST[:, None] * 2.0 ** np.arange(1, _RUNGS + 1)
         if not estimator_of(kind).goes_on:  # plug-ins
-            spans = span_moments(self.base.rule.num_actions, m, spread, variance)
-            second = plug_in_correction(self.base.rule, spans) ** 2
+            second = plug_in_correction(self.base.rule, m, spread, variance) ** 2
             noise = plug_in_noise(self.base.rule, last, spread, variance)
             within = plug_in_variance(self.base.rule, _FIRST, spread, variance)
             still = (spread * spread / 4.0 + within)[:, None]
@@ -214,8 +212,7 @@ class Ladders:
         spread, variance = table.query_numbers(np.array([query]))[:2]
         calls = np.exp(table.log_calls[query]) * self.base.facts.num_actions
         m = first * 2.0 ** np.arange(rungs)
-        spans = span_moments(rule.num_actions, m, spread, variance)
-        second = plug_in_correction(rule, spans) ** 2
+        second = plug_in_correction(rule, m, spread, variance) ** 2
         gamma = self.base.facts.discount
         still = (self.base.facts.reward_span / gamma + spread) ** 2 / 4.0
         before = first * calls

@@ -52,15 +52,16 @@ def rounding(schedule: Schedule, known: dict[Node, Moments]) -> float:
             if level.continuation >= 0:
                 grown = 2.0 + curvature * (high - low) / 2.0
             worst[row] += grown * (asked + level.samples * each)
-            # a policy that is off by 2 curv e multiplies |xi'' - b|, about the scale
+            # a policy that is off by 2 curv e multiplies |xi'' - b|
+            passed, around = _passed(schedule, row, known)
             for j, chance in enumerate(level.rungs):
                 if chance > 0.0:
                     mean = asked + 2.0**j * level.samples * each
-                    error = (grown + 4.0 * curvature * scale) * mean + 2.0 * few
+                    error = (grown + 4.0 * curvature * around) * mean + 2.0 * few
                     worst[row] += error / math.sqrt(chance)
         if level.continuation >= 0:
-            passed = 1.0 + math.sqrt(_passed(schedule, row, known))
-            worst[row] += passed * facts.discount * worst[level.continuation]
+            share = 1.0 + (passed if level.query >= 0 else 0.0)
+            worst[row] += share * facts.discount * worst[level.continuation]
     return worst[schedule.root.child] + few
 
 
@@ -79,14 +80,20 @@ def _ends(
     return ends
 
 
-def _passed(schedule: Schedule, row: int, known: dict[Node, Moments]) -> float:
-    """Return sum_j E|delta_j|^2/p_j: the share of the continuation in corrections."""
+def _passed(
+    schedule: Schedule, row: int, known: dict[Node, Moments]
+) -> tuple[float, float]:
+    """Return what corrections take of the continuation, as roots of second moments.
+
+    The first is that of sum_j E|delta_j|^2/p_j, and the second that of xi'' - b. Both
+    are 0 for a plug-in, which has no continuation.
+    """
     level = schedule.levels[row]
     used = [j for j, chance in enumerate(level.rungs) if chance > 0.0]
-    if not used:
-        return 0.0
+    if not used or level.continuation < 0:
+        return 0.0, 0.0
     base, samples = ground(schedule.facts), np.array([float(level.samples)])
-    worst = 0.0
+    passed = around = 0.0
     for index, remaining in known:
         if index != row:
             continue
@@ -97,5 +104,6 @@ def _passed(schedule: Schedule, row: int, known: dict[Node, Moments]) -> float:
         )
         terms = estimator_of(level.kind).terms(base, level, samples, query, onward)
         each = [float(np.max(terms.passed[j])) / level.rungs[j] for j in used]
-        worst = max(worst, sum(each))
-    return worst
+        passed = max(passed, sum(each))
+        around = max(around, float(np.max(onward.about(level.constant))))
+    return math.sqrt(passed), math.sqrt(around)

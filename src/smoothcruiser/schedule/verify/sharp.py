@@ -92,9 +92,10 @@ def verify_sharp(schedule: Schedule) -> None:
     root = schedule.root
     slack = schedule.epsilon * (1.0 + TOLERANCE) - bias
     level = _level(schedule)
-    if not slack > 0.0 or root.samples * best_rate(slack, spread, variance)[
+    # a moment that is no number keeps nothing either
+    if not slack > 0.0 or not root.samples * best_rate(slack, spread, variance)[
         0
-    ] < level * (1.0 - TOLERANCE):
+    ] >= level * (1.0 - TOLERANCE):
         raise BrokenPromise(
             f"The root's {root.samples} draws of level {root.child} do not keep "
             f"epsilon={schedule.epsilon:g} at delta={schedule.delta:g}: "
@@ -202,7 +203,7 @@ def _numbers(schedule: Schedule, draw: Backup) -> tuple[float, float, float]:
     """
     if schedule.root.bound == "catoni":
         return float(draw.bias[0]), math.inf, float(np.max(draw.about(draw.centers)))
-    if np.any(draw.rare > 0.0) and schedule.epsilon < math.inf:
+    if not np.all(draw.rare == 0.0) and schedule.epsilon < math.inf:
         raise BrokenPromise(
             f"Level {schedule.root.child} makes corrections by chance, so its samples "
             "have no range and a root over them needs the bound 'catoni', got "
@@ -254,7 +255,7 @@ def _check_query(
     level = schedule.levels[index]
     if level.query < 0 or schedule.epsilon == math.inf:
         return
-    if np.any(known[level.query, after].rare > 0.0):
+    if not np.all(known[level.query, after].rare == 0.0):
         raise BrokenPromise(
             f"Level {index} ({level.kind.name}) asks level {level.query}, whose samples "
             "have no range: corrections are made by chance there."
