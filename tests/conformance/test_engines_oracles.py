@@ -159,8 +159,8 @@ def drop_mover(state):
     return 1 + state[1]
 
 
-# kinds of state that are compiled as another kind of the list is
-ALIKE = ("nested", "tuple", "float")
+# kinds of state that are compiled as another kind of the list is: evidence alone
+ALIKE = ("nested", "tuple", "float", "board")
 PROBLEMS = {
     "int": (
         0,

@@ -53,7 +53,7 @@ def early():
     return build(hit(10), 1.0, 0.5)
 
 def late():
-    return build(hit(12_000), 1.0, 0.5)
+    return build(hit(4_000), 1.0, 0.5)
 
 def pressed():
     return build(hit(1_500), 1.0, 0.5)

@@ -272,9 +272,8 @@ def test_plan_json_is_the_estimate(run: Any) -> None:
 def test_plan_of_the_value_alone(run: Any) -> None:
     data = run("plan", *CHAIN, *PROMISE, *SHARP, "--target", "value", "--json").data
     assert data["interval"][1] - data["interval"][0] <= 2 * 0.25 * 1.01
-    # theory, section 5: 96 calls for the value alone; at most 10% more for the
-    # looks
-    assert data["price"] <= 1.1 * 96
+    # theory, section 5: 96 calls for the value alone; at most 25% more for the bets
+    assert data["price"] <= 1.25 * 96
 
 
 def test_exact_agrees_with_the_closed_form(run: Any) -> None:
@@ -642,8 +641,8 @@ def test_ctrl_c_before_anything_is_known(run: Any, own: str) -> None:
 
 
 def test_ctrl_c_after_a_look_answers_with_what_is_known(run: Any, own: str) -> None:
-    """12,000 calls are beyond the first look of this schedule (2 x 413 draws of
-    14 calls): its interval holds, wider than promised.
+    """4,000 calls are beyond the first checkpoint of this schedule and before the end of
+    the run: its interval holds, wider than promised.
     """
     promise = ("--epsilon", "10%", "--delta", "0.1", *SHARP)
     done = run("plan", f"{own}:late", *promise, "--json")

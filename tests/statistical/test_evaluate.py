@@ -39,6 +39,7 @@ def random_policy(problem, seed):
     return shares / shares.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_coverage_over_480_runs():
     misses = runs = narrow = 0
     for number, (spec, discount, operator) in enumerate(CASES):

@@ -33,7 +33,7 @@ from smoothcruiser.exact import solve
 from smoothcruiser.problem.rows import has_rows
 
 FALSE_ALARM = 1e-3
-RUNS = range(0, 240, 2)  # even numbers have a horizon
+RUNS = range(0, 120, 2)  # even numbers have a horizon
 
 published = pytest.mark.skipif(
     not PUBLISHED.exists(), reason="shared/data/qvbs is not there"
@@ -150,7 +150,7 @@ def test_quarter_radii_are_found_out():
 
 @pytest.mark.compiles
 def test_every_row_at_discount_1_holds():
-    found = [carry_out(next(plans(number))) for number in range(1, 160, 2)]
+    found = [carry_out(next(plans(number))) for number in range(1, 80, 2)]
     searched = [run for run in found if run.kind != "unavailable"]
     if not searched:
         pytest.skip("this version does not search at discount 1 without a horizon")

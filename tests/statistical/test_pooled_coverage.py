@@ -123,6 +123,7 @@ def misses(runs: int, delta: float, scale: float) -> tuple[int, int]:
     return missed, helped
 
 
+@pytest.mark.slow
 def test_pooled_intervals_hold() -> None:
     runs, delta = 120, 0.2
     missed, helped = misses(runs, delta, 1.0)

@@ -42,6 +42,7 @@ def test_the_benchmark_knows_the_truth(number: int) -> None:
     assert np.array(solved.q_values) == pytest.approx(q_values, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_every_branch_of_the_portfolio_covers() -> None:
     """Failures stay within delta in each branch, and all branches were taken.
