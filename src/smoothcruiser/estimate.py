@@ -66,6 +66,16 @@ class Estimate:
     price: int | None = None  # what the plan would have cost without an early stop
     run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
+    labels: tuple[str, ...] | None = None  # names of the actions, where they have any
+
+    def label(self, action: int) -> str:
+        """The name of an action: its label, or its number where it has none."""
+        return str(action) if self.labels is None else self.labels[action]
+
+    @property
+    def action_label(self) -> str | None:
+        """The name of the recommended action, None in a terminal state."""
+        return None if self.action is None else self.label(self.action)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN, infinity and a price beyond 2**53
