@@ -25,7 +25,7 @@ from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
-    from smoothcruiser.compare import PlannedRun, PlannerRun
+    from smoothcruiser.comparison import PlannedRun, PlannerRun
 
 COLUMNS = (
     ("value", "value"),
@@ -85,7 +85,7 @@ def compare(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Errors and
     regrets need a known model.
     """
-    from smoothcruiser import compare as comparing
+    from smoothcruiser import comparison as comparing
     from smoothcruiser.report.console import console
 
     start = state_of(problem, state)
@@ -302,7 +302,7 @@ def draw(rows: list[PlannerRun], title: str, path: str, *, exact: bool) -> None:
     """Error and policy regret against calls, one line a planner with the range
     of its runs, written to ``path``.
     """
-    from smoothcruiser.compare import summaries
+    from smoothcruiser.comparison import summaries
 
     plt = _pyplot()
     means = [s for s in summaries(rows) if s["runs"]]
