@@ -65,12 +65,23 @@ class Agent:
             self.method.name, self.query, self.method.takes, self.method.because
         )
         self.estimate: Estimate | None = None  # of the last decision
+        self.action: int | None = None  # the last decision, as a number
         self.session: Session = self.method.session(self.query)
 
     @property
     def decisions(self) -> int:
         """Decisions made so far."""
         return self.session.decisions
+
+    @property
+    def action_label(self) -> str | None:
+        """The name of the action that was decided on last; None before the first.
+
+        With ``sample=True`` that need not be the estimate's best one.
+        """
+        if self.estimate is None or self.action is None:
+            return None
+        return self.estimate.label(self.action)
 
     def act(self, state: Any = None, *, remaining: int | None = None) -> Any:
         """The action to take in ``state``.
@@ -111,6 +122,7 @@ class Agent:
             action = int(rng.categorical(np.array(self.estimate.policy)))
         else:
             action = self.estimate.action
+        self.action = action
         self.session.moved(action)
         return action
 

@@ -17,11 +17,13 @@ import importlib
 import inspect
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
 from smoothcruiser.operators import Operator, make_operator
 from smoothcruiser.problem.adapter import FAULTS, Adapter, find_adapter, prefixes
+from smoothcruiser.problem.declared import action_labels
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
@@ -33,6 +35,7 @@ def make(
     discount: float | None = None,
     temperature: float | None = None,
     operator: str | Operator | None = None,
+    actions: Sequence[str] | None = None,
 ) -> Problem:
     """The problem that ``text`` names.
 
@@ -47,6 +50,8 @@ def make(
             Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",
             "sparsemax", "square-root" or "max".
+        actions: what the actions are called in answers, such as ["left", "right"]; by
+            default as the problem itself names them.
 
     Example:
         >>> import smoothcruiser as sc
@@ -58,14 +63,29 @@ def make(
             f"A problem is named by text such as 'chain:n=5', got {text!r}; "
             "`smoothcruiser problems` lists them."
         )
+    if actions is not None:
+        actions = action_labels(actions)
+    spec = spec_of(
+        text,
+        discount=discount,
+        temperature=temperature,
+        operator=operator,
+        actions=actions,
+    )
+    problem = _made(text, spec, operator)
+    return problem if actions is None else dataclasses.replace(problem, actions=actions)
+
+
+def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
+    """What ``make`` returns, with the names of actions that the problem has itself."""
     name, _, rest = text.partition(":")
-    spec = spec_of(text, discount=discount, temperature=temperature, operator=operator)
+    discount = spec["discount"]
     if is_built_in(text):
         if discount is None:
             raise InvalidInput(
                 f"{name} needs a discount in [0, 1); give --discount (discount=)."
             )
-        chosen = _operator(operator, temperature)
+        chosen = _operator(operator, spec["temperature"])
         return build(
             name, _parameters(rest), discount=discount, operator=chosen, spec=spec
         )

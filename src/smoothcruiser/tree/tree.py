@@ -31,7 +31,7 @@ from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.engines.registry import machine_code, not_compiled
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.estimate import Estimate, about, best_action
 from smoothcruiser.jit.interrupts import held
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
@@ -419,8 +419,7 @@ class Tree:
             certificate=None,
             seconds=self.seconds,
             compile_seconds=self._backend.compile_seconds,
-            problem=self.problem.name,
-            state=self.state,
+            **about(self.problem, self.state),
             seed=self.seed,
             executor=self._backend.name,
             notes=(*self.notes(), self._no_promise()),

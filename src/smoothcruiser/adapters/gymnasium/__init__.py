@@ -6,6 +6,7 @@ problems.
   access    which way leads into an environment, and the problem it makes
   tables    environments that have their model: tabular problems
   oracles   environments that are put into a state, or copied
+  meanings  what actions are called
   copies    private copies, and what an environment holds
   trial     whether an environment put into a state continues as one never touched
 

@@ -38,7 +38,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -46,7 +47,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.arguments import check_keywords, shortened
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:
@@ -62,6 +63,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     kinds,
     private_copy,
 )
+from smoothcruiser.adapters.gymnasium.meanings import meanings
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
     EnvOracle,
@@ -171,6 +173,7 @@ def problem(
             operator=operator,
             reward_range=reward_range,
             horizon=horizon,
+            actions=meanings(env, chosen),
             name=label,
         )
     bounds = reward_range or (
@@ -198,6 +201,7 @@ def problem(
         horizon=horizon,
         deterministic=more.get("deterministic", False),
         call_seconds=more.get("call_seconds"),
+        actions=meanings(env, chosen),
         name=label,
     )
 
@@ -326,8 +330,8 @@ def _tried(
 def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
     """What the planner's actions are in the environment."""
     space = env.action_space
-    if choice is not None and not isinstance(choice, int):
-        return list(choice)
+    if isinstance(choice, Iterable) and not isinstance(choice, str):
+        return [_in_space(space, action) for action in choice]
     if isinstance(space, gymnasium.spaces.Discrete) and choice is None:
         return [int(space.start) + a for a in range(int(space.n))]
     if isinstance(space, gymnasium.spaces.MultiDiscrete) and choice is None:
@@ -350,5 +354,23 @@ def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
         ]
     raise InvalidInput(
         f"The actions {space} are not a short list; give actions=[…], or actions=n "
-        "for a grid of n >= 2 values a dimension of a Box."
+        "for a grid of n >= 2 values per dimension of a Box."
     )
+
+
+def _in_space(space: Any, action: Any) -> Any:
+    """An action as the environment takes it: of a Box, an array of its shape."""
+    found, ok = action, True
+    if isinstance(space, gymnasium.spaces.Box):
+        ok = False
+        with suppress(TypeError, ValueError):  # another shape, or no numbers
+            found = np.asarray(action, dtype=space.dtype).reshape(space.shape)
+            ok = space.contains(found)
+    elif isinstance(space, gymnasium.spaces.Discrete):
+        ok = space.contains(action)
+    if not ok:
+        raise InvalidInput(
+            f"actions= must list actions of {space}, got {shortened(action)}; drop it, "
+            "or change it."
+        )
+    return found
