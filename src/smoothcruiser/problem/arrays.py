@@ -111,6 +111,31 @@ def rewards(
     )
 
 
+def barred(R: Any, start: Ints, reward: Floats, allowed: Bools) -> Bools:
+    """(S, A): the pairs that a reward of -inf marks as illegal (QuantEcon's convention).
+
+    Args:
+        R: the rewards as they were given.
+        start: where the row of each pair begins.
+        reward: one per entry of the rows.
+        allowed: (S, A), the pairs that matter.
+    """
+    if not hasattr(R, "tocsr") and np.shape(R) == allowed.shape:
+        return np.isneginf(numbers("R", R)) & allowed
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    size = len(start) - 1
+    marked = np.bincount(row, weights=np.isneginf(reward), minlength=size)
+    found = marked.reshape(allowed.shape) > 0
+    partly = found & (marked < np.diff(start)).reshape(allowed.shape) & allowed
+    if np.any(partly):
+        state, action = (int(x[0]) for x in np.nonzero(partly))
+        raise InvalidInput(
+            "R of -inf marks an illegal action, so it must be -inf for every next state "
+            f"of it, but at state {state}, action {action} some rewards are finite."
+        )
+    return found & allowed
+
+
 def numbers(name: str, array: Any) -> Floats:
     """An array of floats; ``name`` is what an error calls it."""
     try:

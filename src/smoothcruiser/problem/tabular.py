@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators import Operator
+from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.arrays import (
     ROW_SUM_TOLERANCE,
@@ -31,6 +31,7 @@ from smoothcruiser.problem.arrays import (
     CompressedRows,
     Floats,
     Ints,
+    barred,
     mask,
     normalized,
     players_of,
@@ -38,6 +39,7 @@ from smoothcruiser.problem.arrays import (
     rows_of,
 )
 from smoothcruiser.problem.declared import check_range
+from smoothcruiser.problem.discrete_dp import DiscreteDP, read
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
@@ -209,6 +211,7 @@ class TabularOptions(TypedDict, total=False):
     spec: dict[str, Any] | None
 
 
+@overload
 def tabular(
     P: Any,
     R: Any,
@@ -219,22 +222,53 @@ def tabular(
     terminal: Any = None,
     legal: Any = None,
     **more: Unpack[TabularOptions],
+) -> Problem: ...
+
+
+@overload
+def tabular(
+    P: DiscreteDP,
+    R: None = None,
+    *,
+    discount: float | None = None,
+    operator: Operator | None = None,
+    players: Any = None,
+    terminal: Any = None,
+    legal: Any = None,
+    **more: Unpack[TabularOptions],
+) -> Problem: ...
+
+
+def tabular(
+    P: Any,
+    R: Any = None,
+    *,
+    discount: float | None = None,
+    operator: Operator | None = None,
+    players: Any = None,
+    terminal: Any = None,
+    legal: Any = None,
+    **more: Unpack[TabularOptions],
 ) -> Problem:
     """A Problem from arrays; S states and A actions, all numbered from 0.
 
     Args:
         P: probabilities of next states, of shape (S, A, S), or a sparse matrix
-            of shape (S*A, S) whose row s*A + a belongs to the pair (s, a).
+            of shape (S*A, S) whose row s*A + a belongs to the pair (s, a). A
+            ``DiscreteDP`` of QuantEcon takes the place of P, R and discount.
         R: rewards, of shape (S, A) or (S, A, S); for a CSR P also one per
-            nonzero of it.
+            nonzero of it. -inf marks an illegal action.
         discount: weight of the next step's value, in [0, 1), or in [0, 1] with
-            a horizon. With ``Max()`` 1 needs none: exact solves such a problem.
-        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
+            a horizon. With ``Max()`` 1 needs none: exact solves such a problem. The
+            default is the beta of a DiscreteDP.
+        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``, which is
+            the default for a DiscreteDP.
         players: (S,) of 1 (max) and 2 (min), which makes a game; the default is
             an MDP.
         terminal: (S,) mask of states where the episode is over; the default is
             none.
-        legal: (S, A) mask of allowed actions; the default is all.
+        legal: (S, A) mask of allowed actions; the default is all whose reward is not
+            -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
@@ -264,20 +298,39 @@ def tabular(
         >>> problem = sc.tabular(P, R, discount=0.5, operator=sc.Max())
         >>> sc.plan(problem).action
         1
+        >>> R[0][1] = -np.inf  # not allowed
+        >>> sc.plan(sc.tabular(P, R, discount=0.5, operator=sc.Max())).policy
+        (1.0, 0.0)
     """
     check_keywords("tabular", more, TabularOptions.__annotations__)
+    if R is None and isinstance(P, DiscreteDP):
+        model = read(P)
+        P, R, discount = (
+            model.P,
+            model.R,
+            model.discount if discount is None else discount,
+        )
+        operator = Max() if operator is None else operator
+    else:
+        model = None
+        _check_given(R, discount, operator)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
-    reward_range = more.get("reward_range")
     start, next_state, prob, num_states, num_actions = rows_of(P, R)
     dead = mask(terminal, (num_states,), "terminal", default=False)
     allowed = mask(legal, (num_states, num_actions), "legal", default=True)
-    live = (~dead[:, None] & allowed).reshape(-1)
+    if model is not None and model.legal is not None:
+        allowed = allowed & model.legal
     reward = rewards(R, P, start, next_state, num_states, num_actions)
+    allowed = allowed & ~barred(R, start, reward, allowed & ~dead[:, None])
+    live = (~dead[:, None] & allowed).reshape(-1)
     prob = normalized(start, prob, live, num_actions)
     used = np.repeat(live, np.diff(start))
+    # nobody is paid for what nobody can do: sums over whole tables stay finite
+    reward = np.where(np.isneginf(reward) & ~used, 0.0, reward)
     if not np.all(np.isfinite(reward[used])):
         raise InvalidInput(
-            "R must be finite, but holds NaN or infinity; every reward needs a number."
+            "R must be finite, but holds NaN or infinity; every reward needs a number, "
+            "and -inf in R of shape (S, A) marks an illegal action."
         )
     if not np.all(dead | allowed.any(axis=1)):
         lost = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
@@ -287,18 +340,7 @@ def tabular(
     movers = players_of(players, num_states)
     tables = Tables(start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
-    if reward_range is not None:
-        _check_reward_range(reward_range, reward[used])
-    else:
-        low, high = (
-            float(np.min(reward[used], initial=0.0)),
-            float(np.max(reward[used], initial=0.0)),
-        )
-        reward_range = (
-            (0.0, 1.0)
-            if low >= 0.0 and high <= 1.0
-            else (float(np.min(reward[used])), float(np.max(reward[used])))
-        )
+    reward_range = _reward_range(more.get("reward_range"), reward[used])
     payoffs = more.get("payoffs", EVERY_STEP)
     if payoffs == AT_THE_END:
         _check_payoffs(tables, used)
@@ -359,7 +401,25 @@ def _check_payoffs(tables: Tables, used: Any) -> None:
         )
 
 
-def _check_reward_range(bounds: Any, reward: Floats) -> None:
+def _check_given(R: Any, discount: Any, operator: Any) -> None:
+    """Refuse arrays without what belongs to them."""
+    needed = {"R, the rewards": R, "discount=": discount, "operator=": operator}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise InvalidInput(
+            f"tabular(P, R, discount=0.9, operator=Max()) needs {missing[0]}, got none; "
+            "only a DiscreteDP of QuantEcon has its own."
+        )
+
+
+def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
+    """(low, high): as declared, (0, 1) where that holds them, or as they are."""
+    if bounds is None:
+        low = float(np.min(reward, initial=0.0))
+        high = float(np.max(reward, initial=0.0))
+        if low >= 0.0 and high <= 1.0:
+            return 0.0, 1.0
+        return float(np.min(reward)), float(np.max(reward))
     check_range("reward_range", bounds)
     if len(reward) and not (
         bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]
@@ -368,6 +428,8 @@ def _check_reward_range(bounds: Any, reward: Floats) -> None:
             f"reward_range {bounds!r} does not hold the rewards, which go from "
             f"{reward.min():.6g} to {reward.max():.6g}; widen or drop it."
         )
+    found: tuple[float, float] = bounds
+    return found
 
 
 def _check_alternation(tables: Tables, live: Bools) -> None:
