@@ -24,6 +24,7 @@ MEANINGS: dict[str, tuple[str, ...]] = {
     "TaxiEnv": ("south", "north", "east", "west", "pick up", "drop off"),
     "BlackjackEnv": ("stick", "hit"),
     "CartPoleEnv": ("push left", "push right"),
+    "CartPoleFunctional": ("push left", "push right"),
     "MountainCarEnv": ("accelerate left", "coast", "accelerate right"),
     "AcrobotEnv": ("torque -1", "torque 0", "torque 1"),
     "LunarLander": ("nothing", "left engine", "main engine", "right engine"),
@@ -41,7 +42,7 @@ def meanings(env: Any, actions: Sequence[Any]) -> tuple[str, ...] | None:
     if isinstance(space, gymnasium.spaces.Box):
         found = [_value(action) for action in actions]
     elif isinstance(space, gymnasium.spaces.Discrete):
-        known = _known(env.unwrapped, int(space.n))
+        known = _known(getattr(env, "unwrapped", env), int(space.n))
         if known is None:
             return None
         found = [known[int(action) - int(space.start)] for action in actions]
