@@ -151,13 +151,15 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """A public name that is imported late."""
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # type checkers see the imports above, and no other name
 
-    return globals().setdefault(name, getattr(import_module(_LATE[name]), name))
+    def __getattr__(name: str) -> Any:
+        """A public name that is imported late."""
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return globals().setdefault(name, getattr(import_module(_LATE[name]), name))
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smoothcruiser.cli.completion import methods_listed
 from smoothcruiser.cli.exit import STOPPED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
@@ -46,7 +47,10 @@ COLUMNS = (
     help="Oracle calls for each planner, such as 1e5.",
 )
 @click.option(
-    "--methods", metavar="A,B,...", help="Only these planners.  [default: all]"
+    "--methods",
+    metavar="A,B,...",
+    shell_complete=methods_listed,
+    help="Only these planners.  [default: all]",
 )
 @click.option(
     "--repeats",
