@@ -29,7 +29,7 @@ from pathlib import Path
 from board_games import cart_pole, connect_four, tic_tac_toe
 
 import smoothcruiser as sc
-from smoothcruiser.compare import compare, truth_of
+from smoothcruiser.comparison import compare, truth_of
 from smoothcruiser.play.episodes import wilson
 from smoothcruiser.tree.tree import Tree
 

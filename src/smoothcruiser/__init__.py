@@ -9,7 +9,7 @@ True
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if (
     sys.argv[:1] == ["-m"]
@@ -71,6 +71,12 @@ from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
 
+if TYPE_CHECKING:
+    from smoothcruiser.certified.search import Certified
+    from smoothcruiser.comparison import compare
+    from smoothcruiser.exact.solution import Solution
+    from smoothcruiser.tree.tree import Tree
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -86,6 +92,7 @@ __all__ = [
     "Auto",
     "BrokenPromise",
     "Certificate",
+    "Certified",
     "CertifiedSearch",
     "CustomOperator",
     "Entropy",
@@ -107,10 +114,12 @@ __all__ = [
     "Schedule",
     "SmoothCruiser",
     "SmoothcruiserError",
+    "Solution",
     "SparseSampling",
     "Sparsemax",
     "SquareRoot",
     "StoreError",
+    "Tree",
     "Unpayable",
     "WorkersLost",
     "adapters",
@@ -118,6 +127,7 @@ __all__ = [
     "calibrate",
     "check",
     "check_operator",
+    "compare",
     "evaluate",
     "explain",
     "make",
@@ -131,17 +141,26 @@ __all__ = [
     "tabular",
 ]
 
-# searches to hold on to between queries
+# public names that are imported when they are first asked for, and where they are:
+# their modules need Numba, or most programs do without them
 _LATE = {
     "Certified": "smoothcruiser.certified.search",
+    "Solution": "smoothcruiser.exact.solution",
     "Tree": "smoothcruiser.tree.tree",
+    "compare": "smoothcruiser.comparison",
 }
 
 
-def __getattr__(name: str) -> Any:
-    """``Certified`` and ``Tree``, imported when they are first asked for."""
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # type checkers see the imports above, and no other name
 
-    return getattr(import_module(_LATE[name]), name)
+    def __getattr__(name: str) -> Any:
+        """A public name that is imported late."""
+        if name not in _LATE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return globals().setdefault(name, getattr(import_module(_LATE[name]), name))
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

@@ -11,11 +11,12 @@ promise for less (docs/auto.md). It says in ``notes`` what it chose and why.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import (
+    Explanation,
     Method,
     Prepared,
     planned,
@@ -27,7 +28,17 @@ from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
+from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.tree.searches import Search
+
+if TYPE_CHECKING:
+    from smoothcruiser.exact.solution import Solution
+
+# methods that follow a schedule, and ways to solve a known model
+Scheduled = Literal["smoothcruiser", "paper", "sparse-sampling"]
+Solver = Literal[
+    "auto", "value-iteration", "policy-iteration", "modified-policy-iteration"
+]
 
 # what ``evaluate`` takes of the keywords of ``plan``
 EVALUATES = frozenset(
@@ -172,6 +183,19 @@ def prepare(
     return prepared(chosen, query)
 
 
+@overload
+def explain(
+    problem: Problem,
+    state: Any = None,
+    *,
+    method: Scheduled = "smoothcruiser",
+    options: None = None,
+    delta_prime: float | None = None,
+    **asked: Unpack[Asked],
+) -> Schedule: ...
+
+
+@overload
 def explain(
     problem: Problem,
     state: Any = None,
@@ -180,7 +204,18 @@ def explain(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     **asked: Unpack[Asked],
-) -> Any:
+) -> Explanation: ...
+
+
+def explain(
+    problem: Problem,
+    state: Any = None,
+    *,
+    method: str | Method | Search = "smoothcruiser",
+    options: dict[str, Any] | None = None,
+    delta_prime: float | None = None,
+    **asked: Unpack[Asked],
+) -> Schedule | Explanation:
     """What ``plan`` would run, with its price; ``str`` shows it.
 
     Nothing is sampled, except for the look of "auto" and the speed that ``seconds``
@@ -194,7 +229,7 @@ def explain(
     >>> import smoothcruiser as sc
     >>> problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
     >>> sc.explain(problem, epsilon="10%", delta=0.1).num_calls
-    340
+    1896
 
     Args:
         problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
@@ -206,7 +241,7 @@ def explain(
             schedule that they pay for; ``prepare`` has the note that says so.
     """
     check_keywords("explain", asked, KEYWORDS)
-    return prepare(
+    found: Schedule | Explanation = prepare(
         problem,
         state,
         method=method,
@@ -214,19 +249,43 @@ def explain(
         delta_prime=delta_prime,
         **asked,
     ).explanation
+    return found
 
 
-def solve(problem: Problem, **options: Any) -> Any:
+def solve(
+    problem: Problem,
+    *,
+    tolerance: float | None = None,
+    method: Solver = "auto",
+    max_sweeps: int | None = None,
+) -> Solution:
     """The exact solution of a known model: ``.values .q_values .policy .residual_bound``.
 
+    The problem has tables, or ``outcomes=`` over finitely many hashable states; then
+    those that can be reached from ``initial_state`` are solved.
+
+    >>> import smoothcruiser as sc
+    >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
+    >>> solution = sc.solve(chain)
+    >>> round(float(solution.values[0]), 4)  # one reward, after three steps
+    0.729
+    >>> solution.residual_bound < 1e-9
+    True
+
     Args:
-        problem: a problem with tables, or with ``outcomes=`` over finitely many states.
-        **options: ``tolerance``, ``method``, ``max_sweeps``: see ``exact.solve``.
+        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        tolerance: bound on the error of all values, in units of reward; it is met or
+            the call raises. By default 1e-10 of the span of rewards is aimed at.
+        method: "auto" (the default), "value-iteration", "policy-iteration" or
+            "modified-policy-iteration".
+        max_sweeps: most passes over the transitions; by default there is no limit.
     """
     from smoothcruiser.exact import solve as solve_exactly
 
     check_problem(problem)
-    return solve_exactly(problem, **options)
+    return solve_exactly(
+        problem, tolerance=tolerance, method=method, max_sweeps=max_sweeps
+    )
 
 
 def evaluate(
@@ -236,14 +295,25 @@ def evaluate(
 
     For an MDP the lower end of its interval is a lower bound on V(state).
 
+    >>> import smoothcruiser as sc
+    >>> chain = sc.make("chain:n=5", discount=0.5, operator="max")
+    >>> always_right = lambda state: (0.0, 1.0)
+    >>> low, high = sc.evaluate(chain, always_right, epsilon=0.05).interval
+    >>> low <= 0.125 <= high  # one reward, after three steps
+    True
+
     Args:
         problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
         policy: a function state -> probabilities, an array (S, A), a Solution, a search
             Tree, an Estimate, or an agent's ``policy``.
         state: where episodes begin; by default the problem's initial state.
-        **asked: ``epsilon`` (a half-width to stop at), ``delta`` (by default 0.05),
-            ``budget`` (by default a million calls where no other limit is given),
-            ``seconds``, ``seed``, ``executor`` and ``progress``, as in ``plan``.
+        epsilon: half-width to stop at, a number or a share of the value span ("5%").
+        delta: probability that the interval fails; 0.05 by default.
+        budget: most oracle calls; a million where no other limit is given.
+        seconds: stop after so long; compiling does not count.
+        seed: of the rollouts; the same seed, the same answer.
+        executor: "compiled" or "reference"; by default compiled code where it can.
+        progress: as in ``plan``.
     """
     from smoothcruiser.evaluation import evaluate as evaluation
 

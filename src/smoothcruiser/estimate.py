@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
@@ -20,6 +20,19 @@ from smoothcruiser.schedule.schedule import counted
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
 ADVICE = "Advice: "  # begins a note that says how to ask better
+
+
+class Subject(TypedDict):
+    """The fields of an Estimate that say what it is about."""
+
+    problem: str
+    state: Any
+    labels: tuple[str, ...] | None
+
+
+def about(problem: Problem, state: Any) -> Subject:
+    """What every Estimate at ``state`` says of its subject, names of actions included."""
+    return {"problem": problem.name, "state": state, "labels": problem.labels(state)}
 
 
 @dataclass(frozen=True)
@@ -79,9 +92,11 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN, infinity and a price beyond 2**53
-        become None; ``log10_price`` is beside the price.
+        become None; ``log10_price`` is beside the price, and ``action_label`` beside
+        the action.
         """
         found: dict[str, Any] = plain(self)
+        found["action_label"] = self.action_label
         return found | (
             {"log10_price": None}
             if self.price is None
@@ -162,8 +177,7 @@ def terminal_estimate(
         certificate=certificate,
         seconds=0.0,
         compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
+        **about(problem, state),
         seed=seed,
         notes=("The state is terminal: its value is 0 by definition.",),
     )
@@ -209,8 +223,7 @@ def unsampled_estimate(
         certificate=certificate,
         seconds=0.0,
         compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
+        **about(problem, state),
         seed=seed,
         notes=(f"{why.rstrip('.')}: the interval is what the rewards allow.",),
     )

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.compare import compare, ladder, planners, truth_of
+from smoothcruiser.comparison import compare, ladder, planners, truth_of
 from smoothcruiser.schedule.alternatives import payable_epsilon
 
 GARNET = ["garnet:states=8,actions=2", "--discount", "0.5", "--temperature", "0.5"]

@@ -9,7 +9,7 @@ from recipes import written
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import main
-from smoothcruiser.compare import compare
+from smoothcruiser.comparison import compare
 from smoothcruiser.methods import METHODS, register
 from smoothcruiser.tree.searches import TREE_SEARCHES
 

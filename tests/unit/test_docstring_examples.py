@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.compiles
 @pytest.mark.parametrize(
-    "module", ["smoothcruiser.compare", "smoothcruiser.evaluation.evaluate"]
+    "module", ["smoothcruiser.comparison", "smoothcruiser.evaluation.evaluate"]
 )
 def test_the_examples_print_what_they_show(module):
     found = doctest.testmod(importlib.import_module(module))

@@ -25,6 +25,7 @@ from smoothcruiser.estimate import (
     Estimate,
     Interval,
     Spread,
+    about,
     best_action,
     not_excluded,
 )
@@ -165,8 +166,7 @@ def describe(
         action=best_action(spread.policy, spread.q_values, player),
         method="certified",
         certificate=certificate,
-        problem=problem.name,
-        state=state,
+        **about(problem, state),
         **rest,
     )
 

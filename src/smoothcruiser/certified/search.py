@@ -82,7 +82,25 @@ ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
 class Certified:
-    """A memory of one problem: counts, bounds, and one delta for all its queries."""
+    """A memory of one problem: counts, bounds, and one delta for all its queries.
+
+    Args:
+        problem: one whose states come back. Rows of ``outcomes=`` are read, not sampled.
+        delta: probability that any interval ever fails; 0 where ``outcomes=`` is whole.
+        seed: of the samples; 0 by default.
+        bound: how far a mean of samples can be off, a word of
+            ``certified.bounds.BOUNDS``; by default what serves the problem best.
+        max_states: most states to keep; by default as many as fit in half of the
+            memory that is available. A query that meets more ends with what it has.
+        executor: "processes" or "dask" to spread samples; this and ``workers``,
+            ``scheduler`` and ``tls`` (as in ``plan``) change no bit of the result.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
+        >>> sc.Certified(chain, delta=0.1).query(0, epsilon=0.2).action_label
+        'right'
+    """
 
     steering = Steering  # chooses what to sample; tests replace it by worse ones
     # whether every pair is sampled equally often: what benchmarks compare with
@@ -101,20 +119,6 @@ class Certified:
         max_states: int | None = None,
         **where: Unpack[Where],
     ) -> None:
-        """Start an empty memory for ``problem``.
-
-        ``delta`` is the probability that any interval of this memory fails. A
-        problem with ``outcomes=`` is not sampled where these have a row: rows are
-        read, and delta is 0 if that is everywhere.
-        ``bound`` is a word of ``certified.bounds.BOUNDS``, by default that which
-        serves the problem best; it says how far a mean of samples can be from what
-        it estimates, and certificates name it.
-        ``max_states`` is the most states to keep, by default as many as fit in
-        half of the memory that is available; a query that meets more ends with
-        the intervals it has. ``executor`` ("processes", "dask"), ``workers``,
-        ``scheduler`` and ``tls`` are as in ``plan``: they spread a round's samples
-        and change no bit of the result.
-        """
         refuse_unbounded(problem, "certified")
         self._compute = Compute.of("Certified", where)
         self.known = has_rows(problem)  # whether rows are read, where there are any

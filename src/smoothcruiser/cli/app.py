@@ -43,7 +43,7 @@ from smoothcruiser.cli.exit import (
 from smoothcruiser.errors import SmoothcruiserError, said
 
 # modules of this folder that are known to be no commands
-OTHERS = ("app", "exit", "options")
+OTHERS = ("app", "completion", "exit", "options")
 # these lead the help, in the order in which a newcomer needs them
 FIRST = ("problems", "explain", "plan", "exact")
 
@@ -103,16 +103,20 @@ def _command(name: str, module: str) -> click.Command | None:
 
 @click.group(
     cls=Commands,
+    invoke_without_command=True,  # prints the help: nobody asked for anything wrong
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="smoothcruiser")
-def app() -> None:
+@click.pass_context
+def app(context: click.Context) -> None:
     """Planning with a promise.
 
     Give a simulator and a promise (epsilon, delta); get the value of a state
     and of its actions, with the price known before the run and a certificate
     after it. Start with: smoothcruiser problems
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main() -> NoReturn:

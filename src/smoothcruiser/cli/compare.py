@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smoothcruiser.cli.completion import methods_listed
 from smoothcruiser.cli.exit import STOPPED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
@@ -25,7 +26,7 @@ from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import plain
 
 if TYPE_CHECKING:
-    from smoothcruiser.compare import PlannedRun, PlannerRun
+    from smoothcruiser.comparison import PlannedRun, PlannerRun
 
 COLUMNS = (
     ("value", "value"),
@@ -46,7 +47,10 @@ COLUMNS = (
     help="Oracle calls for each planner, such as 1e5.",
 )
 @click.option(
-    "--methods", metavar="A,B,...", help="Only these planners.  [default: all]"
+    "--methods",
+    metavar="A,B,...",
+    shell_complete=methods_listed,
+    help="Only these planners.  [default: all]",
 )
 @click.option(
     "--repeats",
@@ -85,7 +89,7 @@ def compare(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Errors and
     regrets need a known model.
     """
-    from smoothcruiser import compare as comparing
+    from smoothcruiser import comparison as comparing
     from smoothcruiser.report.console import console
 
     start = state_of(problem, state)
@@ -302,7 +306,7 @@ def draw(rows: list[PlannerRun], title: str, path: str, *, exact: bool) -> None:
     """Error and policy regret against calls, one line a planner with the range
     of its runs, written to ``path``.
     """
-    from smoothcruiser.compare import summaries
+    from smoothcruiser.comparison import summaries
 
     plt = _pyplot()
     means = [s for s in summaries(rows) if s["runs"]]

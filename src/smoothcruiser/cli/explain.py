@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from smoothcruiser.cli.completion import method_names
 from smoothcruiser.cli.options import (
     method_option,
     print_json,
@@ -27,6 +28,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 @click.option(
     "--method",
     metavar="NAME",
+    shell_complete=method_names,
     help="As for plan; auto explains what plan would choose.  [default: smoothcruiser]",
 )
 @method_option

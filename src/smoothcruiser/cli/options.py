@@ -18,6 +18,12 @@ from typing import Any
 
 import click
 
+from smoothcruiser.cli.completion import (
+    executor_names,
+    operator_names,
+    problem_names,
+    target_names,
+)
 from smoothcruiser.errors import SmoothcruiserError, said
 from smoothcruiser.operators import OPERATORS
 from smoothcruiser.problem.states import shaped
@@ -140,6 +146,7 @@ def _problem_words(function: Function) -> Function:
         click.option(
             "--operator",
             metavar="NAME",
+            shell_complete=operator_names,
             help=f"One of {', '.join(OPERATORS)} (default: entropy).",
         ),
         click.option(
@@ -164,12 +171,16 @@ def problem_options(function: Function) -> Function:
     def command(**asked: Any) -> Any:
         return function(problem=made_from(asked), **asked)
 
-    return click.argument("problem")(_problem_words(command))
+    return _problem_argument(required=True)(_problem_words(command))
 
 
 def optional_problem_options(function: Function) -> Function:
     """The same for a command that can do without a problem: it calls ``made_from``."""
-    return click.argument("problem", required=False)(_problem_words(function))
+    return _problem_argument(required=False)(_problem_words(function))
+
+
+def _problem_argument(*, required: bool) -> Callable[[Function], Function]:
+    return click.argument("problem", required=required, shell_complete=problem_names)
 
 
 def made_from(asked: dict[str, Any]) -> Any:
@@ -215,6 +226,7 @@ def promise_options(function: Function) -> Function:
             default="q_values",
             show_default=True,
             metavar="WHAT",
+            shell_complete=target_names,
             help="Promise all q_values, or the value alone.",
         ),
         click.option(
@@ -351,6 +363,7 @@ def run_options(function: Function) -> Function:
         click.option(
             "--executor",
             metavar="NAME",
+            shell_complete=executor_names,
             help=(
                 "compiled, python, batched, processes, dask or reference.  [default: "
                 "the fastest that can]"

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from smoothcruiser.cli.completion import method_names
 from smoothcruiser.cli.exit import SIGNALLED, complain, ctrl_c
 from smoothcruiser.cli.options import (
     State,
@@ -42,6 +43,7 @@ from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
     default="auto",
     show_default=True,
     metavar="NAME",
+    shell_complete=method_names,
     help=f"One of {', '.join(METHODS)}.",
 )
 @state_option

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from smoothcruiser.cli.completion import method_names, opponent_names
 from smoothcruiser.cli.options import (
     Calls,
     Probability,
@@ -45,6 +46,7 @@ from smoothcruiser.errors import InvalidInput, said
     default="auto",
     show_default=True,
     metavar="NAME",
+    shell_complete=method_names,
     help="How the agent plans: any method of plan.",
 )
 @click.option(
@@ -68,6 +70,7 @@ from smoothcruiser.errors import InvalidInput, said
     default="random",
     show_default=True,
     metavar="WHO",
+    shell_complete=opponent_names,
     help="In games: random, a method, or module:function.",
 )
 @click.option(

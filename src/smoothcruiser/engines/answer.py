@@ -22,6 +22,7 @@ from smoothcruiser.estimate import (
     Estimate,
     Interval,
     Spread,
+    about,
     best_action,
     not_excluded,
 )
@@ -87,8 +88,7 @@ def assemble(
         certificate=certificate if promised else None,
         seconds=outcome.seconds,
         compile_seconds=ran.compile_seconds,
-        problem=problem.name,
-        state=state,
+        **about(problem, state),
         seed=seed,
         executor=ran.name,
         calls_spent=outcome.calls_spent,

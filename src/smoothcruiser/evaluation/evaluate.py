@@ -33,7 +33,13 @@ from smoothcruiser.engines.inspection import LOOK_SECONDS, Looks, look, seen
 from smoothcruiser.engines.registry import machine_code
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, OracleError
-from smoothcruiser.estimate import Certificate, Estimate, Interval, terminal_estimate
+from smoothcruiser.estimate import (
+    Certificate,
+    Estimate,
+    Interval,
+    about,
+    terminal_estimate,
+)
 from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, T, begin
 from smoothcruiser.evaluation.notes import RolloutSummary, claim, delta_of, notes_of
 from smoothcruiser.evaluation.policies import rollouts_of
@@ -192,8 +198,7 @@ def _evaluated(
         certificate=certificate,
         seconds=ran,
         compile_seconds=rollouts.compile_seconds,
-        problem=problem.name,
-        state=state,
+        **about(problem, state),
         seed=query.seed,
         executor=rollouts.name,
         notes=notes_of(query, policy, steps, found, rollouts, hold),

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.estimate import Certificate, Estimate, about, best_action
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.problem import Problem
 
@@ -61,7 +61,6 @@ def exact_estimate(
         certificate=certificate,
         seconds=0.0,
         compile_seconds=0.0,
-        problem=problem.name,
-        state=state,
+        **about(problem, state),
         notes=notes,
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Certificate, Estimate, best_action
+from smoothcruiser.estimate import Certificate, Estimate, about, best_action
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
 from smoothcruiser.progress import Progress
@@ -206,8 +206,7 @@ def _blind(tree: Tree) -> Estimate:
         certificate=None,
         seconds=tree.seconds,
         compile_seconds=tree._backend.compile_seconds,
-        problem=problem.name,
-        state=tree.state,
+        **about(problem, tree.state),
         seed=tree.seed,
         executor=tree._backend.name,
         notes=(note,),

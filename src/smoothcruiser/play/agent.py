@@ -26,31 +26,42 @@ from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import KEYWORDS, Query
+from smoothcruiser.tree.searches import Search
 
 # A method's own parameters: what ``resolve`` takes beside the name.
 PARAMETERS = ("options", "delta_prime", "certify")
 
 
 class Agent:
-    """Plans and acts in a Problem, or in a Gymnasium environment."""
+    """Plans and acts in a Problem, or in a Gymnasium environment.
+
+    Args:
+        problem: a Problem, or a Gymnasium environment; then ``discount`` and
+            ``operator`` are needed among the options, as for its adapter.
+        method: a name or a method object, as in ``plan``.
+        sample: take actions at random by the policy, not its best one.
+        **options: the keywords of ``plan`` (``epsilon``, ``delta``, ``budget``,
+            ``seconds``, ``seed``, …), for every decision; ``options``,
+            ``delta_prime`` and ``certify`` of the method; those of the adapter.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
+        >>> agent = sc.Agent(chain, "uct", budget=1000)
+        >>> agent.act(2), agent.action_label
+        (1, 'right')
+        >>> sc.play(agent, episodes=2, steps=10).decisions
+        20
+    """
 
     def __init__(
         self,
         problem: Any,
-        method: Any = "auto",
+        method: str | Method | Search = "auto",
         *,
         sample: bool = False,
         **options: Any,
     ) -> None:
-        """An agent that has decided nothing yet.
-
-        Args:
-            problem: a Problem, or a Gymnasium environment; then ``discount`` and
-                ``operator`` are needed among the options, as for its adapter.
-            method: as in ``plan``.
-            sample: take actions at random by the policy, not its best one.
-            **options: the keywords of ``plan``, for every decision.
-        """
         self.env: Any = None
         if not isinstance(problem, Problem):
             self.env = problem
@@ -65,12 +76,23 @@ class Agent:
             self.method.name, self.query, self.method.takes, self.method.because
         )
         self.estimate: Estimate | None = None  # of the last decision
+        self.action: int | None = None  # the last decision, as a number
         self.session: Session = self.method.session(self.query)
 
     @property
     def decisions(self) -> int:
         """Decisions made so far."""
         return self.session.decisions
+
+    @property
+    def action_label(self) -> str | None:
+        """The name of the action that was decided on last; None before the first.
+
+        With ``sample=True`` that need not be the estimate's best one.
+        """
+        if self.estimate is None or self.action is None:
+            return None
+        return self.estimate.label(self.action)
 
     def act(self, state: Any = None, *, remaining: int | None = None) -> Any:
         """The action to take in ``state``.
@@ -111,6 +133,7 @@ class Agent:
             action = int(rng.categorical(np.array(self.estimate.policy)))
         else:
             action = self.estimate.action
+        self.action = action
         self.session.moved(action)
         return action
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
@@ -51,6 +52,7 @@ class Episode:
     seconds: float  # spent on decisions, without compiling
     ended: bool  # whether a terminal state ended it, not the limit of steps
     side: int  # 1 where the agent was the max player
+    actions: tuple[str, ...] = ()  # what the agent did, by name or by number
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Summary:
     seconds_per_decision: float
     slowest_episode_seconds: float
     calls_per_decision: float
+    # how often the agent did what, by name or by number, the most frequent first
+    actions: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN and infinity become None."""
@@ -207,6 +211,7 @@ def _episode(
     sign = 1.0 if mine == 1 else -1.0
     total, discounted, weight = 0.0, 0.0, 1.0
     steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)
+    done: list[str] = []
     while steps < most and not ended:
         left = None if problem.horizon is None else problem.horizon - steps
         if problem.mover(state) == mine:
@@ -217,6 +222,7 @@ def _episode(
             )
             seconds += max(0.0, time.perf_counter() - begin - compiling)
             decisions += 1
+            done.append(agent.action_label or str(action))
             calls += 0 if agent.estimate is None else agent.estimate.num_calls
         elif isinstance(opponent, Agent):
             action = opponent.decide(state, remaining=left)
@@ -235,7 +241,17 @@ def _episode(
         weight *= problem.discount
         steps += 1
         ended = over or problem.is_terminal(state)
-    return Episode(total, discounted, steps, decisions, calls, seconds, ended, mine)
+    return Episode(
+        total,
+        discounted,
+        steps,
+        decisions,
+        calls,
+        seconds,
+        ended,
+        mine,
+        tuple(done),
+    )
 
 
 def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
@@ -288,6 +304,7 @@ def summarized(agent: Agent, played: list[Episode], opponent: str | None) -> Sum
         seconds_per_decision=sum(e.seconds for e in played) / max(1, decisions),
         slowest_episode_seconds=max(e.seconds for e in played),
         calls_per_decision=sum(e.calls for e in played) / max(1, decisions),
+        actions=dict(Counter(a for e in played for a in e.actions).most_common()),
     )
 
 

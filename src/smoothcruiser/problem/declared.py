@@ -7,6 +7,8 @@ Bounds on V, totals and chances have checks of their own (``problem.bounds``,
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
@@ -52,6 +54,32 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+def _is_label(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def action_labels(actions: Any) -> tuple[str, ...]:
+    """The names of the actions; what does not name each of them by itself is refused."""
+    listed = isinstance(actions, Iterable) and not isinstance(actions, str | Mapping)
+    labels = tuple(actions) if listed else ()
+    _require(
+        len(labels) > 0 and all(map(_is_label, labels)),
+        (
+            "actions must name every action with a word, as in actions=['buy', 'wait'], "
+            f"got {shortened(actions)}."
+        ),
+    )
+    twice = [label for label, count in Counter(labels).items() if count > 1]
+    _require(
+        not twice,
+        (
+            f"actions must be distinct, but {shortened(twice[0] if twice else '')} is "
+            "there more than once; give each action a name of its own."
+        ),
+    )
+    return tuple(str(label) for label in labels)
+
+
 def check_range(name: str, bounds: object) -> None:
     """Refuse anything but a pair of finite numbers in order."""
     ok = (
@@ -77,7 +105,18 @@ def check_declared(p: Problem) -> None:
     )
     _require(
         _is_count(p.num_actions),
-        f"num_actions must be a whole number of at least 1, got {p.num_actions!r}.",
+        (
+            "num_actions must be a whole number of at least 1, got "
+            f"{p.num_actions!r}; actions=['buy', 'wait'] would name and count them."
+        ),
+    )
+    labels = p.num_actions if p.actions is None else len(p.actions)
+    _require(
+        labels == p.num_actions,
+        (
+            f"actions must name all {p.num_actions} actions, got {labels} names; name "
+            "each of them, or drop num_actions=."
+        ),
     )
     _require(
         isinstance(p.operator, Operator),

@@ -4,7 +4,8 @@ The command line names problems this way, and runs are rebuilt from it
 elsewhere.
 
   ``chain:n=5``                   a built-in problem (``zoo``) with parameters
-  ``gym:…``, ``openspiel:…``, …   a simulator of another library, by its adapter
+  ``gym:…``, ``openspiel:…``, …   a simulator of another library, by its adapter;
+                                  parameters follow after a comma
   ``package.module:attribute``    your own: a Problem, or a function that
                                   returns one and may take ``discount``,
                                   ``temperature`` and ``operator``
@@ -15,13 +16,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
 from smoothcruiser.operators import Operator, make_operator
 from smoothcruiser.problem.adapter import FAULTS, Adapter, find_adapter, prefixes
+from smoothcruiser.problem.declared import action_labels
+from smoothcruiser.problem.names import named, parameters
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
@@ -33,6 +36,7 @@ def make(
     discount: float | None = None,
     temperature: float | None = None,
     operator: str | Operator | None = None,
+    actions: Sequence[str] | None = None,
 ) -> Problem:
     """The problem that ``text`` names.
 
@@ -47,6 +51,8 @@ def make(
             Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",
             "sparsemax", "square-root" or "max".
+        actions: what the actions are called in answers, such as ["left", "right"]; by
+            default as the problem itself names them.
 
     Example:
         >>> import smoothcruiser as sc
@@ -58,16 +64,31 @@ def make(
             f"A problem is named by text such as 'chain:n=5', got {text!r}; "
             "`smoothcruiser problems` lists them."
         )
+    if actions is not None:
+        actions = action_labels(actions)
+    spec = spec_of(
+        text,
+        discount=discount,
+        temperature=temperature,
+        operator=operator,
+        actions=actions,
+    )
+    problem = _made(text, spec, operator)
+    return problem if actions is None else dataclasses.replace(problem, actions=actions)
+
+
+def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
+    """What ``make`` returns, with the names of actions that the problem has itself."""
     name, _, rest = text.partition(":")
-    spec = spec_of(text, discount=discount, temperature=temperature, operator=operator)
+    discount = spec["discount"]
     if is_built_in(text):
         if discount is None:
             raise InvalidInput(
                 f"{name} needs a discount in [0, 1); give --discount (discount=)."
             )
-        chosen = _operator(operator, temperature)
+        chosen = _operator(operator, spec["temperature"])
         return build(
-            name, _parameters(rest), discount=discount, operator=chosen, spec=spec
+            name, parameters(rest), discount=discount, operator=chosen, spec=spec
         )
     adapter = find_adapter(name)
     if adapter is not None:
@@ -91,41 +112,18 @@ def _operator(operator: str | Operator | None, temperature: float | None) -> Ope
     return make_operator(operator or "entropy", temperature)
 
 
-def _parameters(text: str) -> dict[str, Any]:
-    """``n=5,seed=1`` as a dict; values are JSON where they parse, text elsewhere."""
-    found: dict[str, Any] = {}
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
-        if not equals or not key:
-            raise InvalidInput(
-                f"Parameters are written name=value,name=value; got {part!r}."
-            )
-        if key.strip() in found:
-            raise InvalidInput(
-                f"The parameter {key.strip()!r} is given twice; drop one."
-            )
-        value = value.strip()
-        if value.lower() in ("true", "false"):
-            value = value.lower()
-        try:
-            found[key.strip()] = json.loads(value)
-        except (ValueError, RecursionError):  # a word, or a number of 5,000 digits
-            found[key.strip()] = value
-    return found
-
-
 def _adapted(
     adapter: Adapter, rest: str, spec: Spec, operator: str | Operator | None
 ) -> Problem:
     """The problem of a simulator of another library."""
-    what, _, parameters = rest.partition(",")
+    what, given = named(rest)
     if not what or spec["discount"] is None:
         raise InvalidInput(
             f"{adapter.name}: needs the name of a simulator and a discount, as in "
-            f"make('{adapter.name}:{adapter.example}', discount=0.9)."
+            f"make('{adapter.name}:{adapter.example}', discount=0.9, temperature=0.1)."
         )
     who = f"The adapter {adapter.name!r}"
-    given, chosen = _parameters(parameters), _operator(operator, spec["temperature"])
+    chosen = _operator(operator, spec["temperature"])
     try:
         problem: Any = adapter.build(
             what, given, discount=spec["discount"], operator=chosen

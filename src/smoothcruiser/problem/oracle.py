@@ -10,6 +10,7 @@ that has its methods offers it:
   ``ResettingOracle``   samples initial states
   ``LiveOracle``        reads the state of a running simulator, and knows what
                         the problem's actions are called there
+  ``LabellingOracle``   names the actions of a state, for people who read answers
 
 Any object may also have a method ``__fingerprint__``, which returns plain data that
 stands for it where its fields cannot (``fingerprint``).
@@ -60,3 +61,11 @@ class LiveOracle(Protocol):
 
     def read(self, simulator: Any) -> Any:
         """The state that a running simulator is in, which is left as it is."""
+
+
+@runtime_checkable
+class LabellingOracle(Protocol):
+    """An oracle whose actions have names that depend on the state."""
+
+    def label(self, state: Any, action: int) -> str | None:
+        """What ``action`` is called in ``state``; None where it has no name there."""

@@ -11,7 +11,7 @@ state, so copies cannot foresee each other's samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,14 @@ from smoothcruiser.problem.answers import (
     two_in_one,
 )
 from smoothcruiser.problem.batched import Batched
-from smoothcruiser.problem.declared import check_declared, plain_number
+from smoothcruiser.problem.declared import action_labels, check_declared, plain_number
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
+from smoothcruiser.problem.oracle import (
+    LabellingOracle,
+    Outcomes,
+    ParsingOracle,
+    Step,
+)
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
 
@@ -56,7 +61,7 @@ class Problem:
 
     oracle: Step
     _: KW_ONLY
-    num_actions: int
+    num_actions: int = None  # type: ignore[assignment]  # that of ``actions``
     discount: float
     operator: Operator
     reward_range: tuple[float, float] = (0.0, 1.0)
@@ -80,6 +85,8 @@ class Problem:
     key: Callable[[Any], Hashable] | None = None
     # a plain Python oracle that takes longer for one call counts as hanging
     call_seconds: float | None = None
+    # what the actions are called, in the order of their numbers
+    actions: Sequence[str] | None = None
     # fewest legal actions of any state; by default 1 with ``legal``
     min_actions: int | None = None
     name: str = "problem"
@@ -91,6 +98,11 @@ class Problem:
     def __post_init__(self) -> None:
         for name in PLAIN_NUMBERS:
             object.__setattr__(self, name, plain_number(getattr(self, name)))
+        if self.actions is not None:
+            labels = action_labels(self.actions)
+            object.__setattr__(self, "actions", labels)
+            if self.num_actions is None:
+                object.__setattr__(self, "num_actions", len(labels))
         if isinstance(self.episodes_end, tuple | list):
             end = tuple(plain_number(x) for x in self.episodes_end)
             object.__setattr__(self, "episodes_end", end)
@@ -183,6 +195,20 @@ class Problem:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
 
+    def labels(self, state: Any) -> tuple[str, ...] | None:
+        """What the actions are called in ``state``; None where they have no names.
+
+        Labels that were declared hold everywhere. An adapter's oracle may know names
+        that depend on the state; actions that it cannot name there have their numbers.
+        """
+        if self.actions is not None:
+            return tuple(self.actions)
+        if not isinstance(self.oracle, LabellingOracle):
+            return None
+        numbers = range(self.num_actions)
+        names = tuple(_label(self.oracle, state, action) for action in numbers)
+        return None if names == tuple(map(str, numbers)) else names
+
     def is_terminal(self, state: Any) -> bool:
         """Whether the episode is over in ``state``."""
         if not callable(self.terminal):
@@ -267,6 +293,15 @@ class Problem:
             ) from error
 
 
+def _label(oracle: LabellingOracle, state: Any, action: int) -> str:
+    """The name of an action, or its number: no answer is lost for want of a word."""
+    try:
+        found = oracle.label(state, action)
+    except Exception:
+        return str(action)
+    return found if isinstance(found, str) and found else str(action)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class MDP(Problem):
     """A Markov decision process: one player, who maximizes.
@@ -275,7 +310,8 @@ class MDP(Problem):
         oracle: ``step(state, action, rng)``, which returns (reward, next_state)
             or (reward, next_state, terminated). Every random number comes from
             ``rng``.
-        num_actions: actions are 0, 1, …, num_actions - 1.
+        num_actions: actions are 0, 1, …, num_actions - 1. It may be left out where
+            ``actions`` names them.
         discount: weight of the next step's value, in [0, 1), or in [0, 1] with
             a horizon. With ``Max()`` 1 needs none where ``outcomes`` are known or a
             declaration bounds the total: ``payoffs="end"``, ``total_reward_range``
@@ -323,6 +359,8 @@ class MDP(Problem):
             default the state itself.
         call_seconds: a call that takes longer counts as hanging; None, the
             default, for no limit.
+        actions: what the actions are called in answers, such as ["buy", "wait"]:
+            distinct words, in the order of their numbers; by default they have none.
         min_actions: fewest legal actions of any state; the default is 1 with
             ``legal``, and ``num_actions`` without.
         name: shown in answers.

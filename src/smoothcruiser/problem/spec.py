@@ -1,14 +1,15 @@
 """Problems as text: what run stores and worker processes rebuild them from.
 
 A spec is a dict of plain values, and ``make`` puts it into every problem that
-it builds: the text, and the options beside it. It names the operator and holds
-its temperature, but no prior and nothing that was changed with
-``dataclasses.replace``; whoever rebuilds a problem compares its facts or its
-fingerprint with the original's.
+it builds: the text, and the options beside it (names of actions where they were
+given). It names the operator and holds its temperature, but no prior and nothing
+that was changed with ``dataclasses.replace``; whoever rebuilds a problem compares
+its facts or its fingerprint with the original's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.operators import Operator
@@ -25,13 +26,19 @@ def spec_of(
     discount: float | None,
     temperature: float | None,
     operator: str | Operator | None,
+    actions: Sequence[str] | None = None,
 ) -> Spec:
-    """The spec of what ``make`` builds from these arguments."""
+    """The spec of what ``make`` builds from these arguments.
+
+    Names of actions are in it where ``make`` was told them: most problems have their own.
+    """
+    labels = {} if actions is None else {"actions": list(actions)}
     return {
         "problem": text,
         "discount": discount,
         "temperature": temperature,
         "operator": operator.name if isinstance(operator, Operator) else operator,
+        **labels,
     }
 
 
@@ -41,13 +48,18 @@ def is_spec(value: Any) -> bool:
     def is_option(x: Any) -> bool:
         return x is None or (isinstance(x, int | float) and not isinstance(x, bool))
 
+    def is_labels(x: Any) -> bool:
+        return x is None or (isinstance(x, list) and all(isinstance(y, str) for y in x))
+
     return (
         isinstance(value, dict)
-        and value.keys() == {"problem", "discount", "temperature", "operator"}
+        and value.keys() - {"actions"}
+        == {"problem", "discount", "temperature", "operator"}
         and isinstance(value["problem"], str)
         and is_option(value["discount"])
         and is_option(value["temperature"])
         and isinstance(value["operator"], str | None)
+        and is_labels(value.get("actions"))
     )
 
 
@@ -80,4 +92,5 @@ def from_spec(spec: Spec) -> Problem:
         discount=spec["discount"],
         temperature=spec["temperature"],
         operator=spec["operator"],
+        actions=spec.get("actions"),
     )

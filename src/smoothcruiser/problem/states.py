@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import ModuleType
 from typing import Any
@@ -377,12 +378,27 @@ def state_key(state: Any) -> Any:
         if isinstance(state, tuple):
             return tuple(state_key(part) for part in state)
         raise InvalidInput(
-            f"States have to be told apart, but {state!r:.60} cannot be ({error}); "
-            "give key=, a function from a state to "
-            "a number, a string or a tuple of them, or let states be tuples, arrays of "
-            "numbers or frozen dataclasses."
+            f"States have to be told apart, but {state!r:.60} cannot be "
+            f"({_unhashable(state, error)}, or give key=, a function from a "
+            "state to a number, a string or a tuple of them."
         ) from None
     return state
+
+
+def _unhashable(state: Any, error: TypeError) -> str:
+    """Why a state has no hash, and what would give it one."""
+    if not is_dataclass(state):
+        return (
+            f"{error}); let states be tuples, arrays of numbers or frozen dataclasses"
+        )
+    name = type(state).__name__
+    for each in fields(state):
+        try:
+            hash(getattr(state, each.name))
+        except TypeError:
+            kind = type(getattr(state, each.name)).__name__
+            return f"its field {each.name} is a {kind}); let it be a tuple"
+    return f"{name} is a dataclass that is not frozen); write @dataclass(frozen=True)"
 
 
 def check_recognizable(state: Any, key: Any) -> None:
@@ -413,8 +429,17 @@ def check_recognizable(state: Any, key: Any) -> None:
         f"States have to be recognized when they come back, but {why} (at state "
         f"{state!r:.60}); give key=, a function from "
         "a state to a number, a string or a tuple that tells all its future depends "
-        "on, or let states be tuples or numbers."
+        f"on, or {_comparable(state)}."
     )
+
+
+def _comparable(state: Any) -> str:
+    """What would let equal states be equal."""
+    if is_dataclass(state) and by_identity(state):
+        return (
+            f"write @dataclass(frozen=True) above {type(state).__name__}, without eq="
+        )
+    return "let states be tuples or numbers"
 
 
 def _is_nan(key: Any) -> bool:

@@ -13,28 +13,48 @@ arguments, so that fifty of them compile once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
-from smoothcruiser.operators import Operator
+from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.arrays import (
+    ROW_SUM_TOLERANCE,
+    Bools,
+    CompressedRows,
+    Floats,
+    Ints,
+    barred,
+    mask,
+    normalized,
+    players_of,
+    rewards,
+    rows_of,
+)
 from smoothcruiser.problem.declared import check_range
+from smoothcruiser.problem.discrete_dp import DiscreteDP, read
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-# float32 rows miss 1 by 6e-8, and more if they were summed in float32; rows are
-# then normalized
-ROW_SUM_TOLERANCE = 1e-6
+__all__ = [
+    "ROW_SUM_TOLERANCE",
+    "Bools",
+    "CompressedRows",
+    "Floats",
+    "Ints",
+    "Tables",
+    "TabularOptions",
+    "TabularOracle",
+    "fill_alias",
+    "tabular",
+]
 
 
 def fill_alias(
@@ -154,24 +174,6 @@ class Tables:
         ]
 
 
-@dataclass(frozen=True, eq=False)
-class CompressedRows:
-    """A sparse P in the form that ``tabular`` reads, of shape (S*A, S).
-
-    SciPy's CSR has this form too, but would merge equal next states of unequal reward.
-    """
-
-    indptr: Any  # (S*A + 1,): where each row begins
-    indices: Any  # (nnz,): next states
-    data: Any  # (nnz,): probabilities
-    shape: tuple[int, int]
-    format: str = "csr"
-
-    def tocsr(self) -> CompressedRows:
-        """Itself: nothing has to be converted."""
-        return self
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TabularOracle:
     """The step of a tabular problem as a Python function.
@@ -204,10 +206,12 @@ class TabularOptions(TypedDict, total=False):
     payoffs: str
     min_probability: float | None
     episodes_end: tuple[int, float] | None
+    actions: Sequence[str] | None
     name: str
     spec: dict[str, Any] | None
 
 
+@overload
 def tabular(
     P: Any,
     R: Any,
@@ -218,22 +222,53 @@ def tabular(
     terminal: Any = None,
     legal: Any = None,
     **more: Unpack[TabularOptions],
+) -> Problem: ...
+
+
+@overload
+def tabular(
+    P: DiscreteDP,
+    R: None = None,
+    *,
+    discount: float | None = None,
+    operator: Operator | None = None,
+    players: Any = None,
+    terminal: Any = None,
+    legal: Any = None,
+    **more: Unpack[TabularOptions],
+) -> Problem: ...
+
+
+def tabular(
+    P: Any,
+    R: Any = None,
+    *,
+    discount: float | None = None,
+    operator: Operator | None = None,
+    players: Any = None,
+    terminal: Any = None,
+    legal: Any = None,
+    **more: Unpack[TabularOptions],
 ) -> Problem:
     """A Problem from arrays; S states and A actions, all numbered from 0.
 
     Args:
         P: probabilities of next states, of shape (S, A, S), or a sparse matrix
-            of shape (S*A, S) whose row s*A + a belongs to the pair (s, a).
+            of shape (S*A, S) whose row s*A + a belongs to the pair (s, a). A
+            ``DiscreteDP`` of QuantEcon takes the place of P, R and discount.
         R: rewards, of shape (S, A) or (S, A, S); for a CSR P also one per
-            nonzero of it.
+            nonzero of it. -inf marks an illegal action.
         discount: weight of the next step's value, in [0, 1), or in [0, 1] with
-            a horizon. With ``Max()`` 1 needs none: exact solves such a problem.
-        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
+            a horizon. With ``Max()`` 1 needs none: exact solves such a problem. The
+            default is the beta of a DiscreteDP.
+        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``, which is
+            the default for a DiscreteDP.
         players: (S,) of 1 (max) and 2 (min), which makes a game; the default is
             an MDP.
         terminal: (S,) mask of states where the episode is over; the default is
             none.
-        legal: (S, A) mask of allowed actions; the default is all.
+        legal: (S, A) mask of allowed actions; the default is all whose reward is not
+            -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
@@ -251,6 +286,8 @@ def tabular(
             is not terminal; None, the default, claims nothing. P is compared with it.
         episodes_end: (steps, probability) if every episode ends within so many steps
             with at least this probability, as in ``MDP``.
+        actions: what the actions are called in answers, such as ["buy", "wait"]; by
+            default they have no names.
         name: shown in answers.
         spec: how ``make`` rebuilds the problem; set by ``make``.
 
@@ -261,41 +298,49 @@ def tabular(
         >>> problem = sc.tabular(P, R, discount=0.5, operator=sc.Max())
         >>> sc.plan(problem).action
         1
+        >>> R[0][1] = -np.inf  # not allowed
+        >>> sc.plan(sc.tabular(P, R, discount=0.5, operator=sc.Max())).policy
+        (1.0, 0.0)
     """
     check_keywords("tabular", more, TabularOptions.__annotations__)
+    if R is None and isinstance(P, DiscreteDP):
+        model = read(P)
+        P, R, discount = (
+            model.P,
+            model.R,
+            model.discount if discount is None else discount,
+        )
+        operator = Max() if operator is None else operator
+    else:
+        model = None
+        _check_given(R, discount, operator)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
-    reward_range = more.get("reward_range")
-    start, next_state, prob, num_states, num_actions = _rows_of(P, R)
-    dead = _mask(terminal, (num_states,), "terminal", default=False)
-    allowed = _mask(legal, (num_states, num_actions), "legal", default=True)
+    start, next_state, prob, num_states, num_actions = rows_of(P, R)
+    dead = mask(terminal, (num_states,), "terminal", default=False)
+    allowed = mask(legal, (num_states, num_actions), "legal", default=True)
+    if model is not None and model.legal is not None:
+        allowed = allowed & model.legal
+    reward = rewards(R, P, start, next_state, num_states, num_actions)
+    allowed = allowed & ~barred(R, start, reward, allowed & ~dead[:, None])
     live = (~dead[:, None] & allowed).reshape(-1)
-    reward = _rewards(R, P, start, next_state, num_states, num_actions)
-    prob = _normalized(start, prob, live, num_actions)
+    prob = normalized(start, prob, live, num_actions)
     used = np.repeat(live, np.diff(start))
+    # nobody is paid for what nobody can do: sums over whole tables stay finite
+    reward = np.where(np.isneginf(reward) & ~used, 0.0, reward)
     if not np.all(np.isfinite(reward[used])):
         raise InvalidInput(
-            "R must be finite, but holds NaN or infinity; every reward needs a number."
+            "R must be finite, but holds NaN or infinity; every reward needs a number, "
+            "and -inf in R of shape (S, A) marks an illegal action."
         )
     if not np.all(dead | allowed.any(axis=1)):
         lost = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
         raise InvalidInput(
             f"State {lost} has no legal action; allow one, or mark the state terminal."
         )
-    movers = _players(players, num_states)
+    movers = players_of(players, num_states)
     tables = Tables(start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
-    if reward_range is not None:
-        _check_reward_range(reward_range, reward[used])
-    else:
-        low, high = (
-            float(np.min(reward[used], initial=0.0)),
-            float(np.max(reward[used], initial=0.0)),
-        )
-        reward_range = (
-            (0.0, 1.0)
-            if low >= 0.0 and high <= 1.0
-            else (float(np.min(reward[used])), float(np.max(reward[used])))
-        )
+    reward_range = _reward_range(more.get("reward_range"), reward[used])
     payoffs = more.get("payoffs", EVERY_STEP)
     if payoffs == AT_THE_END:
         _check_payoffs(tables, used)
@@ -317,6 +362,7 @@ def tabular(
         "horizon": more.get("horizon"),
         "min_actions": int(counts.min()) if len(counts) else num_actions,
         "outcomes": tables.outcomes,
+        "actions": more.get("actions"),
         "name": more.get("name", "tabular"),
         "spec": more.get("spec"),
         "tables": tables,
@@ -338,83 +384,7 @@ def tabular(
     )
 
 
-# --- reading the arrays -------------------------------------------------------
-
-
-def _rows_of(P: Any, R: Any) -> tuple[Ints, Ints, Floats, int, int]:
-    """Compressed rows of P (start, next state, probability), and (S, A)."""
-    if hasattr(P, "tocsr"):
-        P = P.tocsr()
-        rows, num_states = P.shape
-        if num_states < 1 or rows % num_states:
-            raise InvalidInput(
-                f"A sparse P must have shape (S*A, S), got {P.shape}; row s*A + a "
-                "holds the successors of (s, a)."
-            )
-        parts = (np.asarray(P.indptr), np.asarray(P.indices), np.asarray(P.data))
-        return (
-            parts[0].astype(np.int64),
-            parts[1].astype(np.int64),
-            parts[2].astype(float),
-            num_states,
-            rows // num_states,
-        )
-    dense = _numbers("P", P)
-    if dense.ndim != 3 or dense.shape[0] != dense.shape[2] or 0 in dense.shape:
-        raise InvalidInput(
-            "P must have shape (S, A, S) or be sparse of shape (S*A, S), got "
-            f"{dense.shape}."
-        )
-    num_states, num_actions, _ = dense.shape
-    flat = dense.reshape(num_states * num_actions, num_states)
-    row, column = np.nonzero(flat)
-    start = np.concatenate(
-        [[0], np.cumsum(np.bincount(row, minlength=num_states * num_actions))]
-    )
-    return (
-        start.astype(np.int64),
-        column.astype(np.int64),
-        flat[row, column],
-        num_states,
-        num_actions,
-    )
-
-
-def _rewards(
-    R: Any, P: Any, start: Ints, next_state: Ints, num_states: int, num_actions: int
-) -> Floats:
-    """One reward per nonzero of P."""
-    if hasattr(R, "tocsr"):
-        sparse = R.tocsr()
-        if sparse.shape != (num_states * num_actions, num_states):
-            raise InvalidInput(
-                "A sparse R must have the shape (S*A, S) = "
-                f"({num_states * num_actions}, {num_states}), got {sparse.shape}."
-            )
-        row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
-        return np.asarray(sparse[row, next_state], dtype=float).reshape(-1)
-    table = _numbers("R", R)
-    row = np.repeat(np.arange(num_states * num_actions), np.diff(start))
-    if table.shape == (num_states, num_actions):
-        return np.ascontiguousarray(table.reshape(-1)[row])
-    if table.shape == (num_states, num_actions, num_states):
-        return np.ascontiguousarray(
-            table.reshape(num_states * num_actions, num_states)[row, next_state]
-        )
-    # other formats have another order of nonzeros
-    if getattr(P, "format", None) == "csr" and table.shape == (len(next_state),):
-        return table.copy()  # the user's array may change, a problem may not
-    raise InvalidInput(
-        f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), "
-        f"got {table.shape}."
-    )
-
-
-def _numbers(name: str, array: Any) -> Floats:
-    try:
-        return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be an array of numbers: {error}.") from error
+# --- what was declared of the tables --------------------------------------------
 
 
 def _check_payoffs(tables: Tables, used: Any) -> None:
@@ -431,7 +401,25 @@ def _check_payoffs(tables: Tables, used: Any) -> None:
         )
 
 
-def _check_reward_range(bounds: Any, reward: Floats) -> None:
+def _check_given(R: Any, discount: Any, operator: Any) -> None:
+    """Refuse arrays without what belongs to them."""
+    needed = {"R, the rewards": R, "discount=": discount, "operator=": operator}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise InvalidInput(
+            f"tabular(P, R, discount=0.9, operator=Max()) needs {missing[0]}, got none; "
+            "only a DiscreteDP of QuantEcon has its own."
+        )
+
+
+def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
+    """(low, high): as declared, (0, 1) where that holds them, or as they are."""
+    if bounds is None:
+        low = float(np.min(reward, initial=0.0))
+        high = float(np.max(reward, initial=0.0))
+        if low >= 0.0 and high <= 1.0:
+            return 0.0, 1.0
+        return float(np.min(reward)), float(np.max(reward))
     check_range("reward_range", bounds)
     if len(reward) and not (
         bounds[0] <= float(reward.min()) and float(reward.max()) <= bounds[1]
@@ -440,49 +428,8 @@ def _check_reward_range(bounds: Any, reward: Floats) -> None:
             f"reward_range {bounds!r} does not hold the rewards, which go from "
             f"{reward.min():.6g} to {reward.max():.6g}; widen or drop it."
         )
-
-
-def _normalized(start: Ints, prob: Floats, live: Bools, num_actions: int) -> Floats:
-    """Rows divided by their sums; rows of usable pairs must be distributions."""
-    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    if not np.all(np.isfinite(prob)) or np.any(prob < 0):
-        bad = int(row[np.flatnonzero(~np.isfinite(prob) | (prob < 0))[0]])
-        raise InvalidInput(
-            f"P must hold probabilities, but state {bad // num_actions}, action "
-            f"{bad % num_actions} has a negative or undefined entry."
-        )
-    sums = np.bincount(row, weights=prob, minlength=len(start) - 1)
-    wrong = np.flatnonzero(live & (np.abs(sums - 1.0) > ROW_SUM_TOLERANCE))
-    if len(wrong):
-        bad = int(wrong[0])
-        raise InvalidInput(
-            f"P must sum to 1 over next states, but state {bad // num_actions}, "
-            f"action {bad % num_actions} sums to {sums[bad]:.6g}."
-        )
-    return np.ascontiguousarray(prob / np.where(sums > 0, sums, 1.0)[row])
-
-
-def _mask(mask: Any, shape: tuple[int, ...], name: str, *, default: bool) -> Bools:
-    if mask is None:
-        return np.full(shape, default)
-    array = np.asarray(mask)
-    if array.shape != shape:
-        raise InvalidInput(
-            f"{name} must be a mask of shape {shape}, got {array.shape}."
-        )
-    return np.ascontiguousarray(array.astype(bool))
-
-
-def _players(players: Any, num_states: int) -> NDArray[np.int8]:
-    if players is None:
-        return np.ones(num_states, dtype=np.int8)
-    array = np.asarray(players)
-    if array.shape != (num_states,) or not np.all((array == 1) | (array == 2)):
-        raise InvalidInput(
-            f"players must be an array of shape ({num_states},) that holds 1 (max) "
-            "and 2 (min)."
-        )
-    return array.astype(np.int8)
+    found: tuple[float, float] = bounds
+    return found
 
 
 def _check_alternation(tables: Tables, live: Bools) -> None:

@@ -1,11 +1,5 @@
 """A tree that grows by simulations, answers at any time, and is kept after a move.
 
->>> import smoothcruiser as sc
->>> from smoothcruiser.tree.tree import Tree
->>> tree = Tree(sc.make("chain:n=3", discount=0.5, operator="max"), method="uct", seed=1)
->>> tree.grow(simulations=200).estimate().action
-1
-
 ``grow`` spends simulations, calls or seconds. ``estimate`` is what a planner
 returns, without a certificate: a tree search promises nothing (``evaluate`` can
 certify its policy from below). ``advance`` keeps the part of the tree below a
@@ -31,7 +25,7 @@ from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.engines.registry import machine_code, not_compiled
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import Estimate, best_action
+from smoothcruiser.estimate import Estimate, about, best_action
 from smoothcruiser.jit.interrupts import held
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
@@ -62,7 +56,22 @@ SLICE_SECONDS = 0.025  # at the least: about 20 to 40 checks per second
 
 
 class Tree:
-    """A search tree over a problem, rooted at a state that is not terminal."""
+    """A search tree over a problem, rooted at a state that is not terminal.
+
+    Args:
+        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        state: the root; by default the problem's initial state.
+        method: "uct", "ments", "rents", "tents", "bts" or "dents", or such an object.
+        options: parameters of the method, by name.
+        seed: of the simulations; the same seed, the same tree.
+        executor: "compiled" or "python"; by default compiled code where it can.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> chain = sc.make("chain:n=3", discount=0.5, operator="max")
+        >>> sc.Tree(chain, method="uct", seed=1).grow(simulations=200).estimate().action
+        1
+    """
 
     def __init__(
         self,
@@ -419,8 +428,7 @@ class Tree:
             certificate=None,
             seconds=self.seconds,
             compile_seconds=self._backend.compile_seconds,
-            problem=self.problem.name,
-            state=self.state,
+            **about(self.problem, self.state),
             seed=self.seed,
             executor=self._backend.name,
             notes=(*self.notes(), self._no_promise()),

@@ -7,7 +7,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import app
-from smoothcruiser.compare import planners
+from smoothcruiser.comparison import planners
 from smoothcruiser.methods import METHODS
 from smoothcruiser.methods.base import Explanation, Session
 from smoothcruiser.methods.tree import TreeSearch

@@ -344,3 +344,30 @@ def test_a_value_alone_recommends_no_action_to_sample():
         agent = sc.Agent(problem, "smoothcruiser", sample=sample, **asked)
         with pytest.raises(sc.InvalidInput, match="recommends no action"):
             agent.act(0)
+
+
+@pytest.mark.compiles
+def test_what_was_done_has_names():
+    problem = sc.make("chain:n=4", discount=0.9, operator="max")
+    agent = sc.Agent(problem)
+    assert agent.action_label is None
+    agent.act(0)
+    assert agent.action_label == "right"
+    seen = []
+    summary = sc.play(
+        agent,
+        episodes=2,
+        steps=3,
+        progress=lambda number, episode: seen.append(episode),
+    )
+    assert [episode.actions for episode in seen] == [("right",) * 3] * 2
+    assert summary.actions == {"right": 6}
+    assert summary.to_dict()["actions"] == {"right": 6}
+
+
+@pytest.mark.compiles
+def test_a_sampled_action_has_its_own_name():
+    problem = sc.make("chain:n=4", discount=0.5, temperature=5)
+    agent = sc.Agent(problem, sample=True)
+    done = [(agent.act(0), agent.action_label) for _ in range(20)]
+    assert set(done) == {(0, "left"), (1, "right")}

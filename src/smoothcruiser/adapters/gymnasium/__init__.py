@@ -3,11 +3,13 @@
 ``problem(env, …)`` and ``make("gym:FrozenLake-v1,map_name=8x8", …)`` return
 problems.
 
-  access    which way leads into an environment, and the problem it makes
-  tables    environments that have their model: tabular problems
-  oracles   environments that are put into a state, or copied
-  copies    private copies, and what an environment holds
-  trial     whether an environment put into a state continues as one never touched
+  access      which way leads into an environment, and the problem it makes
+  tables      environments that have their model: tabular problems
+  oracles     environments that are put into a state, or copied
+  functional  environments whose state is explicit
+  meanings    what actions are called
+  copies      private copies, and what an environment holds
+  trial       whether an environment put into a state continues as one never touched
 
 Only these modules import Gymnasium. They are loaded when a problem is first
 built.

@@ -38,7 +38,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -46,7 +48,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.arguments import check_keywords, shortened
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:
@@ -62,6 +64,11 @@ from smoothcruiser.adapters.gymnasium.copies import (
     kinds,
     private_copy,
 )
+from smoothcruiser.adapters.gymnasium.functional import (
+    functional_problem,
+    is_functional,
+)
+from smoothcruiser.adapters.gymnasium.meanings import meanings
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
     EnvOracle,
@@ -117,7 +124,7 @@ def problem(
     """The Problem of an environment, which is copied and left as it is.
 
     Args:
-        env: a Gymnasium environment.
+        env: a Gymnasium environment, or a functional one (``FuncEnv``).
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         reward_range: (low, high), which holds every reward. Needed unless the
@@ -127,7 +134,8 @@ def problem(
             makes a grid of n values per dimension of a Box. The default is all actions
             of a discrete space.
         horizon: steps until the end; None for no limit.
-        access: "auto", "tables", "mujoco", "state", "clone" or "snapshot".
+        access: "auto", "tables", "mujoco", "state", "clone" or "snapshot"; of a
+            functional environment "auto", "numpy" or "jax", by what it takes as rng.
         deterministic: whether a step from one state always has one outcome.
         key: a hashable summary of an environment that determines its future, so that
             searches can recognize snapshots.
@@ -145,14 +153,34 @@ def problem(
         >>> lake.num_actions
         4
     """
-    if not isinstance(env, gymnasium.Env):
+    functional = is_functional(env)
+    if not isinstance(env, gymnasium.Env) and not functional:
         raise InvalidInput(
-            f"A Gymnasium environment was expected, got {type(env).__name__}; for "
-            "its name use make('gym:NAME')."
+            f"A Gymnasium environment was expected, got {type(env).__name__}; for its "
+            "name use make('gym:CartPole-v1', discount=0.9, temperature=0.1)."
         )
     check_keywords("problem", more, EnvironmentOptions.__annotations__)
     seed, name, horizon = more.get("seed"), more.get("name"), more.get("horizon")
     chosen = _actions(env, actions)
+    if functional:
+        label = name or f"gym:{type(env).__name__}"
+        return functional_problem(
+            env,
+            chosen,
+            reward=reward,
+            access=access,
+            seed=seed or 0,
+            num_actions=len(chosen),
+            discount=discount,
+            operator=operator,
+            reward_range=_bounds(env, reward_range, reward, label),
+            horizon=horizon,
+            deterministic=more.get("deterministic", False),
+            key=more.get("key"),
+            call_seconds=more.get("call_seconds"),
+            actions=meanings(env, chosen),
+            name=label,
+        )
     here = seed is None and has_reset(env)
     inner = env.unwrapped  # reading the spec of a wrapper would store it there
     label = (
@@ -171,16 +199,10 @@ def problem(
             operator=operator,
             reward_range=reward_range,
             horizon=horizon,
+            actions=meanings(env, chosen),
             name=label,
         )
-    bounds = reward_range or (
-        None if reward is not None else KNOWN_RANGES.get(type(env.unwrapped).__name__)
-    )
-    if bounds is None:
-        raise InvalidInput(
-            f"{label} does not say in which range its rewards lie; give "
-            "reward_range=(low, high) (reward_low=, reward_high= in a name)."
-        )
+    bounds = _bounds(inner, reward_range, reward, label)
     oracle, first = _tried(
         able,
         lambda way: way(
@@ -198,6 +220,7 @@ def problem(
         horizon=horizon,
         deterministic=more.get("deterministic", False),
         call_seconds=more.get("call_seconds"),
+        actions=meanings(env, chosen),
         name=label,
     )
 
@@ -205,7 +228,7 @@ def problem(
 def named(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
-    """The problem of ``gym:text,name=value,…``.
+    """The problem of ``gym:text,name=value,…``; ``text`` is an id or ``module:Class``.
 
     Parameters that are not this adapter's own go to ``gymnasium.make``.
     """
@@ -218,31 +241,59 @@ def named(
             "deterministic",
             "seed",
             "call_seconds",
+            "reward_range",
         )
         if k in parameters
     }
     bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
     if (bounds[0] is None) != (bounds[1] is None):
         raise InvalidInput("Give reward_low= and reward_high= together.")
+    env = _environment(text, parameters)
+    own.setdefault("seed", 0)
+    if bounds[0] is not None:
+        own["reward_range"] = (float(bounds[0]), float(bounds[1]))
+    elif isinstance(own.get("reward_range"), list):
+        own["reward_range"] = tuple(own["reward_range"])
+    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    return problem(
+        env,
+        discount=discount,
+        operator=operator,
+        name=f"gym:{text}{shown}",
+        **own,
+    )
+
+
+def _environment(text: str, parameters: dict[str, Any]) -> Any:
+    """A registered environment, or one of a class: ``module:Class``."""
+    module, colon, name = text.partition(":")
     try:
-        env = gymnasium.make(text, **parameters)
+        found = getattr(import_module(module), name, None) if colon else None
+        if callable(found):
+            return found(**parameters)
+        return gymnasium.make(text, **parameters)
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise InvalidInput(
             f"Gymnasium cannot make {text!r} with {parameters}: "
             f"{type(error).__name__}: {first}"
         ) from error
-    own.setdefault("seed", 0)
-    reward_range = None if bounds[0] is None else (float(bounds[0]), float(bounds[1]))
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
-    return problem(
-        env,
-        discount=discount,
-        operator=operator,
-        reward_range=reward_range,
-        name=f"gym:{text}{shown}",
-        **own,
-    )
+
+
+def _bounds(
+    env: Any,
+    given: tuple[float, float] | None,
+    reward: Reward | None,
+    label: str,
+) -> tuple[float, float]:
+    """(low, high) of all rewards: as given, or as known of a classic environment."""
+    bounds = given or (None if reward else KNOWN_RANGES.get(type(env).__name__))
+    if bounds is None:
+        raise InvalidInput(
+            f"{label} does not say in which range its rewards lie; give "
+            "reward_range=(low, high), such as reward_range=(-1,1)."
+        )
+    return bounds
 
 
 # --- choosing -----------------------------------------------------------------
@@ -326,8 +377,8 @@ def _tried(
 def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
     """What the planner's actions are in the environment."""
     space = env.action_space
-    if choice is not None and not isinstance(choice, int):
-        return list(choice)
+    if isinstance(choice, Iterable) and not isinstance(choice, str):
+        return [_in_space(space, action) for action in choice]
     if isinstance(space, gymnasium.spaces.Discrete) and choice is None:
         return [int(space.start) + a for a in range(int(space.n))]
     if isinstance(space, gymnasium.spaces.MultiDiscrete) and choice is None:
@@ -350,5 +401,23 @@ def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
         ]
     raise InvalidInput(
         f"The actions {space} are not a short list; give actions=[…], or actions=n "
-        "for a grid of n >= 2 values a dimension of a Box."
+        "for a grid of n >= 2 values per dimension of a Box."
     )
+
+
+def _in_space(space: Any, action: Any) -> Any:
+    """An action as the environment takes it: of a Box, an array of its shape."""
+    found, ok = action, True
+    if isinstance(space, gymnasium.spaces.Box):
+        ok = False
+        with suppress(TypeError, ValueError):  # another shape, or no numbers
+            found = np.asarray(action, dtype=space.dtype).reshape(space.shape)
+            ok = space.contains(found)
+    elif isinstance(space, gymnasium.spaces.Discrete):
+        ok = space.contains(action)
+    if not ok:
+        raise InvalidInput(
+            f"actions= must list actions of {space}, got {shortened(action)}; drop it, "
+            "or change it."
+        )
+    return found

@@ -62,6 +62,7 @@ def table_problem(
     actions: Sequence[Any],
     reward: Callable[[float], float] | None,
     start: Any,
+    /,
     **rest: Any,
 ) -> Problem:
     """A tabular problem with the environment's model.

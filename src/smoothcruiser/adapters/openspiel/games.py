@@ -138,6 +138,13 @@ class SpielOracle:
         """The list of all moves, which ``parse`` reads."""
         return [int(move) for move in state.history]
 
+    def label(self, state: SpielState, action: int) -> str | None:
+        """What OpenSpiel calls a move: that may depend on the position and the mover."""
+        if action not in state.actions:
+            return None
+        position = state.state
+        return str(position.action_to_string(position.current_player(), action))
+
     def __call__(
         self, state: SpielState, action: int, rng: Any
     ) -> tuple[float, SpielState]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 # fields of a Problem that change no answer
 UNANSWERING = {
     "name": "is only shown",
+    "actions": "are only shown; their number is num_actions",
     "spec": "says how the problem was built; what was built is read instead",
     "call_seconds": "decides when to give up on a call, not what it returns",
 }

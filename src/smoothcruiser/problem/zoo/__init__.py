@@ -38,7 +38,7 @@ def chain(*, n: int = 5, **rest: Any) -> Problem:
         P[s, 1, s + 1] = 1.0
     P[n - 1, :, n - 1] = 1.0
     R[n - 2, 1] = 1.0
-    return tabular(P, R, initial_state=0, **rest)
+    return tabular(P, R, initial_state=0, actions=("left", "right"), **rest)
 
 
 def gridworld(*, n: int = 5, **rest: Any) -> Problem:
@@ -72,7 +72,8 @@ def gridworld(*, n: int = 5, **rest: Any) -> Problem:
                 for z in others:
                     P[s, a, z] = 0.25 / len(others)
     R[:, :, n * n - 1] = 1.0
-    return tabular(P, R, initial_state=0, **rest)
+    labels = ("left", "right", "up", "down")
+    return tabular(P, R, initial_state=0, actions=labels, **rest)
 
 
 def _random_rows(

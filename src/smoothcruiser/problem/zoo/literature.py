@@ -69,6 +69,16 @@ WIND = (
 )
 # the eight directions, N first, clockwise
 MOVES = ((0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1), (-1, 0), (-1, 1))
+DIRECTIONS = (
+    "north",
+    "north-east",
+    "east",
+    "south-east",
+    "south",
+    "south-west",
+    "west",
+    "north-west",
+)
 SOUTH_EAST = 3
 
 # most leaves of a synthetic tree; the largest published (16-ary, depth 5) has a
@@ -120,6 +130,7 @@ def d_chain(
         horizon=_steps(horizon, d),
         reward_range=(low, high),
         payoffs=AT_THE_END,
+        actions=("right", "down"),
         **rest,
     )
 
@@ -164,6 +175,7 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
         terminal=np.array(terminal),
         horizon=horizon,
         payoffs=AT_THE_END,
+        actions=("right", "down", "left", "up"),
         **rest,
     )
 
@@ -213,6 +225,7 @@ def sailing(
         horizon=_steps(horizon, 50),
         initial_state=wind,
         reward_range=(-4.0, -1.0),
+        actions=DIRECTIONS,
         **rest,
     )
 

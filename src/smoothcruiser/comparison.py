@@ -154,7 +154,7 @@ def compare(
     Example:
         >>> import smoothcruiser as sc
         >>> problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
-        >>> runs = compare(problem, budgets=[2000], methods=["certified", "uct"])
+        >>> runs = sc.compare(problem, budgets=[2000], methods=["certified", "uct"])
         >>> [(run.method, run.num_calls <= 2000) for run in runs]
         [('certified', True), ('uct', True)]
     """

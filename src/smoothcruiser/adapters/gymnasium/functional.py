@@ -1,0 +1,221 @@
+"""Gymnasium's functional environments (``FuncEnv``) as problems.
+
+Their state is explicit, so nothing has to be copied or put back:
+
+    next = transition(state, action, rng);  reward(state, action, next, rng)
+    terminal(next, rng);  initial(rng)
+
+``rng`` is one of two things, which ``access=`` names and "auto" finds out:
+
+  numpy   a ``numpy.random.Generator`` on the planner's stream; a plain Python step
+  jax     a key; the functions are compiled, and mapped over many states at once
+          (``sc.batched(…, backend="jax", each=True)``)
+
+A function that takes no ``rng`` (or ``key``) is called without one. What ends an episode
+is what ``terminal`` says of the next state. States are whatever the functions take; of
+JAX, arrays or tuples of arrays. What this file leaves out: observations, since a
+planner needs states, and ``params=``, which keep their defaults.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from gymnasium.experimental.functional import FuncEnv
+
+from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.problem import MDP, Problem
+
+NUMPY, JAX = "numpy", "jax"
+NEEDED = ("initial", "transition", "reward", "terminal")
+RANDOM = ("rng", "key")  # what the parameter of a function is called
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionalStep:
+    """A step made of an environment's functions; ``rng`` is what those take."""
+
+    env: Any
+    actions: Any  # what the problem's actions 0, 1, … are in the environment
+    takes_rng: tuple[str, ...]  # the functions that take random numbers
+
+    def __call__(self, state: Any, move: Any, rng: Any) -> tuple[Any, Any, Any]:
+        """(reward, next state, whether the episode ended) of an action of the env."""
+        after = self._ask("transition", rng, state, move)
+        paid = self._ask("reward", rng, state, move, after)
+        return paid, after, self._ask("terminal", rng, after)
+
+    def initial(self, rng: Any) -> Any:
+        """An initial state."""
+        return self._ask("initial", rng)
+
+    def _ask(self, name: str, rng: Any, *arguments: Any) -> Any:
+        function = getattr(self.env, name)
+        return (
+            function(*arguments, rng)
+            if name in self.takes_rng
+            else function(*arguments)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionalOracle:
+    """The step of an environment whose functions take a NumPy Generator."""
+
+    step: FunctionalStep
+    reward: Callable[[float], float] | None
+
+    def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+        """One sample."""
+        paid, after, ended = self.step(state, self.step.actions[action], rng.numpy())
+        earned = float(paid)
+        return (
+            earned if self.reward is None else self.reward(earned),
+            after,
+            bool(ended),
+        )
+
+    def reset(self, rng: Any) -> Any:
+        """An initial state, sampled from ``rng``."""
+        return self.step.initial(rng.numpy())
+
+
+@dataclass(frozen=True, eq=False)
+class JaxStep:
+    """The step of one state in JAX: a row of a batch."""
+
+    step: FunctionalStep
+    reward: Callable[[Any], Any] | None
+
+    def __call__(self, state: Any, action: Any, key: Any) -> tuple[Any, Any, Any]:
+        """One sample, as arrays."""
+        import jax.numpy as jnp
+
+        move = jnp.asarray(self.step.actions)[action]
+        paid, after, ended = self.step(state, move, key)
+        earned = jnp.reshape(paid, ())
+        earned = earned if self.reward is None else self.reward(earned)
+        return earned, after, jnp.reshape(ended, ())
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionalRows(Batched):
+    """The same over rows of states, with the environment's own initial states."""
+
+    def reset(self, rng: Any) -> Any:
+        """An initial state, sampled from ``rng``."""
+        assert isinstance(self.function, JaxStep)
+        keys = self.backend.random(np.random.SeedSequence(int(rng.raw())))
+        return _as_numpy(self.function.step.initial(keys.next()))
+
+
+def is_functional(env: Any) -> bool:
+    """Whether ``env`` is one of Gymnasium's functional environments."""
+    return isinstance(env, FuncEnv)
+
+
+def functional_problem(
+    env: Any,
+    actions: Sequence[Any],
+    /,
+    *,
+    reward: Callable[[float], float] | None,
+    access: str,
+    seed: int,
+    **facts: Any,
+) -> Problem:
+    """The problem of a functional environment.
+
+    Args:
+        env: the environment.
+        actions: what the problem's actions 0, 1, … are in it.
+        reward: maps its rewards, or None.
+        access: "auto", "numpy" or "jax": what its functions take as ``rng``.
+        seed: of the initial state.
+        facts: arguments of ``MDP``.
+    """
+    name = type(env).__name__
+    missing = [f for f in NEEDED if getattr(type(env), f) is getattr(FuncEnv, f)]
+    if missing:
+        raise InvalidInput(
+            f"{name} must define {', '.join(NEEDED)} to be planned in, and has no "
+            f"{missing[0]}; add it to the class."
+        )
+    if access not in ("auto", NUMPY, JAX):
+        raise InvalidInput(
+            f"access of a functional environment must be auto, numpy or jax, by what "
+            f"its functions take as rng; got {access!r}."
+        )
+    taking = tuple(f for f in NEEDED if _takes_random(getattr(env, f)))
+    kind = access if access != "auto" else (JAX if _uses_jax(env) else NUMPY)
+    if kind == JAX:
+        oracle: Any = _rows(FunctionalStep(env, _table(actions), taking), reward)
+    else:
+        oracle = FunctionalOracle(FunctionalStep(env, list(actions), taking), reward)
+    try:
+        first = oracle.reset(stream(seed))
+        oracle(first, 0, stream(seed, 1))
+    except Exception as error:
+        raise InvalidInput(
+            f"{name} cannot be stepped with a {'key' if kind == JAX else 'Generator'} "
+            f"as rng ({said(error)}); give access='{JAX if kind == NUMPY else NUMPY}', "
+            "or a step of your own to MDP."
+        ) from error
+    return MDP(oracle, terminal=True, initial_state=first, **facts)
+
+
+def _takes_random(function: Any) -> bool:
+    return any(name in inspect.signature(function).parameters for name in RANDOM)
+
+
+def _uses_jax(env: Any) -> bool:
+    """Whether the module of the environment's class, or of a base of it, uses JAX."""
+    for kind in type(env).__mro__[:-1]:
+        if kind is not FuncEnv:
+            held = vars(sys.modules.get(kind.__module__, object)).values()
+            if any(_is_jax(value) for value in held):
+                return True
+    return False
+
+
+def _is_jax(value: Any) -> bool:
+    return inspect.ismodule(value) and value.__name__.partition(".")[0] == "jax"
+
+
+def _rows(
+    step: FunctionalStep, reward: Callable[[float], float] | None
+) -> FunctionalRows:
+    try:
+        import jax  # noqa: F401
+    except ImportError as error:
+        raise MissingExtra(
+            "A functional environment in JAX needs JAX: pip install "
+            "'smoothcruiser[jax]'."
+        ) from error
+    return FunctionalRows(JaxStep(step, reward), "jax", each=True)
+
+
+def _table(actions: Sequence[Any]) -> Any:
+    """The actions as one array, which compiled code indexes."""
+    return np.stack([np.asarray(action) for action in actions])
+
+
+def _as_numpy(state: Any) -> Any:
+    """A state of JAX arrays as one of NumPy arrays, tuples kept."""
+    if isinstance(state, tuple):
+        parts = [_as_numpy(part) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    found = np.asarray(state)
+    if found.dtype == object:
+        raise InvalidInput(
+            "States in JAX must be arrays or tuples of arrays, got "
+            f"{type(state).__name__}; give MDP a batched step of your own."
+        )
+    return found

@@ -1,0 +1,122 @@
+"""Adapters name the actions of their simulators where the simulator does.
+
+Laws: Gymnasium's names are those of its documentation, checked against what the moves
+do; OpenSpiel's are those of the position; a simulator without names has none.
+"""
+
+import pytest
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.compiles
+
+MAX = {"discount": 0.9, "operator": "max"}
+
+
+class TestGymnasium:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        self.gym = pytest.importorskip("gymnasium")
+
+    def test_moves_on_a_grid_go_where_their_names_say(self):
+        lake = sc.make("gym:FrozenLake-v1,is_slippery=false", **MAX)
+        cliff = sc.make("gym:CliffWalking-v1", **MAX)
+        for problem, width, start in ((lake, 4, 9), (cliff, 12, 14)):
+            ahead = {"left": -1, "right": 1, "up": -width, "down": width}
+            assert sorted(problem.actions) == sorted(ahead)
+            for action, label in enumerate(problem.actions):
+                assert problem.outcomes(start, action)[0][2] == start + ahead[label]
+
+    def test_the_taxi_drives_where_its_moves_say(self):
+        taxi = sc.make("gym:Taxi-v4", **MAX)
+        ahead = {"south": (1, 0), "north": (-1, 0), "east": (0, 1), "west": (0, -1)}
+        env = self.gym.make("Taxi-v4").unwrapped
+        state = env.encode(2, 2, 0, 1)  # no wall around the middle
+        for label, (down, right) in ahead.items():
+            after = taxi.outcomes(state, taxi.actions.index(label))[0][2]
+            assert tuple(env.decode(after))[:2] == (2 + down, 2 + right)
+
+    @pytest.mark.parametrize(
+        "text, labels",
+        [
+            ("CartPole-v1", ("push left", "push right")),
+            ("Blackjack-v1", ("stick", "hit")),
+            ("Acrobot-v1", ("torque -1", "torque 0", "torque 1")),
+            ("Pendulum-v1,actions=3", ("[-2]", "[0]", "[2]")),
+            ("MountainCarContinuous-v0,actions=2", ("[-1]", "[1]")),
+        ],
+    )
+    def test_names_of_other_environments(self, text, labels):
+        assert sc.make(f"gym:{text}", **MAX).actions == labels
+
+    def test_meanings_of_the_environment_itself_come_first(self):
+        from smoothcruiser.adapters.gymnasium.meanings import meanings
+
+        class Atari(self.gym.Env):
+            action_space = self.gym.spaces.Discrete(3, start=1)
+
+            def __init__(self, words):
+                self.words = words
+
+            def get_action_meanings(self):
+                if self.words is None:
+                    raise RuntimeError
+                return self.words
+
+        actions = [1, 3]
+        assert meanings(Atari(["NOOP", "FIRE", "UP"]), actions) == ("NOOP", "UP")
+        for useless in (["NOOP"], ["UP", "FIRE", "UP"], [1, 2, 3], None):
+            assert meanings(Atari(useless), actions) is None
+
+    def test_an_environment_that_names_nothing_has_no_labels(self):
+        from smoothcruiser.adapters.gymnasium.meanings import meanings
+
+        class Mine(self.gym.Env):
+            action_space = self.gym.spaces.Discrete(2)
+
+        class FrozenLakeEnv(self.gym.Env):  # somebody's own, of the same name
+            action_space = self.gym.spaces.Discrete(4)
+
+        class Two(self.gym.Env):
+            action_space = self.gym.spaces.MultiDiscrete([2, 2])
+
+        assert meanings(Mine(), [0, 1]) is None
+        assert meanings(FrozenLakeEnv(), [0, 1, 2, 3]) is None
+        assert meanings(Two(), [[0, 0], [1, 1]]) is None
+
+    @pytest.mark.parametrize("wrong", [[-3, 0], ["a", "b"], [[1, 2], [0, 0]]])
+    def test_actions_that_the_environment_has_not_are_refused(self, wrong):
+        env = self.gym.make("Pendulum-v1")
+        with pytest.raises(sc.InvalidInput, match="must list actions of Box"):
+            sc.adapters.gymnasium.problem(
+                env, discount=0.9, operator=sc.Max(), actions=wrong
+            )
+        with pytest.raises(sc.InvalidInput, match="must list actions of Discrete"):
+            sc.adapters.gymnasium.problem(
+                self.gym.make("CartPole-v1"),
+                discount=0.9,
+                operator=sc.Max(),
+                actions=[0, 2],
+            )
+
+
+class TestOpenSpiel:
+    @pytest.fixture(autouse=True)
+    def library(self):
+        pytest.importorskip("pyspiel")
+
+    def test_moves_are_called_as_in_the_position(self):
+        board = sc.make("openspiel:tic_tac_toe", **MAX)
+        first, second = board.labels(board.start()), board.labels(board.start([4]))
+        assert first[0] == "x(0,0)"
+        assert second[0] == "o(0,0)"  # the other player's mark
+        assert second[4] == "4"  # taken: a number is all it has
+        over = board.start([0, 3, 1, 4, 2])
+        assert board.labels(over) is None
+
+    def test_the_answer_names_its_move(self):
+        board = sc.make("openspiel:tic_tac_toe", **MAX)
+        answer = sc.plan(board, [0, 3, 1, 4], method="uct", budget=2000)
+        assert answer.action_label == "x(0,2)"  # wins
+        pig = sc.make("openspiel:pig", **MAX)
+        assert pig.labels(pig.start()) == ("roll", "stop")

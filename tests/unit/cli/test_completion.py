@@ -1,0 +1,127 @@
+"""What Tab offers, by the shells' own protocol.
+
+Laws: every name of the tables is offered where it can stand; what is offered can be
+used; no adapter's library is imported for it. The bare command is its help.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from smoothcruiser.methods import METHODS
+from smoothcruiser.operators import OPERATORS
+from smoothcruiser.problem.names import parameters
+from smoothcruiser.problem.zoo import ZOO
+
+pytestmark = pytest.mark.compiles
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "smoothcruiser", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def offered(*words):
+    """What is offered for the last of ``words``."""
+    done = run(
+        _SMOOTHCRUISER_COMPLETE="bash_complete",
+        COMP_WORDS=" ".join(["smoothcruiser", *words]),
+        COMP_CWORD=str(len(words)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+def test_problems():
+    found = offered("plan", "")
+    assert set(ZOO) <= set(found)
+    assert {"gym:", "openspiel:"} <= set(found)
+    assert offered("plan", "frozen") == ["frozen-lake"]
+    assert offered("explain", "no-such") == []
+    (whole,) = offered("exact", "garnet:")
+    assert parameters(whole.partition(":")[2]) == ZOO["garnet"].defaults
+    assert offered("check", "openspiel:") == ["openspiel:tic_tac_toe"]
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "play"])
+def test_methods(command):
+    assert offered(command, "chain", "--method", "") == list(METHODS)
+    assert offered(command, "chain", "--method", "s") == [
+        name for name in METHODS if name.startswith("s")
+    ]
+
+
+def test_lists_of_methods():
+    found = offered("compare", "chain", "--methods", "uct,")
+    assert "uct,ments" in found
+    assert "uct,uct" not in found
+
+
+def test_operators_executors_and_others():
+    assert offered("plan", "chain", "--operator", "") == list(OPERATORS)
+    executors = offered("plan", "chain", "--executor", "")
+    assert {"compiled", "python", "batched", "processes", "dask"} <= set(executors)
+    assert offered("plan", "chain", "--target", "") == ["q_values", "value"]
+    assert offered("play", "chain", "--opponent", "r") == ["random", "rents"]
+
+
+def test_commands_and_options():
+    assert offered("pl") == ["plan", "play"]
+    assert "--epsilon" in offered("plan", "chain", "--e")
+
+
+def test_no_library_is_imported_for_it():
+    script = (
+        "import sys\n"
+        "from smoothcruiser.cli.completion import problem_names\n"
+        "assert problem_names(None, None, 'gym:')\n"
+        "assert not {'gymnasium', 'pyspiel', 'numba'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_with_what_it_is_given(tmp_path):
+    """The line of the docs, in a real shell."""
+    command = tmp_path / "smoothcruiser"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m smoothcruiser "$@"\n')
+    command.chmod(0o755)
+    script = (
+        'eval "$(_SMOOTHCRUISER_COMPLETE=bash_source smoothcruiser)"\n'
+        "COMP_WORDS=(smoothcruiser plan frozen); COMP_CWORD=2\n"
+        "_smoothcruiser_completion smoothcruiser\n"
+        'echo "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=False,
+    )
+    assert done.stdout.strip() == "frozen-lake", done.stderr
+
+
+def test_the_bare_command_is_its_help():
+    bare, asked = run(), run("--help")
+    assert (bare.returncode, bare.stderr) == (0, "")
+    assert bare.stdout == asked.stdout
+    assert "problems   List the built-in problems" in bare.stdout
+
+
+def test_a_command_that_does_not_exist_is_refused():
+    done = run("plann")
+    assert done.returncode == 2
+    assert "plann" in done.stderr

@@ -1,0 +1,167 @@
+"""Dataclasses as states of plain Python simulators.
+
+Laws: certified search, trees and the exact solution take frozen ones, with the bits
+that the same states have as tuples; one that is not frozen, or holds what has no hash,
+is refused in a sentence that says what to write; stores and memories hold them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.compiles
+
+
+@dataclass(frozen=True)
+class Car:
+    place: int
+    fuel: int = 2
+
+
+@dataclass
+class Open:
+    place: int
+    fuel: int = 2
+
+
+@dataclass(frozen=True)
+class Listing:
+    place: list
+    fuel: int = 2
+
+
+@dataclass(frozen=True)
+class Holding:
+    place: np.ndarray
+    fuel: int = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Single:
+    place: int
+    fuel: int = 2
+
+
+def drive(kind, place=lambda x: x, number=lambda x: x):
+    """A ring of three places, on which action 1 pays more often."""
+
+    def step(car, action, rng):
+        paid = float(rng.random() < 0.3 + 0.4 * action)
+        return paid, kind(place((number(car.place) + 1) % 3), car.fuel)
+
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=kind(place(0)),
+    )
+
+
+def ring():
+    def step(car, action, rng):
+        paid = float(rng.random() < 0.3 + 0.4 * action)
+        return paid, ((car[0] + 1) % 3, car[1])
+
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=(0, 2),
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "certified", "epsilon": 0.3, "delta": 0.1},
+        {"method": "uct", "budget": 500},
+        {"method": "smoothcruiser", "epsilon": 0.5, "delta": 0.1},
+    ],
+)
+def test_a_frozen_one_is_as_good_as_a_tuple(options):
+    cars, tuples = (sc.plan(problem, **options) for problem in (drive(Car), ring()))
+    assert cars.value == tuples.value
+    assert cars.interval == tuples.interval
+    assert cars.num_calls == tuples.num_calls
+    if options["method"] == "certified":
+        assert any(note.startswith("3 states") for note in cars.notes)
+
+
+def test_a_known_model_of_frozen_ones_is_solved():
+    def outcomes(car, action):
+        p = 0.3 + 0.4 * action
+        after = Car((car.place + 1) % 3, car.fuel)
+        return [(p, 1.0, after), (1.0 - p, 0.0, after)]
+
+    known = sc.MDP(
+        drive(Car).oracle,
+        outcomes=outcomes,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=Car(0),
+    )
+    truth = sc.plan(known, method="exact").value
+    found = sc.plan(drive(Car), method="certified", epsilon=0.3, delta=0.01)
+    assert found.interval[0] <= truth <= found.interval[1]
+    assert len(sc.solve(known).values) == 3
+
+
+def test_stores_and_memories_hold_them(tmp_path):
+    problem = drive(Car)
+    promise = {"epsilon": 0.3, "delta": 0.1}
+    first = sc.plan(problem, method="certified", store=tmp_path / "runs.db", **promise)
+    assert sc.resume(first.run, tmp_path / "runs.db", problem).value == first.value
+    memory = sc.Certified(problem, delta=0.1)
+    told = memory.query(Car(1), epsilon=0.3)
+    memory.save(tmp_path / "memory")
+    again = sc.Certified.load(tmp_path / "memory", problem).query(Car(1), epsilon=0.3)
+    assert again.interval == told.interval
+
+
+@pytest.mark.parametrize(
+    "problem, said",
+    [
+        (
+            drive(Open),
+            "(Open is a dataclass that is not frozen); write @dataclass(frozen=True), "
+            "or give key=",
+        ),
+        (
+            drive(Listing, lambda x: [x], lambda x: x[0]),
+            "(its field place is a list); let it be a tuple, or give key=",
+        ),
+        (
+            drive(Holding, lambda x: np.array([x]), lambda x: x[0]),
+            "(its field place is a ndarray); let it be a tuple, or give key=",
+        ),
+        (drive(Single), "write @dataclass(frozen=True) above Single, without eq="),
+    ],
+)
+def test_others_are_refused_with_what_to_write(problem, said):
+    with pytest.raises(sc.InvalidInput) as caught:
+        sc.plan(problem, method="certified", epsilon=0.3, delta=0.1)
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    # schedules never ask which states are the same
+    assert sc.plan(problem, method="smoothcruiser", epsilon=0.9, delta=0.1).value > 0.0
+
+
+def test_a_key_helps_one_that_is_not_frozen():
+    step = drive(Open).oracle
+    problem = sc.MDP(
+        step,
+        key=lambda car: (car.place, car.fuel),
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=Open(0),
+    )
+    found = sc.plan(problem, method="certified", epsilon=0.3, delta=0.1)
+    expected = sc.plan(ring(), method="certified", epsilon=0.3, delta=0.1)
+    assert found.interval == expected.interval

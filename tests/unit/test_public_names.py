@@ -1,0 +1,132 @@
+"""The public names: what ``import smoothcruiser as sc`` offers.
+
+Laws: every name of ``__all__`` is there, in ``dir(sc)``, and explains itself; names that
+are imported late stay what they are, whatever module is imported beside them; main
+verbs and classes document every argument, with an example that prints what it shows.
+"""
+
+import doctest
+import inspect
+import subprocess
+import sys
+from typing import get_args, get_type_hints
+
+import pytest
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.compiles
+
+
+def test_every_public_name_is_there_and_listed():
+    for name in sc.__all__:
+        assert getattr(sc, name) is not None, name
+        assert name in dir(sc), name
+    assert sorted(sc.__all__, key=str.lower) != []
+    assert len(set(sc.__all__)) == len(sc.__all__)
+    assert set(sc._LATE) <= set(sc.__all__)
+
+
+def test_every_public_name_explains_itself():
+    for name in sc.__all__:
+        assert inspect.getdoc(getattr(sc, name)), name
+
+
+def test_a_star_import_has_all_of_them():
+    names = {}
+    exec("from smoothcruiser import *", names)
+    assert set(sc.__all__) <= names.keys()
+
+
+def test_what_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'compere'"):
+        sc.compere  # noqa: B018
+
+
+SCRIPT = """
+import sys
+import smoothcruiser as sc
+loaded = [name for name in ("numba", "matplotlib", "pandas", "jinja2") if name in sys.modules]
+assert not loaded, loaded
+assert {"compare", "Tree", "Certified", "Solution"} <= set(dir(sc))
+import smoothcruiser.comparison, smoothcruiser.cli.compare, smoothcruiser.tree.tree
+import smoothcruiser.check, smoothcruiser.play.episodes
+for name in ("compare", "check", "play"):
+    assert callable(getattr(sc, name)), name
+assert sc.compare is smoothcruiser.comparison.compare
+assert sc.Tree is smoothcruiser.tree.tree.Tree
+"""
+
+
+def test_no_module_takes_the_place_of_a_function():
+    """In a process of its own: what is imported when decides."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+VERBS = {
+    name: getattr(sc, name)
+    for name in (
+        "MDP",
+        "Game",
+        "tabular",
+        "make",
+        "plan",
+        "plan_many",
+        "prepare",
+        "explain",
+        "solve",
+        "evaluate",
+        "compare",
+        "Certified",
+        "Tree",
+        "Agent",
+    )
+}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_explains_every_argument(name):
+    text = inspect.getdoc(VERBS[name])
+    if name == "Game":
+        text += inspect.getdoc(sc.MDP)  # its docstring says so
+    signature = inspect.signature(VERBS[name])
+    for argument, parameter in signature.parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            assert f"\n    **{argument}: " in text or _keys_explained(
+                name, argument, text
+            )
+        else:
+            assert f"\n    {argument}: " in text, argument
+
+
+def _keys_explained(name, argument, text):
+    """Whether the keys of a TypedDict are explained one by one, where they are used."""
+    function = VERBS[name]
+    function = function.__init__ if inspect.isclass(function) else function
+    (options,) = get_args(get_type_hints(function)[argument])
+    used = [key for key in options.__annotations__ if key in text]
+    shown = [key for key in used if f"\n    {key}: " in text or f"``{key}``" in text]
+    return shown == used and len(used) >= 4
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_example_of_help_prints_what_it_shows(name):
+    found = doctest.DocTestFinder(recurse=False).find(VERBS[name], name, globs={})
+    examples = [test for test in found if test.examples]
+    assert examples
+    said = []
+    for test in examples:
+        failed, _ = doctest.DocTestRunner().run(test, out=said.append)
+        assert failed == 0, "".join(said)
+
+
+@pytest.mark.parametrize("name", ["tolerance", "method", "max_sweeps"])
+def test_solve_takes_what_it_says(name):
+    values = {"tolerance": 1e-6, "method": "policy-iteration", "max_sweeps": 10**6}
+    chain = sc.make("chain:n=5", discount=0.9, operator="max")
+    assert isinstance(sc.solve(chain, **{name: values[name]}), sc.Solution)
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        sc.solve(chain, tolerence=1e-6)

@@ -1,0 +1,82 @@
+"""The types that users of the library see.
+
+Laws: a program that uses the public surface passes ``mypy --strict``, where
+``assert_type`` refuses Any; wrong calls are found. mypy reads the package as an
+installed one (``py.typed``), without this repository's settings.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mypy")
+
+HERE = Path(__file__).resolve().parent
+USER = HERE / "typed_user.py"
+SOURCE = HERE.parents[1] / "src"
+
+pytestmark = pytest.mark.compiles
+
+# of other libraries that have no types; they are users' business
+FOREIGN = """
+[mypy]
+[mypy-numba.*,gymnasium.*,pyspiel.*,jax.*]
+ignore_missing_imports = True
+follow_imports = skip
+"""
+
+
+def checked(program, folder):
+    settings = folder / "mypy.ini"
+    settings.write_text(FOREIGN)
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--config-file",
+            str(settings),
+            "--cache-dir",
+            str(Path(".mypy_cache") / "users"),
+            "--no-error-summary",
+            str(program),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parents[1],
+        env={**os.environ, "MYPYPATH": str(SOURCE)},
+        check=False,
+    )
+
+
+def test_a_users_program_has_types(tmp_path):
+    done = checked(USER, tmp_path)
+    assert done.stdout == ""
+    assert done.returncode == 0, done.stderr
+
+
+WRONG = {
+    "sc.plan(chain, epsilom=0.1)": "epsilom",
+    'sc.solve(chain, method="newton")': "newton",
+    "sc.solve(chain).valuse": "valuse",
+    "sc.tabular([[[1.0]]], [[0.0]])": "overload",
+    "sc.compare(chain)": "budgets",
+    "sc.MDP(print, discount=0.5)": "operator",
+    'sc.plan(chain, progress="yes, please")': "progress",
+    "sc.no_such_name": "no_such_name",
+}
+
+
+def test_wrong_calls_are_found(tmp_path):
+    """``__getattr__`` of the package must not hide a name that does not exist."""
+    lines = ["import smoothcruiser as sc", 'chain = sc.make("chain", discount=0.5)']
+    program = tmp_path / "wrong.py"
+    program.write_text("\n".join([*lines, *WRONG, ""]))
+    said = checked(program, tmp_path).stdout.splitlines()
+    for number, (call, word) in enumerate(WRONG.items(), start=3):
+        found = [line for line in said if line.startswith(f"{program}:{number}:")]
+        assert any(word in line for line in found), (call, said)
