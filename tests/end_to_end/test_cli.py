@@ -20,7 +20,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
-from smoothcruiser.report.page import render_page
+from smoothcruiser.display.page import render_page
 from smoothcruiser.schedule.text import plan_lines
 from smoothcruiser.store import Store
 from smoothcruiser.store.checks import schedule_from

@@ -66,7 +66,7 @@ def check(problem: Any, state: Any, as_json: bool, **asked: Any) -> None:
 
 def _show(report: Any) -> None:
     """Print the findings, wrapped at the console's width."""
-    from smoothcruiser.report.console import console, fields, put
+    from smoothcruiser.display.console import console, fields, put
 
     out = console()
     put(

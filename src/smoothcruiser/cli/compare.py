@@ -86,7 +86,7 @@ def compare(
     regrets need a known model.
     """
     from smoothcruiser import compare as comparing
-    from smoothcruiser.report.console import console
+    from smoothcruiser.display.console import console
 
     start = state_of(problem, state)
     if plot is not None:
@@ -152,7 +152,7 @@ def _progress() -> Any:
 
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from smoothcruiser.report.console import console
+    from smoothcruiser.display.console import console
 
     out = console(stderr=True)
 
@@ -205,7 +205,7 @@ def _show(
 ) -> None:
     from rich.table import Table
 
-    from smoothcruiser.report.console import console, put
+    from smoothcruiser.display.console import console, put
 
     out = console()
     known = (

@@ -33,9 +33,9 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     if as_json:
         print_json(estimate.to_dict())
     else:
-        from smoothcruiser.report.answers import show_estimate
-        from smoothcruiser.report.console import console
-        from smoothcruiser.report.problems import show_problem
+        from smoothcruiser.display.answers import show_estimate
+        from smoothcruiser.display.console import console
+        from smoothcruiser.display.problems import show_problem
 
         out = console()
         show_problem(out, "exact", problem, start)

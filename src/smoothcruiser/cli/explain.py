@@ -44,15 +44,15 @@ def explain(
     except some hundred calls of your own simulator where auto looks before it chooses.
     """
     from smoothcruiser import api
-    from smoothcruiser.report import price
+    from smoothcruiser.display import price
     from smoothcruiser.schedule.schedule import Schedule
 
     ready, chosen = _prepared(problem, method, asked)
     found = ready.explanation
     budget = asked["budget"] or price.ALTERNATIVES_ABOVE
     if not isinstance(found, Schedule):  # a forecast: no levels to show
-        from smoothcruiser.report.console import console
-        from smoothcruiser.report.plans import show_alternatives, show_forecast
+        from smoothcruiser.display.console import console
+        from smoothcruiser.display.plans import show_alternatives, show_forecast
 
         if as_json:
             shown = {**found.to_dict(), "problem": problem.name}
@@ -75,8 +75,8 @@ def explain(
         )
         print_json({**shown, "plan_method": chosen.method.name})
         return
-    from smoothcruiser.report.console import console, put
-    from smoothcruiser.report.plans import (
+    from smoothcruiser.display.console import console, put
+    from smoothcruiser.display.plans import (
         show_alternatives,
         show_rivals,
         show_schedule,

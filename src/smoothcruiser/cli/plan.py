@@ -89,16 +89,16 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Where --budget or
     --seconds do not pay for the promise, the answer is the best that they do.
     """
-    from smoothcruiser.report.answers import show_estimate
-    from smoothcruiser.report.bar import Bar
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.many import show_estimates
+    from smoothcruiser.display.answers import show_estimate
+    from smoothcruiser.display.bar import Bar
+    from smoothcruiser.display.console import console
+    from smoothcruiser.display.many import show_estimates
 
     if states is not None:
         one = {"--state": asked["state"], "--resume": resume, "--report": page}
         _refuse_beside_states(one | {"--compare-exact": compare_exact})
     if page is not None:
-        from smoothcruiser.report.page import check_page
+        from smoothcruiser.display.page import check_page
 
         check_page(page)
     bar = Bar(console(stderr=True))
@@ -132,7 +132,7 @@ def plan(
             show_estimate(console(), estimate, truth, **about)
     finally:  # the page, even where standard output takes no more
         if page is not None:
-            from smoothcruiser.report.page import write_page
+            from smoothcruiser.display.page import write_page
 
             parts = {"problem": head.problem, "schedule": head.schedule}
             write_page(page, estimate, exact=truth, **parts, **about)
@@ -167,8 +167,8 @@ class Head:
         follows = isinstance(found, Schedule)
         self.schedule = found if follows else None
         if self.out is not None and (follows or "delta" in ready.method.takes):
-            from smoothcruiser.report.console import fields, put
-            from smoothcruiser.report.plans import promise_fields, request_fields
+            from smoothcruiser.display.console import fields, put
+            from smoothcruiser.display.plans import promise_fields, request_fields
 
             rows = promise_fields(found) if follows else request_fields(ready)
             if rows:
@@ -181,7 +181,7 @@ class Head:
     def show(self) -> None:
         """Print what was not printed so far."""
         if self.out is not None and self._waiting:
-            from smoothcruiser.report.problems import show_problem
+            from smoothcruiser.display.problems import show_problem
 
             show_problem(self.out, "plan", *self._waiting)
         self._waiting = ()
@@ -318,7 +318,7 @@ def _stopped_early(
     error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
 ) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
-    from smoothcruiser.report.bar import describe
+    from smoothcruiser.display.bar import describe
 
     last = bar.last
     known = "before it reported anything"

@@ -109,7 +109,7 @@ def play(
     if as_json:
         print_json(summary.to_dict())
     else:
-        from smoothcruiser.report.console import console
+        from smoothcruiser.display.console import console
 
         console().print(str(summary), soft_wrap=True)
 

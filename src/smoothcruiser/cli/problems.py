@@ -21,7 +21,7 @@ def problems(as_json: bool) -> None:
             }
         )
         return
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.problems import show_problems
+    from smoothcruiser.display.console import console
+    from smoothcruiser.display.problems import show_problems
 
     show_problems(console())

@@ -25,7 +25,7 @@ def runs(store: str, as_json: bool) -> None:
     if as_json:
         print_json({"runs": [run.to_dict() for run in listed]})
         return
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.runs import show_runs
+    from smoothcruiser.display.console import console
+    from smoothcruiser.display.runs import show_runs
 
     show_runs(console(), store, listed)

@@ -21,7 +21,7 @@ Levels form a graph without cycles, not a tree: each is printed once, under its
 first parent, and named by its number elsewhere. The path of a rollout may be
 long, so it keeps one depth of indentation; only its queries are indented.
 Tables of more than ``MOST_LINES`` levels keep the lines that cost most. What
-this file leaves out: other methods' prices and seconds (``report``).
+this file leaves out: other methods' prices and seconds (``display``).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from rich.text import Text
 from smoothcruiser.methods.base import Prepared
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Limits
-from smoothcruiser.report.console import Fields, fields, indented, put, title
-from smoothcruiser.report.price import Price
+from smoothcruiser.display.console import Fields, fields, indented, put, title
+from smoothcruiser.display.price import Price
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (

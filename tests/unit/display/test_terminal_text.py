@@ -15,11 +15,11 @@ from rich.text import Text
 import smoothcruiser as sc
 from smoothcruiser.cli.exit import complain
 from smoothcruiser.errors import printable
-from smoothcruiser.report.answers import show_estimate
-from smoothcruiser.report.console import SafeConsole, console, put, title
-from smoothcruiser.report.page import render_page
-from smoothcruiser.report.problems import show_problem
-from smoothcruiser.report.runs import show_runs
+from smoothcruiser.display.answers import show_estimate
+from smoothcruiser.display.console import SafeConsole, console, put, title
+from smoothcruiser.display.page import render_page
+from smoothcruiser.display.problems import show_problem
+from smoothcruiser.display.runs import show_runs
 
 # colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
 HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"

@@ -9,8 +9,8 @@ from rich.text import Text
 from smoothcruiser.errors import printable
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.report.answers import digits_of
-from smoothcruiser.report.console import Fields, fields, indented, put, title
+from smoothcruiser.display.answers import digits_of
+from smoothcruiser.display.console import Fields, fields, indented, put, title
 from smoothcruiser.schedule.numbers import duration
 from smoothcruiser.schedule.text import describe_facts
 

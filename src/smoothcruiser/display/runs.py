@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from smoothcruiser.errors import printable
-from smoothcruiser.report.console import indented, put, title
+from smoothcruiser.display.console import indented, put, title
 from smoothcruiser.schedule.numbers import compact
 
 # (heading, whether its cells are numbers)

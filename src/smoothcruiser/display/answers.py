@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smoothcruiser.estimate import Estimate
-from smoothcruiser.report.console import Fields, fields, indented, put
+from smoothcruiser.display.console import Fields, fields, indented, put
 from smoothcruiser.schedule.numbers import duration, percent, rate
 from smoothcruiser.schedule.text import BOUND_NAMES
 

@@ -3,7 +3,7 @@
 The page has text, tables and inline SVG, no script, and no request to anywhere. Its
 Content-Security-Policy forbids both: a browser applies the one style sheet of the
 layout, which it knows by its digest, and nothing else.
-It shows what the terminal shows (``report.answers``), and beside it every
+It shows what the terminal shows (``display.answers``), and beside it every
 action value as a bar on one axis:
 
   thin line    the interval of the certificate
@@ -33,13 +33,13 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput, MissingExtra, printable
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.report.answers import (
+from smoothcruiser.display.answers import (
     cost_fields,
     digits_of,
     trust_fields,
     value_fields,
 )
-from smoothcruiser.report.console import Fields
+from smoothcruiser.display.console import Fields
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
     HEADINGS,
@@ -118,7 +118,7 @@ def render_page(
         autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     layout = (
-        files("smoothcruiser.report").joinpath("page.html.jinja").read_text("utf-8")
+        files("smoothcruiser.display").joinpath("page.html.jinja").read_text("utf-8")
     )
     bounded = estimate.certificate is not None and estimate.certificate.q_intervals
     style = layout.partition("<style>")[2].partition("</style>")[0]

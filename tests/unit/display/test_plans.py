@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.report.plans import request_fields
+from smoothcruiser.display.plans import request_fields
 
 
 def ring(state: int, action: int, rng: Any) -> tuple[float, int]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from smoothcruiser.problem.adapter import descriptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.zoo import ZOO
-from smoothcruiser.report.console import fields, put, title
+from smoothcruiser.display.console import fields, put, title
 from smoothcruiser.schedule.text import describe_facts
 
 OWN = (

@@ -2,8 +2,8 @@
 
 Pages fit 80 columns and up, and are plain text when piped. Answers go to
 standard output; progress and errors to standard error, so that a pipe carries
-the answer alone. Nothing in ``report`` computes an answer: numbers come from
-the Schedule, the Estimate and ``report.price``. Bars and stems are single
+the answer alone. Nothing in ``display`` computes an answer: numbers come from
+the Schedule, the Estimate and ``display.price``. Bars and stems are single
 characters, never control codes, unless the stream is a terminal.
 
 Names, notes, paths and errors may hold anything, a terminal's control codes too. Every
