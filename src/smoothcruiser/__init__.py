@@ -131,15 +131,17 @@ __all__ = [
     "tabular",
 ]
 
-# searches to hold on to between queries
+# searches to hold on to between queries, and what shows results
 _LATE = {
     "Certified": "smoothcruiser.certified.search",
     "Tree": "smoothcruiser.tree.tree",
+    "report": "smoothcruiser.display.page",
+    "view": "smoothcruiser.display.trees",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """``Certified`` and ``Tree``, imported when they are first asked for."""
+    """``Certified``, ``Tree``, ``report``, ``view``: imported when first used."""
     if name not in _LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -89,10 +89,11 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Where --budget or
     --seconds do not pay for the promise, the answer is the best that they do.
     """
-    from smoothcruiser.display.answers import show_estimate
+    from smoothcruiser.display.answers import answer_blocks
     from smoothcruiser.display.bar import Bar
     from smoothcruiser.display.console import console
-    from smoothcruiser.display.many import show_estimates
+    from smoothcruiser.display.many import planned_page
+    from smoothcruiser.display.terminal import put_blocks, show
 
     if states is not None:
         one = {"--state": asked["state"], "--resume": resume, "--report": page}
@@ -126,16 +127,16 @@ def plan(
             beside = {} if truth is None else {"exact": truth.to_dict()}
             print_json(estimate.to_dict() | beside)
         elif states is not None:
-            show_estimates(console(), head.problem, estimate)
+            show(planned_page(head.problem, estimate))
         else:
             head.show()
-            show_estimate(console(), estimate, truth, **about)
+            put_blocks(console(), answer_blocks(estimate, truth, **about), begun=True)
     finally:  # the page, even where standard output takes no more
         if page is not None:
-            from smoothcruiser.display.page import write_page
+            from smoothcruiser.display.page import answer_page, write_page
 
             parts = {"problem": head.problem, "schedule": head.schedule}
-            write_page(page, estimate, exact=truth, **parts, **about)
+            write_page(page, answer_page(estimate, exact=truth, **parts, **about))
     if stopped:
         what = _signal_name(stopped[0])
         complain(f"Stopped by {what}; the answer is what was known by then.")
@@ -167,23 +168,25 @@ class Head:
         follows = isinstance(found, Schedule)
         self.schedule = found if follows else None
         if self.out is not None and (follows or "delta" in ready.method.takes):
-            from smoothcruiser.display.console import fields, put
-            from smoothcruiser.display.plans import promise_fields, request_fields
+            from smoothcruiser.display.document import Fields
+            from smoothcruiser.display.plans import promise_rows, request_rows
+            from smoothcruiser.display.terminal import put_blocks
 
-            rows = promise_fields(found) if follows else request_fields(ready)
+            rows = promise_rows(found) if follows else request_rows(ready)
             if rows:
                 with self.bar.hidden():
                     self.show()
-                    put(self.out, fields(rows))
+                    put_blocks(self.out, [Fields(rows)])
         if follows:
             self.bar.announce(found)
 
     def show(self) -> None:
         """Print what was not printed so far."""
         if self.out is not None and self._waiting:
-            from smoothcruiser.display.problems import show_problem
+            from smoothcruiser.display.problems import request_page
+            from smoothcruiser.display.terminal import put_page
 
-            show_problem(self.out, "plan", *self._waiting)
+            put_page(self.out, request_page("plan", *self._waiting))
         self._waiting = ()
 
 

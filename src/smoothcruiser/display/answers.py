@@ -1,44 +1,79 @@
-"""Answers on a terminal: the value, the actions, the cost, and the assumptions."""
+"""The page of an answer: the value, the actions, the cost, and the assumptions."""
 
 from __future__ import annotations
 
 import math
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from smoothcruiser.estimate import Estimate
-from smoothcruiser.display.console import Fields, fields, indented, put
+from smoothcruiser.display.document import (
+    Actions,
+    Block,
+    Choice,
+    Fields,
+    Labelled,
+    Page,
+    Paragraph,
+    Phrase,
+    Sentence,
+    Styled,
+)
+from smoothcruiser.errors import printable
+from smoothcruiser.estimate import NOWHERE, Certificate, Estimate
 from smoothcruiser.schedule.numbers import duration, percent, rate
 from smoothcruiser.schedule.text import BOUND_NAMES
 
-BAR = 20  # characters of a policy bar that stand for probability 1
 # begins a note of ``engines.answer`` that the line of the calls says already
 EARLY = "The data allowed an early stop"
+MOST_ACTIONS = 60  # rows of a table of actions; a longer one is not read
+LONGEST_STATE = 60  # characters of a state in a title
 
 
-def show_estimate(
-    out: Console,
+def estimate_page(estimate: Estimate, exact: Estimate | None = None) -> Page:
+    """An answer; with ``exact`` the exact one beside it."""
+    title = ["Estimate", *([estimate.problem] if estimate.problem else [])]
+    title += [] if estimate.state is None else [f"state {state_text(estimate.state)}"]
+    return Page(tuple(title), answer_blocks(estimate, exact))
+
+
+def state_text(state: object, longest: int = LONGEST_STATE) -> str:
+    """A state on one line, with an ellipsis where it is long."""
+    text = printable(repr(state), keep="")
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def answer_blocks(
     estimate: Estimate,
     exact: Estimate | None = None,
     *,
     before: int = 0,
     store: str | None = None,
-) -> None:
-    """The answer: value, action values, policy, what it cost and on what it rests.
+) -> tuple[Block, ...]:
+    """Value, action values, policy, what the answer cost and on what it rests.
 
-    ``before`` and ``store`` are those of ``cost_fields``.
+    ``before`` and ``store`` are those of ``cost_rows``.
     """
     digits = digits_of(estimate)
-    out.print()
-    put(out, fields(value_fields(estimate, exact, digits)))
+    blocks: list[Block] = [Fields(value_rows(estimate, exact, digits))]
     if estimate.q_values:
-        out.print()
-        put(out, indented(_actions(estimate, exact, digits)))
-    out.print()
-    cost = cost_fields(estimate, before=before, store=store)
-    put(out, fields([*cost, *trust_fields(estimate)]))
+        blocks.append(action_block(estimate, exact, digits))
+    cost = cost_rows(estimate, before=before, store=store)
+    blocks.append(Fields(cost, heading="Run"))
+    certificate = estimate.certificate
+    if certificate is None:
+        none = "None: this method promises nothing."
+        return (*blocks, Paragraph(none, heading="Certificate", detail=True))
+    blocks.append(
+        Fields(promise_rows(certificate, estimate), heading="Certificate", detail=True)
+    )
+    return (*blocks, Fields(trust_rows(certificate), tight=True))
+
+
+def certificate_page(certificate: Certificate) -> Page:
+    """What is promised, and on what it rests."""
+    rows = (*promise_rows(certificate), *trust_rows(certificate))
+    return Page(("Certificate",), (Fields(rows),))
+
+
+# --- value --------------------------------------------------------------------
 
 
 def digits_of(estimate: Estimate) -> int:
@@ -61,29 +96,32 @@ def _half_width(estimate: Estimate) -> float | None:
     return max(estimate.value - low, high - estimate.value)
 
 
-def value_fields(estimate: Estimate, exact: Estimate | None, digits: int) -> Fields:
+def value_rows(
+    estimate: Estimate, exact: Estimate | None, digits: int
+) -> tuple[Labelled, ...]:
     """The value with its interval, and the exact one beside it."""
-    half = _half_width(estimate)
-    value = Text(f"{estimate.value:.{digits}f}", style="bold green")
-    if half is None or estimate.interval is None:
-        value.append("  no promise comes with this number", style="default")
-    elif estimate.certificate is not None and estimate.certificate.confidence >= 1.0:
-        value.append(f" ± {half:.2g}", style="default")
-        value.append("  proven, not sampled", style="dim")
-    else:
-        low, high = estimate.interval
-        # else one-sided: the ends say more than a half-width
-        if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:
-            value.append(f" ± {half:.{digits}f}")
-        confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
-        interval = f"[{low:.{digits}f}, {high:.{digits}f}]"
-        value.append(
-            f"  in {interval} with probability {confidence:g}", style="default"
-        )
-    rows: Fields = [("value", value)]
+    rows: list[Labelled] = [("value", _value(estimate, digits))]
     if exact is not None:
         rows.append(("exact", _verdict(estimate, exact, digits)))
-    return rows
+    return tuple(rows)
+
+
+def _value(estimate: Estimate, digits: int) -> Sentence:
+    half = _half_width(estimate)
+    value = Phrase(f"{estimate.value:.{digits}f}", "good")
+    if half is None or estimate.interval is None:
+        return Styled((value, Phrase("  no promise comes with this number")))
+    certificate = estimate.certificate
+    if certificate is not None and certificate.confidence >= 1.0:
+        proven = Phrase("  proven, not sampled", "dim")
+        return Styled((value, Phrase(f" ± {half:.2g}"), proven))
+    low, high = estimate.interval
+    # else one-sided: the ends say more than a half-width
+    if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:
+        value = Phrase(f"{value.text} ± {half:.{digits}f}", "good")
+    confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
+    interval = f"[{low:.{digits}f}, {high:.{digits}f}]"
+    return Styled((value, Phrase(f"  in {interval} with probability {confidence:g}")))
 
 
 def _verdict(estimate: Estimate, exact: Estimate, digits: int) -> str:
@@ -97,38 +135,53 @@ def _verdict(estimate: Estimate, exact: Estimate, digits: int) -> str:
     return f"{text}, {side} the interval"
 
 
-def _actions(estimate: Estimate, exact: Estimate | None, digits: int) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    table.add_column("action", justify="right")
-    table.add_column("value", justify="right")
+# --- actions ------------------------------------------------------------------
+
+
+def action_block(
+    estimate: Estimate,
+    exact: Estimate | None,
+    digits: int,
+    visits: dict[int, int] | None = None,
+) -> Actions:
+    """The actions with their values; of very many, those that the policy prefers."""
     boxes = estimate.certificate.q_intervals if estimate.certificate is not None else ()
-    shows_boxes = bool(boxes) and estimate.method != "exact"
-    if shows_boxes:
-        table.add_column("interval", justify="right")
-    if exact is not None:
-        table.add_column("exact", justify="right")
-    table.add_column("policy", justify="right")
-    table.add_column("")
-    pairs = zip(estimate.q_values, estimate.policy, strict=True)
-    for action, (q, p) in enumerate(pairs):
-        best = action == estimate.action
-        cells = [str(action), "illegal" if math.isnan(q) else f"{q:.{digits}f}"]
-        if shows_boxes:
-            low, high = boxes[action]
-            box = f"[{low:.{digits}f}, {high:.{digits}f}]"
-            cells.append("" if math.isnan(low) else box)
-        if exact is not None:
-            truth = f"{exact.q_values[action]:.{digits}f}"
-            cells.append("" if math.isnan(q) else truth)
-        bar = "█" * round(BAR * p) or "▏"
-        cells += [f"{100.0 * p:.1f}%", f"{bar}{'  recommended' if best else ''}"]
-        table.add_row(*cells, style="bold" if best else None)
-    return table
+    count = len(estimate.q_values)
+    shown = list(range(count))
+    if count > MOST_ACTIONS:
+        legal = [a for a in shown if not math.isnan(estimate.q_values[a])]
+        likely = sorted(legal, key=lambda a: (-estimate.policy[a], a))
+        shown = sorted(likely[:MOST_ACTIONS])
+    choices = tuple(
+        Choice(
+            label=estimate.label(a),
+            value=estimate.q_values[a],
+            interval=boxes[a] if boxes else NOWHERE,
+            exact=math.nan if exact is None else exact.q_values[a],
+            policy=estimate.policy[a],
+            best=a == estimate.action,
+            visits=None if visits is None else visits.get(a),
+        )
+        for a in shown
+    )
+    left = count - len(shown)
+    return Actions(
+        choices,
+        digits=digits,
+        bounded=bool(boxes) and estimate.method != "exact",
+        compared=exact is not None,
+        numbered=estimate.labels is None,
+        more=f"… {left:,} more actions, illegal or less likely" if left else "",
+        heading="Actions",
+    )
 
 
-def cost_fields(
+# --- cost and trust -----------------------------------------------------------
+
+
+def cost_rows(
     estimate: Estimate, *, before: int = 0, store: str | None = None
-) -> Fields:
+) -> tuple[Labelled, ...]:
     """What the answer cost and how it was obtained.
 
     ``before`` calls were made by an earlier session of a resumed run and do not
@@ -146,7 +199,7 @@ def cost_fields(
     how = [f"method {estimate.method}"]
     how += [f"executor {estimate.executor}"] if estimate.executor else []
     how += [f"seed {estimate.seed}"] if estimate.seed is not None else []
-    rows: Fields = [
+    rows: list[Labelled] = [
         ("calls", _calls(estimate, spent)),
         ("time", took),
         ("run", ", ".join(how)),
@@ -157,7 +210,7 @@ def cost_fields(
             kept = f"run {estimate.run} in {store}"
         rows.append(("stored", kept))
     notes = [note for note in estimate.notes if not note.startswith(EARLY)]
-    return rows + [("note", note) for note in notes]
+    return (*rows, *(("note", note) for note in notes))
 
 
 def _calls(estimate: Estimate, spent: int) -> str:
@@ -174,13 +227,36 @@ def _calls(estimate: Estimate, spent: int) -> str:
     return text
 
 
-def trust_fields(estimate: Estimate) -> Fields:
-    """What the promise rests on: the inequality behind it, and the assumptions."""
-    if estimate.certificate is None:
-        return []
-    first, space, rest = estimate.certificate.bound.partition(" ")
-    rows: Fields = [("closed by", BOUND_NAMES.get(first, first) + space + rest)]
-    return rows + [
-        ("assuming" if i == 0 else "", assumption)
-        for i, assumption in enumerate(estimate.certificate.assumptions)
+def promise_rows(
+    certificate: Certificate, estimate: Estimate | None = None
+) -> tuple[Labelled, ...]:
+    """The promise in full; ``estimate`` has the names of actions."""
+    low, high = certificate.interval
+    rows: list[Labelled] = [
+        ("kind", certificate.kind),
+        ("interval", f"[{low!r}, {high!r}]"),
+        ("holds", f"with probability {certificate.confidence:g}"),
     ]
+    if certificate.policy_loss is not None:
+        loss = f"{certificate.policy_loss:.3g}"
+        rows.append(("policy", f"loses at most {loss} in one step, regularized"))
+    if certificate.best_actions is not None:
+        label = str if estimate is None else estimate.label
+        names = [label(action) for action in certificate.best_actions[:MOST_ACTIONS]]
+        left = len(certificate.best_actions) - len(names)
+        names += [f"{left:,} more"] if left else []
+        listed = ", ".join(names) or "none"
+        rows.append(("best", f"actions not excluded as best: {listed}"))
+    return tuple(rows)
+
+
+def trust_rows(certificate: Certificate) -> tuple[Labelled, ...]:
+    """What the promise rests on: the inequality behind it, and the assumptions."""
+    first, space, rest = certificate.bound.partition(" ")
+    return (
+        ("closed by", BOUND_NAMES.get(first, first) + space + rest),
+        *(
+            ("assuming" if i == 0 else "", assumption)
+            for i, assumption in enumerate(certificate.assumptions)
+        ),
+    )

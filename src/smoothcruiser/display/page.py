@@ -1,66 +1,87 @@
-"""``--report FILE.html``: an answer as one self-contained page.
+"""``report``: an answer, or any object that shows itself, as one HTML file.
 
-The page has text, tables and inline SVG, no script, and no request to anywhere. Its
-Content-Security-Policy forbids both: a browser applies the one style sheet of the
-layout, which it knows by its digest, and nothing else.
-It shows what the terminal shows (``display.answers``), and beside it every
-action value as a bar on one axis:
+The page is self-contained: text, tables and inline SVG, no script, and no request to
+anywhere. Its Content-Security-Policy forbids both: a browser applies the one style
+sheet of the page, which it knows by its digest, and nothing else. What the page shows
+is what a notebook shows (``markup``); of an answer also the request and the plan, where
+they are known.
 
-  thin line    the interval of the certificate
-  dot          the estimate
-  hollow dot   the exact value, where the caller wants it
-  box          the policy, as a share of a full box
-
-For scheduled methods the plan's table follows: each level with its kind,
-samples, bias, range, visits and share of the calls (``schedule.text.plan_lines``,
-the same cells that ``str(schedule)`` prints). Nothing here computes a promise.
-Text is escaped, because names of problems and notes are the user's. The layout
-is ``page.html.jinja``. What this file leaves out: plots over many runs
-(``reproduce``). It needs Jinja2 (extra ``report``), which is looked for before
-the run, so that no answer is paid for and then lost.
+What this file leaves out: plots over many runs (``reproduce``).
 """
 
 from __future__ import annotations
 
-import math
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import replace
 from hashlib import sha256
-from importlib.resources import files
+from html import escape
 from pathlib import Path
-from typing import Any
 
-from smoothcruiser.errors import InvalidInput, MissingExtra, printable
+from smoothcruiser.display.answers import answer_blocks, estimate_page
+from smoothcruiser.display.document import Block, Fields, Labelled, Page
+from smoothcruiser.display.markup import STYLE, body
+from smoothcruiser.display.plans import level_blocks
+from smoothcruiser.errors import InvalidInput, printable
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.display.answers import (
-    cost_fields,
-    digits_of,
-    trust_fields,
-    value_fields,
-)
-from smoothcruiser.display.console import Fields
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.text import (
-    HEADINGS,
-    KEY,
     describe_facts,
     describe_price,
     describe_promise,
     describe_root,
-    plan_lines,
 )
+from smoothcruiser.shown import Shown, page_of
 
-# the picture, in pixels: its width, the height of a row, the axis above the rows
-WIDTH, ROW, TOP = 640, 26, 26
-LEFT, RIGHT = 60, 500  # where the axis begins and ends; policies stand right of it
-MARGIN = 0.06  # of the axis, free on either side, so that no dot sits on its end
-MOST_ACTIONS = 200  # rows of the picture; a page with more is not read
+FRAME_STYLE = """
+:root { color-scheme: light dark; }
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+"""
+
+
+def report(
+    estimate: Shown,
+    path: str | Path,
+    *,
+    problem: Problem | None = None,
+    exact: Estimate | None = None,
+) -> Path:
+    """Write an answer as one self-contained HTML page, and return its path.
+
+    Args:
+        estimate: what ``plan`` returned, or any other object that shows itself: a
+            Schedule, a Solution, a Comparison, …
+        path: the file to write; one that exists is replaced.
+        problem: what was planned, to be described beside an Estimate.
+        exact: the exact Estimate, to be compared with it.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import smoothcruiser as sc
+        >>> problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+        >>> folder = tempfile.mkdtemp()
+        >>> sc.report(sc.plan(problem), pathlib.Path(folder, "answer.html")).name
+        'answer.html'
+    """
+    if isinstance(estimate, Estimate):
+        page = answer_page(estimate, problem=problem, exact=exact)
+    elif not isinstance(estimate, Shown):
+        raise InvalidInput(
+            "report writes an Estimate or another object that shows itself, got "
+            f"{type(estimate).__name__}; give what plan returned."
+        )
+    elif problem is not None or exact is not None:
+        raise InvalidInput(
+            "problem= and exact= stand beside an Estimate, got "
+            f"{type(estimate).__name__}; drop them."
+        )
+    else:
+        page = page_of(estimate)
+    return _written(Path(path), framed(page))
 
 
 def check_page(path: str) -> None:
     """Refuse a page that could not be written, before anything runs for it."""
-    _jinja()
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise InvalidInput(
@@ -69,35 +90,22 @@ def check_page(path: str) -> None:
         )
 
 
-def write_page(
-    path: str,
-    estimate: Estimate,
-    *,
-    problem: Problem | None = None,
-    schedule: Schedule | None = None,
-    exact: Estimate | None = None,
-    before: int = 0,
-    store: str | None = None,
-) -> None:
-    """Write the page of an estimate to ``path``."""
-    page = render_page(
-        estimate,
-        problem=problem,
-        schedule=schedule,
-        exact=exact,
-        before=before,
-        store=store,
-    )
+def write_page(path: str, page: Page) -> None:
+    """Write a page to ``path``."""
+    _written(Path(path), framed(page))
+
+
+def _written(path: Path, text: str) -> Path:
     try:
-        Path(path).write_text(page, "utf-8")
+        path.write_text(text, "utf-8")
     except OSError as error:
         raise InvalidInput(
-            f"The report {path} cannot be written "
-            f"({error.strerror}); give another file to --report."
+            f"The report {path} cannot be written ({error.strerror}); give another file."
         ) from error
+    return path
 
 
-def render_page(
+def answer_page(
     estimate: Estimate,
     *,
     problem: Problem | None = None,
@@ -105,192 +113,44 @@ def render_page(
     exact: Estimate | None = None,
     before: int = 0,
     store: str | None = None,
-) -> str:
-    """The page as HTML; ``before`` and ``store`` are those of ``cost_fields``."""
-    digits = digits_of(estimate)
-    request = []
+) -> Page:
+    """An answer with its request and its plan.
+
+    ``before`` and ``store`` are those of ``answers.cost_rows``.
+    """
+    request: list[Labelled] = []
     if problem is not None:
         request.append(("problem", describe_facts(problem.facts)))
     if schedule is not None:
         request.append(("promise", describe_promise(schedule)))
         request.append(("price", describe_price(schedule)))
-    environment = _jinja().Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    layout = (
-        files("smoothcruiser.display").joinpath("page.html.jinja").read_text("utf-8")
-    )
-    bounded = estimate.certificate is not None and estimate.certificate.q_intervals
-    style = layout.partition("<style>")[2].partition("</style>")[0]
-    page: str = environment.from_string(layout).render(
-        style_digest=b64encode(sha256(style.encode()).digest()).decode(),
-        name=printable(estimate.problem),
-        state=repr(estimate.state),
-        request=request,
-        value=_texts(value_fields(estimate, exact, digits)),
-        rows=_rows(estimate, exact, digits),
-        picture=_picture(estimate, exact),
-        size=(LEFT, RIGHT, TOP, WIDTH, ROW),
-        bounded=bool(bounded),
-        compared=exact is not None,
-        cost=_texts(cost_fields(estimate, before=before, store=store)),
-        certificate=_certificate(estimate),
-        plan=None if schedule is None else _plan(schedule),
-        headings=HEADINGS,
-        key=" ".join(KEY),
-    )
-    return page
+    answer, *rest = answer_blocks(estimate, exact, before=before, store=store)
+    blocks: list[Block] = [Fields(tuple(request))] if request else []
+    blocks += [replace(answer, heading="Answer"), *rest]
+    if schedule is not None:
+        root = Fields((("root", describe_root(schedule)),))
+        first = replace(root, heading=f"Plan: {schedule.method}")
+        blocks += [first, *level_blocks(schedule)]
+    return Page(estimate_page(estimate).title, tuple(blocks))
 
 
-def _jinja() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtra(
-            "--report needs Jinja2; install it with: "
-            "pip install 'smoothcruiser[report]'."
-        ) from error
-    return jinja2
-
-
-def _texts(pairs: Fields) -> list[tuple[str, str]]:
-    return [(name, printable(str(text))) for name, text in pairs]
-
-
-# --- action values ------------------------------------------------------------
-
-
-def _boxes(estimate: Estimate) -> tuple[tuple[float, float], ...]:
-    found = estimate.certificate.q_intervals if estimate.certificate is not None else ()
-    return found or ((math.nan, math.nan),) * len(estimate.q_values)
-
-
-def _rows(
-    estimate: Estimate, exact: Estimate | None, digits: int
-) -> list[dict[str, Any]]:
-    """The table of actions, as text."""
-    rows = []
-    cells = zip(estimate.q_values, estimate.policy, _boxes(estimate), strict=True)
-    for action, (q, p, (low, high)) in enumerate(cells):
-        legal = not math.isnan(q)
-        interval = f"[{low:.{digits}f}, {high:.{digits}f}]"
-        truth = "" if exact is None else f"{exact.q_values[action]:.{digits}f}"
-        rows.append(
-            {
-                "action": action,
-                "value": f"{q:.{digits}f}" if legal else "illegal",
-                "interval": "" if math.isnan(low) else interval,
-                "exact": truth if legal else "",
-                "policy": f"{100.0 * p:.1f}%",
-                "best": action == estimate.action,
-            }
-        )
-    return rows
-
-
-@dataclass(frozen=True)
-class Mark:
-    """One row of the picture, in pixels; None where there is nothing to draw."""
-
-    action: int
-    y: float
-    dot: float
-    ends: tuple[float, float] | None
-    truth: float | None
-    policy: float  # 0 to 1
-    best: bool
-
-
-@dataclass(frozen=True)
-class Picture:
-    """The bars of the action values with their axis."""
-
-    height: int
-    ticks: tuple[tuple[float, str], ...]
-    marks: tuple[Mark, ...]
-
-
-def _picture(estimate: Estimate, exact: Estimate | None) -> Picture | None:
-    """The first ``MOST_ACTIONS`` legal actions; None without action values."""
-    boxes = _boxes(estimate)
-    legal = [a for a, q in enumerate(estimate.q_values) if math.isfinite(q)]
-    shown = legal[:MOST_ACTIONS]
-    if not shown:
-        return None
-    truths = {a: exact.q_values[a] for a in shown} if exact is not None else {}
-    every = [x for a in shown for x in (estimate.q_values[a], *boxes[a])]
-    finite = [x for x in (*every, *truths.values()) if math.isfinite(x)]
-    low, high = min(finite), max(finite)
-    # one value alone: an axis around it that its floating-point number can tell apart
-    free = MARGIN * (high - low) or 0.5 * max(1.0, abs(high))
-    low, high = low - free, high + free
-
-    def x(value: float) -> float:
-        return round(LEFT + (RIGHT - LEFT) * (value - low) / (high - low), 1)
-
-    marks = tuple(
-        Mark(
-            action=a,
-            y=TOP + ROW * (i + 0.5),
-            dot=x(estimate.q_values[a]),
-            ends=(x(boxes[a][0]), x(boxes[a][1]))
-            if all(map(math.isfinite, boxes[a]))
-            else None,
-            truth=x(truths[a]) if a in truths and math.isfinite(truths[a]) else None,
-            policy=estimate.policy[a],
-            best=a == estimate.action,
-        )
-        for i, a in enumerate(shown)
-    )
-    return Picture(
-        TOP + ROW * len(shown) + 8,
-        tuple((x(tick), label) for tick, label in _ticks(low, high)),
-        marks,
-    )
-
-
-def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Three to seven round numbers of the axis with their labels.
-
-    They are multiples of 1, 2 or 5 times a power of ten.
-    """
-    rough = (high - low) / 5.0
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(x * power for x in (1.0, 2.0, 5.0, 10.0) if x * power >= rough)
-    # 1e-9: the logarithm of 0.1 or 0.01 may fall just below a whole number
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    return [
-        (n * step, f"{n * step:.{decimals}f}")
-        for n in range(math.ceil(low / step), math.floor(high / step) + 1)
-    ]
-
-
-# --- certificate and plan -----------------------------------------------------
-
-
-def _certificate(estimate: Estimate) -> list[tuple[str, str]]:
-    """The promise as names and sentences; empty where there is none."""
-    certificate = estimate.certificate
-    if certificate is None:
-        return []
-    low, high = certificate.interval
-    found = [
-        ("kind", certificate.kind),
-        ("interval", f"[{low!r}, {high!r}]"),
-        ("confidence", f"{certificate.confidence:g}"),
-    ]
-    if certificate.policy_loss is not None:
-        loss = f"{certificate.policy_loss:.3g}"
-        found.append(("policy", f"loses at most {loss} in one step, regularized"))
-    if certificate.best_actions is not None:
-        listed = ", ".join(map(str, certificate.best_actions)) or "none"
-        found.append(("best", f"actions not excluded as best: {listed}"))
-    return [*found, *_texts(trust_fields(estimate))]
-
-
-def _plan(schedule: Schedule) -> dict[str, Any]:
-    return {
-        "method": schedule.method,
-        "root": describe_root(schedule),
-        "lines": plan_lines(schedule),
-    }
+def framed(page: Page) -> str:
+    """The page as a whole HTML document."""
+    style = STYLE + FRAME_STYLE
+    digest = b64encode(sha256(style.encode()).digest()).decode()
+    name = escape(printable(" · ".join(page.title) or "smoothcruiser", keep=""))
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none';
+ style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name} · smoothcruiser</title>
+<style>{style}</style>
+</head>
+<body>
+{body(page)}
+</body>
+</html>
+"""

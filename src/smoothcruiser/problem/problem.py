@@ -31,6 +31,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import Outcomes, ParsingOracle, Step
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
+from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -51,7 +52,7 @@ PLAIN_NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem:
+class Problem(Shown):
     """What MDPs and games have in common. Use ``MDP`` or ``Game``."""
 
     oracle: Step
@@ -107,10 +108,12 @@ class Problem:
                 object.__setattr__(self, "value_bounds", bounds)
 
     def __repr__(self) -> str:
-        kind = type(self).__name__
-        return (
-            f"{kind}({self.name!r}, num_actions={self.num_actions}, "
-            f"discount={self.discount}, operator={self.operator})"
+        return brief(
+            type(self).__name__,
+            name=self.name,
+            num_actions=self.num_actions,
+            discount=self.discount,
+            operator=self.operator,
         )
 
     @property
