@@ -109,7 +109,10 @@ def _value(value: Any) -> str:
     text = repr(value)
     if not text.isprintable():  # of a user's own class; others escape themselves
         text = ascii(text)[1:-1]
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+    if len(text) <= LONGEST_VALUE:
+        return text
+    quote = text[-1] if text[-1] in "'\")]}" else ""
+    return f"{text[: LONGEST_VALUE - 1 - len(quote)]}…{quote}"
 
 
 def _display(name: str) -> Any:

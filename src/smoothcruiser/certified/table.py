@@ -237,7 +237,9 @@ def queried(search: Certified) -> list[Estimate]:
     if search.fault is not None:
         return []
     at, memory = search._at, search.memory
-    asked = dict(search.asked) if at is None else {at.root: 0} | search.asked
+    asked = dict(search.asked)
+    if at is not None:
+        asked.setdefault(at.root, 0)
     target: Target = "q_values" if at is None else at.target
     return [
         _known_at(

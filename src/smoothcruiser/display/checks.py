@@ -17,7 +17,7 @@ def check_page(check: Check) -> Page:
         (MARKS.get(f.verdict, f.verdict), _tone(f"{f.name}: {f.sentence}", f.verdict))
         for f in check.findings
     )
-    return Page((), (Fields(rows, caption=head),))
+    return Page((), (Fields(rows, caption=styled(head, "strong")),))
 
 
 def _tone(text: str, verdict: str) -> Sentence:
@@ -39,4 +39,4 @@ def operator_page(report: OperatorReport) -> Page:
         )
         for condition in report.conditions
     )
-    return Page((), (Fields(rows, caption=head),))
+    return Page((), (Fields(rows, caption=styled(head, "strong")),))

@@ -15,6 +15,7 @@ from smoothcruiser.display.document import (
     Grid,
     Page,
     Paragraph,
+    styled,
 )
 from smoothcruiser.errors import printable
 
@@ -53,7 +54,7 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
     repeats = comparison.repeats
     runs = f"means of {repeats} run{'s' if repeats > 1 else ''}"
     blocks: list[Block] = [
-        Paragraph(head),
+        Paragraph(styled(head, "strong")),
         Paragraph(f"{_known(comparison)}; {runs}", tight=True),
         table,
         *_notes(comparison, means),

@@ -53,7 +53,13 @@ div.smoothcruiser table.sc-table thead tr th {
 }
 div.smoothcruiser table.sc-table tbody tr th,
 div.smoothcruiser table.sc-table thead tr th { opacity: 0.65; }
-div.smoothcruiser table.sc-table tbody tr th { white-space: nowrap; }
+div.smoothcruiser table.sc-table tbody tr th {
+  white-space: nowrap; min-width: 4.6em;
+}
+div.smoothcruiser table.sc-table thead {
+  border: 0; border-bottom: 1px solid rgba(128, 128, 128, 0.4);
+}
+div.smoothcruiser table.sc-tight { margin-top: -0.4em; }
 div.smoothcruiser table.sc-table thead tr th.sc-number,
 div.smoothcruiser table.sc-table tbody tr td.sc-number {
   text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap;
@@ -69,7 +75,7 @@ div.smoothcruiser pre.sc-verbatim {
   background: none; color: inherit; white-space: pre; border: 0;
 }
 div.smoothcruiser ul { margin: 0.3em 0; padding-left: 1.4em; }
-div.smoothcruiser svg { max-width: 100%; height: auto; }
+div.smoothcruiser div.sc-fitted svg { max-width: 100%; height: auto; }
 """
 LEGEND = "Dot: the estimate{interval}{exact}. Green: the recommended action."
 
@@ -117,7 +123,8 @@ def _fields(block: Fields) -> str:
         f'<td class="sc-lines">{_sentence(sentence)}</td></tr>'
         for label, sentence in block.rows
     )
-    return f'<table class="sc-table"><tbody>\n{rows}\n</tbody></table>'
+    tight = " sc-tight" if block.tight else ""
+    return f'<table class="sc-table{tight}"><tbody>\n{rows}\n</tbody></table>'
 
 
 def _paragraph(block: Paragraph) -> str:
@@ -189,7 +196,7 @@ def _actions(block: Actions) -> str:
         exact="; ring: the exact value" if block.compared else "",
     )
     return (
-        f'<div class="sc-wide">{svg}</div>\n'
+        f'<div class="sc-fitted">{svg}</div>\n'
         f'<p><span class="sc-dim">{legend}</span></p>\n{table}'
     )
 

@@ -20,7 +20,7 @@ from smoothcruiser.errors import printable
 # in pixels: the height of a row, the axis above the rows, the width of the axis
 ROW, TOP, AXIS = 26, 26, 420
 GAP, FULL = 20, 120  # between axis and policies; the box of a policy of 1
-LETTER = 7.2  # the widest usual letter of a name
+LETTER = 6.4  # a letter of a name, of the size 12
 LONGEST = 24  # letters of a name
 MARGIN = 0.06  # of the axis, free on either side, so that no dot sits on its end
 BEST, OTHER, EXACT = "#1f9d6b", "#5b8fd0", "#d9772b"

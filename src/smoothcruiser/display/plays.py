@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smoothcruiser.display.document import Fields, Labelled, Page
+from smoothcruiser.display.document import Fields, Labelled, Page, styled
 from smoothcruiser.play.episodes import Summary
 
 
@@ -36,7 +36,7 @@ def summary_page(summary: Summary) -> Page:
         ("time per decision", f"{1e3 * summary.seconds_per_decision:.3g} ms"),
         ("calls per decision", f"{summary.calls_per_decision:,.0f}"),
     ]
-    return Page((), (Fields(tuple(rows), caption=head),))
+    return Page((), (Fields(tuple(rows), caption=styled(head, "strong")),))
 
 
 def _interval(mean: float, interval: tuple[float, float]) -> str:

@@ -61,7 +61,8 @@ def text_of(page: Page, width: int) -> str:
     file = StringIO()
     out = SafeConsole(file=file, width=min(max(width, NARROWEST), WIDEST))
     put_page(out, page)
-    return file.getvalue().strip("\n")
+    lines = file.getvalue().strip("\n").split("\n")
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def put_page(out: Console, page: Page) -> None:

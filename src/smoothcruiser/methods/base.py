@@ -136,7 +136,7 @@ class Prepared(Shown, ABC):
 
     def __repr__(self) -> str:
         return brief(
-            type(self).__name__,
+            "Prepared",
             problem=self.query.problem.name,
             method=self.explanation.method,
             calls=self.explanation.num_calls,
