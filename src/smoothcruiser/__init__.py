@@ -73,7 +73,9 @@ from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
-    from smoothcruiser.comparison import compare
+    from smoothcruiser.comparison import Comparison, compare
+    from smoothcruiser.display.page import report
+    from smoothcruiser.display.trees import view
     from smoothcruiser.exact.solution import Solution
     from smoothcruiser.tree.tree import Tree
 
@@ -94,6 +96,7 @@ __all__ = [
     "Certificate",
     "Certified",
     "CertifiedSearch",
+    "Comparison",
     "CustomOperator",
     "Entropy",
     "Estimate",
@@ -135,19 +138,24 @@ __all__ = [
     "plan_many",
     "play",
     "prepare",
+    "report",
     "resume",
     "run",
     "solve",
     "tabular",
+    "view",
 ]
 
 # public names that are imported when they are first asked for, and where they are:
 # their modules need Numba, or most programs do without them
 _LATE = {
     "Certified": "smoothcruiser.certified.search",
+    "Comparison": "smoothcruiser.comparison",
     "Solution": "smoothcruiser.exact.solution",
     "Tree": "smoothcruiser.tree.tree",
     "compare": "smoothcruiser.comparison",
+    "report": "smoothcruiser.display.page",
+    "view": "smoothcruiser.display.trees",
 }
 
 

@@ -25,15 +25,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.estimate import Estimate, plain
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.searches import Search
 
 DELTA = 0.1  # of the planners that promise
@@ -67,10 +68,10 @@ class PlannerRun:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        plain = asdict(self)
+        found = asdict(self)
         return {
             key: None if isinstance(item, float) and not math.isfinite(item) else item
-            for key, item in plain.items()
+            for key, item in found.items()
         }
 
 
@@ -135,10 +136,10 @@ def compare(
     seeds: Sequence[int] = (0,),
     truth: Truth | None = None,
     progress: Callable[[str, int, int], object] | None = None,
-) -> list[PlannerRun]:
-    """One row for each method, budget and seed, in this order.
+) -> Comparison:
+    """One run for each method, budget and seed, in this order.
 
-    A planner that refuses a budget leaves a row without a value, whose ``note``
+    A planner that refuses a budget leaves a run without a value, whose ``note``
     gives the reason.
 
     Args:
@@ -159,7 +160,11 @@ def compare(
         [('certified', True), ('uct', True)]
     """
     jobs = jobs_of(planners() if methods is None else methods, budgets, seeds)
-    return list(each_run(problem, state, jobs, truth=truth, progress=progress))
+    state = problem.start(state)
+    if truth is None and not problem.is_terminal(state):
+        truth = truth_of(problem, state)
+    runs = each_run(problem, state, jobs, truth=truth, progress=progress)
+    return Comparison(problem=problem, state=state, truth=truth, runs=tuple(runs))
 
 
 @dataclass(frozen=True)
@@ -174,6 +179,68 @@ class PlannedRun:
     def name(self) -> str:
         """The method's name in tables."""
         return self.method if isinstance(self.method, str) else str(self.method)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Shown, Sequence[PlannerRun]):
+    """Planners on one problem: their runs, in order, and the exact answer beside them.
+
+    It is a sequence of its runs.
+    """
+
+    problem: Problem
+    state: Any
+    truth: Truth | None  # None where the model is not known
+    runs: tuple[PlannerRun, ...]
+    not_run: tuple[PlannedRun, ...] = ()  # what a stop by hand left out
+
+    @overload
+    def __getitem__(self, index: int) -> PlannerRun: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[PlannerRun, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> PlannerRun | tuple[PlannerRun, ...]:
+        """The run at a place."""
+        return self.runs[index]
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    @property
+    def repeats(self) -> int:
+        """Runs of each planner with each budget: one per seed."""
+        left = {job.seed for job in self.not_run}
+        return len(left | {run.seed for run in self.runs})
+
+    def means(self) -> list[dict[str, Any]]:
+        """Means and ranges over seeds for each method and budget, in the runs' order."""
+        return list(summaries(self.runs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The runs, their means and the exact value as plain data."""
+        truth = self.truth
+        return {
+            "problem": self.problem.name,
+            "state": plain(self.state),
+            "exact": None if truth is None else truth.value,
+            "exact_bound": None if truth is None else truth.bound,
+            "means": self.means(),
+            "rows": [run.to_dict() for run in self.runs],
+            "stopped": bool(self.not_run),
+            "not_run": [
+                {"method": job.name, "budget": job.budget, "seed": job.seed}
+                for job in self.not_run
+            ],
+        }
+
+    def __repr__(self) -> str:
+        return brief(
+            "Comparison",
+            problem=self.problem.name,
+            planners=len({run.method for run in self.runs}),
+            runs=len(self.runs),
+        )
 
 
 def jobs_of(

@@ -16,6 +16,7 @@ from typing import Any, TypedDict
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.schedule.schedule import counted
+from smoothcruiser.shown import Shown, brief
 
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
@@ -36,7 +37,7 @@ def about(problem: Problem, state: Any) -> Subject:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Shown):
     """What is promised: all the intervals hold together with probability at
     least ``confidence``, under ``assumptions``.
     """
@@ -53,9 +54,18 @@ class Certificate:
     policy_loss: float | None = None
     best_actions: tuple[int, ...] | None = None  # actions not excluded as best
 
+    def __repr__(self) -> str:
+        return brief(
+            "Certificate",
+            kind=self.kind,
+            interval=self.interval,
+            confidence=self.confidence,
+            bound=self.bound,
+        )
+
 
 @dataclass(frozen=True)
-class Estimate:
+class Estimate(Shown):
     """What a planner returns. Illegal actions have policy 0 and q NaN."""
 
     value: float
@@ -89,6 +99,16 @@ class Estimate:
     def action_label(self) -> str | None:
         """The name of the recommended action, None in a terminal state."""
         return None if self.action is None else self.label(self.action)
+
+    def __repr__(self) -> str:
+        return brief(
+            "Estimate",
+            value=self.value,
+            interval=self.interval,
+            action=self.action if self.labels is None else self.action_label,
+            method=self.method,
+            calls=self.num_calls,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data: NaN, infinity and a price beyond 2**53

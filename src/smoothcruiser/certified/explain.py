@@ -18,12 +18,13 @@ from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.price import price_bound
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.schedule import counted
+from smoothcruiser.shown import Shown, brief
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
-class CertifiedForecast:
+class CertifiedForecast(Shown):
     """The promise of a certified search and the most that it can cost.
 
     ``str()`` is a small table.
@@ -83,7 +84,12 @@ class CertifiedForecast:
         """The forecast as JSON text."""
         return json.dumps(self.to_dict(), **options)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return brief("CertifiedForecast", epsilon=self.epsilon, delta=self.delta)
+
+    @property
+    def sentence(self) -> str:
+        """The promise and the price in words; with an epsilon a table of bounds."""
         if self.relative is not None:
             return (
                 "certified search: the value and every action value within "

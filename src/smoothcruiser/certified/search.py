@@ -76,12 +76,13 @@ from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
+from smoothcruiser.shown import Shown, brief
 
 STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified:
+class Certified(Shown):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
@@ -148,12 +149,17 @@ class Certified:
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
+        self.asked: dict[int, int] = {}  # calls for each node that was queried here
 
     @property
     def exact(self) -> bool:
         """Whether nothing is estimated: one look at any pair met so far suffices."""
         only_rows = self.known and self._drawn_pairs == 0
         return self.problem.deterministic or only_rows
+
+    def __repr__(self) -> str:
+        about = {"problem": self.problem.name, "delta": self.delta}
+        return brief("Certified", **about, calls=self.num_calls)
 
     def close(self) -> None:
         """End the workers, if there are any; the memory can still be read."""
@@ -307,6 +313,8 @@ class Certified:
                 self._taking.end_query(limits, state)
         self.reason = reason
         assert reason is not None
+        calls = self.num_calls - at.first_call
+        self.asked[at.root] = calls
         return answer(
             self,
             at.root,
@@ -314,7 +322,7 @@ class Certified:
             asked=limits,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
-            num_calls=self.num_calls - at.first_call,
+            num_calls=calls,
             num_rows=self.num_rows - at.first_row,
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,

@@ -25,6 +25,7 @@ from smoothcruiser.certified.seen import SeenNodes, seen_in
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, Interval, Spread, best_action, plain
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.memory import Memory
@@ -51,7 +52,7 @@ class Row:
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Sequence[Row]):
+class Table(Shown, Sequence[Row]):
     """The states that a memory has seen, in the order it met them.
 
     All intervals of all rows hold together with probability at least ``confidence``.
@@ -151,9 +152,12 @@ class Table(Sequence[Row]):
         return json.dumps(self.to_dict(), **options)
 
     def __repr__(self) -> str:
-        return (
-            f"Table of {len(self):,} states of {self.problem.name}: all bounds hold "
-            f"together with probability {self.confidence:g}"
+        return brief(
+            "Table",
+            problem=self.problem.name,
+            states=len(self),
+            confidence=self.confidence,
+            calls=self.num_calls,
         )
 
 
@@ -178,7 +182,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     """
     if search.fault is not None or not search._prepared:
         return estimate
-    problem, memory = search.problem, search.memory
+    memory = search.memory
     node = _node(memory, estimate.state)
     if node is None or node == END:
         return estimate
@@ -192,22 +196,61 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if memory.interval(node) == estimate.interval:
         return estimate
     reached = memory.half_width(node, target)
-    found = describe(
-        problem,
-        memory.graph,
+    spent = estimate.num_calls, estimate.seconds, estimate.compile_seconds
+    found = _known_at(search, node, estimate.state, reached, spent)
+    note = f"Samples for other states narrowed it to half-width {reached:.4g}."
+    return replace(found, notes=(*estimate.notes, note))
+
+
+def _known_at(
+    search: Certified,
+    node: int,
+    state: Any,
+    reached: float,
+    spent: tuple[int, float, float],
+) -> Estimate:
+    """What the bounds of a memory say of a node now; ``spent``: calls and seconds."""
+    return describe(
+        search.problem,
+        search.memory.graph,
         node,
-        estimate.state,
+        state,
         confidence=1.0 if search.exact else 1.0 - search.delta,
         bound="interval iteration" if search.exact else search.bound.word,
         assumptions=search.assumed,
         epsilon=reached,
         delta=0.0 if search.exact else search.delta,
-        num_calls=estimate.num_calls,
-        seconds=estimate.seconds,
-        compile_seconds=estimate.compile_seconds,
+        num_calls=spent[0],
+        seconds=spent[1],
+        compile_seconds=spent[2],
+        seed=search.seed,
     )
-    note = f"Samples for other states narrowed it to half-width {reached:.4g}."
-    return replace(found, seed=search.seed, notes=(*estimate.notes, note))
+
+
+def queried(search: Certified) -> list[Estimate]:
+    """What a memory knows now of the states that it was asked about, in their order.
+
+    Calls are those of the last query there. A memory that was loaded knows of the
+    queries since, and of the one that was under way. One that an error has left
+    unfinished knows of none.
+    """
+    if search.fault is not None:
+        return []
+    at, memory = search._at, search.memory
+    asked = dict(search.asked)
+    if at is not None:
+        asked.setdefault(at.root, 0)
+    target: Target = "q_values" if at is None else at.target
+    return [
+        _known_at(
+            search,
+            node,
+            memory.states[node],
+            memory.half_width(node, target),
+            (calls, 0.0, 0.0),
+        )
+        for node, calls in asked.items()
+    ]
 
 
 def has_room(search: Certified, state: Any) -> bool:

@@ -45,10 +45,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Promise, check_delta, check_problem
 from smoothcruiser.schedule.numbers import duration, short
+from smoothcruiser.shown import Shown, brief
 
 
 @dataclass(frozen=True)
-class Report:
+class Check(Shown):
     """What a check found; ``ok`` if nothing is wrong."""
 
     problem: str
@@ -67,16 +68,14 @@ class Report:
         """The report as plain data."""
         return {**asdict(self), "ok": self.ok}
 
-    def __str__(self) -> str:
-        marks = {"ok": "ok     ", "warning": "warning", "wrong": "WRONG  "}
-        rows = [
-            (
-                f"{self.problem}: {'usable' if self.ok else 'not usable as it is'} "
-                f"({self.calls:,} calls)"
-            )
-        ]
-        rows += [f"  {marks[f.verdict]}  {f.name}: {f.sentence}" for f in self.findings]
-        return "\n".join(rows)
+    def __repr__(self) -> str:
+        return brief(
+            "Check",
+            problem=self.problem,
+            ok=self.ok,
+            findings=len(self.findings),
+            calls=self.calls,
+        )
 
 
 TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
@@ -106,8 +105,8 @@ def check(
     delta: float | str = 0.1,
     seed: int = 0,
     call_seconds: float = 10.0,
-) -> Report:
-    """A Report on the problem's oracle, and on the price of a promise.
+) -> Check:
+    """A Check of the problem's oracle, and on the price of a promise.
 
     It makes some 700 calls, fewer if they take long.
 
@@ -161,7 +160,7 @@ def check(
             way = _way_out(probe, findings)
             found = replace(found, sentence=f"{found.sentence[:-1]}; {way}.")
         findings.append(found)
-    return Report(problem.name, tuple(findings), probe.calls, speed, price, seconds)
+    return Check(problem.name, tuple(findings), probe.calls, speed, price, seconds)
 
 
 @contextmanager

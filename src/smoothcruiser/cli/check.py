@@ -59,28 +59,9 @@ def check(problem: Any, state: Any, as_json: bool, **asked: Any) -> None:
     if as_json:
         print_json(report.to_dict())
     else:
-        _show(report)
+        from smoothcruiser.display.terminal import show
+        from smoothcruiser.shown import page_of
+
+        show(page_of(report))
     if not report.ok:
         sys.exit(WRONG)
-
-
-def _show(report: Any) -> None:
-    """Print the findings, wrapped at the console's width."""
-    from smoothcruiser.report.console import console, fields, put
-
-    out = console()
-    put(
-        out,
-        (
-            f"{report.problem}: {'usable' if report.ok else 'not usable as it is'} "
-            f"({report.calls:,} calls)"
-        ),
-    )
-    marks = {"wrong": "WRONG"}
-    put(
-        out,
-        fields(
-            (marks.get(f.verdict, f.verdict), f"{f.name}: {f.sentence}")
-            for f in report.findings
-        ),
-    )

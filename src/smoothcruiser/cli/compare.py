@@ -4,9 +4,7 @@ problem; a table, a plot or JSON.
 
 from __future__ import annotations
 
-import math
 import sys
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +20,10 @@ from smoothcruiser.cli.options import (
     state_of,
     state_option,
 )
-from smoothcruiser.errors import InvalidInput, MissingExtra, printable
-from smoothcruiser.estimate import plain
+from smoothcruiser.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
-    from smoothcruiser.comparison import PlannedRun, PlannerRun
-
-COLUMNS = (
-    ("value", "value"),
-    ("error", "|value - V|"),
-    ("action_regret", "action regret"),
-    ("policy_regret", "policy regret"),
-)
+    from smoothcruiser.comparison import PlannerRun
 
 
 @click.command("compare")
@@ -90,7 +80,7 @@ def compare(
     regrets need a known model.
     """
     from smoothcruiser import comparison as comparing
-    from smoothcruiser.report.console import console
+    from smoothcruiser.display.console import console
 
     start = state_of(problem, state)
     if plot is not None:
@@ -108,25 +98,18 @@ def compare(
                 break
             rows.append(row)
     cut = jobs[len(rows) :]
+    made = comparing.Comparison(
+        problem=problem, state=start, truth=truth, runs=tuple(rows), not_run=tuple(cut)
+    )
     if plot is not None and rows:
         draw(rows, problem.name, plot, exact=truth is not None)
     if as_json:
-        exact = None if truth is None else truth.value
-        means = list(comparing.summaries(rows))
-        data = {
-            "problem": problem.name,
-            "state": plain(start),
-            "exact": exact,
-            "exact_bound": None if truth is None else truth.bound,
-        }
-        data |= {"means": means, "rows": [r.to_dict() for r in rows]}
-        not_run = [{"method": j.name, "budget": j.budget, "seed": j.seed} for j in cut]
-        print_json({**data, "stopped": bool(cut), "not_run": not_run})
+        print_json(made.to_dict())
     else:
-        shown = [
-            s for s in comparing.summaries(rows) if points or s["budget"] == budgets[-1]
-        ]
-        _show(problem, start, truth, shown, repeats, cut)
+        from smoothcruiser.display.comparisons import comparison_page
+        from smoothcruiser.display.terminal import show
+
+        show(comparison_page(made, None if points else budgets[-1]))
         if plot is not None and rows:
             console().print(f"Curves are in {plot}.", soft_wrap=True)
     if cut:
@@ -156,7 +139,7 @@ def _progress() -> Any:
 
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from smoothcruiser.report.console import console
+    from smoothcruiser.display.console import console
 
     out = console(stderr=True)
 
@@ -182,93 +165,6 @@ def _progress() -> Any:
             )
 
     return context()
-
-
-def _number(value: float | None, least: float = 0.0) -> str:
-    """A number; one that cannot be told from 0 because it is known up to
-    ``least`` only is shown as that.
-    """
-    if value is None:
-        return "-"
-    return f"≤ {_up(least)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
-
-
-def _up(bound: float) -> str:
-    """A bound with one digit, rounded up: what is printed holds too."""
-    unit = 10.0 ** math.floor(math.log10(bound)) if bound > 0.0 else 1.0
-    return f"{math.ceil(bound / unit) * unit:.1g}"
-
-
-def _show(
-    problem: Any,
-    state: Any,
-    truth: Any,
-    means: list[dict[str, Any]],
-    repeats: int,
-    cut: list[PlannedRun],
-) -> None:
-    from rich.table import Table
-
-    from smoothcruiser.report.console import console, put
-
-    out = console()
-    known = (
-        f"exact value {truth.value:.6g} ± {_up(truth.bound)}"
-        if truth is not None
-        else "no exact value: the model is not known"
-    )
-    bound = 0.0 if truth is None else truth.bound
-    least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
-    name = printable(problem.name, keep="")
-    out.print(f"{name}, state {state!r}", soft_wrap=True)
-    out.print(f"{known}; means of {repeats} run{'s' if repeats > 1 else ''}\n")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("planner")
-    for _, title in COLUMNS:
-        table.add_column(title, justify="right")
-    for title in ("calls", "seconds"):
-        table.add_column(title, justify="right")
-    notes: list[str] = []
-    others: dict[str, list[str]] = {}
-    for row in means:
-        if row["note"]:
-            some = "" if row["runs"] == 0 else f" in {row['failed']} of {repeats} runs"
-            notes.append(f"{row['method']}{some}: {row['note'].rstrip('.')}.")
-        if row["runs"] == 0:
-            continue
-        if row["estimates"] != problem.operator.label:
-            names = others.setdefault(row["estimates"], [])
-            names += [row["method"]] if row["method"] not in names else []
-        cells = [_number(row[name], least.get(name, 0.0)) for name, _ in COLUMNS]
-        table.add_row(
-            row["method"], *cells, f"{row['num_calls']:,.0f}", f"{row['seconds']:.3f}"
-        )
-    put(out, table)
-    if others:
-        whose = "; ".join(
-            f"{', '.join(names)} that of {label}" for label, names in others.items()
-        )
-        notes.insert(
-            0,
-            (
-                f"Not all estimate V, the value of {problem.operator.label}: {whose}. "
-                "Their error has that difference in it; regrets compare."
-            ),
-        )
-    if notes:
-        out.print()
-    for note in notes:
-        put(out, note)
-    if cut:
-        out.print()
-        put(out, _stopped(cut))
-
-
-def _stopped(cut: list[PlannedRun]) -> str:
-    """What Ctrl-C left out of the table, by planner."""
-    counts = Counter(job.name for job in cut)
-    listed = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return f"Stopped by Ctrl-C; runs that were cut, by planner: {listed}."
 
 
 # --- the plot -----------------------------------------------------------------

@@ -33,12 +33,12 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     if as_json:
         print_json(estimate.to_dict())
     else:
-        from smoothcruiser.report.answers import show_estimate
-        from smoothcruiser.report.console import console
-        from smoothcruiser.report.problems import show_problem
+        from smoothcruiser.display.answers import answer_blocks
+        from smoothcruiser.display.document import Page
+        from smoothcruiser.display.problems import request_page
+        from smoothcruiser.display.terminal import show
 
-        out = console()
-        show_problem(out, "exact", problem, start)
-        show_estimate(out, estimate)
+        head = request_page("exact", problem, start)
+        show(Page(head.title, (*head.blocks, *answer_blocks(estimate))))
     if stopped:
         sys.exit(SIGNALLED + stopped[0])

@@ -25,7 +25,7 @@ def complain(sentence: str) -> None:
     """Print an error on standard error; its first line is the sentence."""
     from rich.text import Text
 
-    from smoothcruiser.report.console import SafeConsole
+    from smoothcruiser.display.console import SafeConsole
 
     first, *rest = map(_short, sentence.split("\n"))
     head = Text("Error: ", style="bold red").append(first, style="default")

@@ -46,27 +46,29 @@ def explain(
     except some hundred calls of your own simulator where auto looks before it chooses.
     """
     from smoothcruiser import api
-    from smoothcruiser.report import price
+    from smoothcruiser.display import plans, price
+    from smoothcruiser.display.document import Page, Paragraph
+    from smoothcruiser.display.terminal import show
     from smoothcruiser.schedule.schedule import Schedule
 
     ready, chosen = _prepared(problem, method, asked)
     found = ready.explanation
     budget = asked["budget"] or price.ALTERNATIVES_ABOVE
     if not isinstance(found, Schedule):  # a forecast: no levels to show
-        from smoothcruiser.report.console import console
-        from smoothcruiser.report.plans import show_alternatives, show_forecast
-
         if as_json:
             shown = {**found.to_dict(), "problem": problem.name}
             print_json({**shown, "plan_method": chosen.method.name})
             return
-        out = console()
-        show_forecast(out, problem, found, ready.notes)
+        page = plans.foreseen_page(problem, ready)
         for part in ready.parts:  # a schedule that auto chose for want of a better
             if isinstance(part.explanation, Schedule):
                 offered = price.alternatives_for(part.explanation, budget)
                 named = asked["budget"] is not None
-                show_alternatives(out, offered, budget, ready.method.name, named=named)
+                more = plans.alternative_blocks(
+                    offered, budget, ready.method.name, named=named
+                )
+                page = Page(page.title, (*page.blocks, *more))
+        show(page)
         return
     speed = price.COMPILED_SPEED if problem.is_compiled else None
     if calibrate:
@@ -77,28 +79,22 @@ def explain(
         )
         print_json({**shown, "plan_method": chosen.method.name})
         return
-    from smoothcruiser.report.console import console, put
-    from smoothcruiser.report.plans import (
-        show_alternatives,
-        show_rivals,
-        show_schedule,
-        show_sentences,
-    )
-
-    out = console()
     seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
-    show_schedule(out, problem, found, time=seconds)
-    show_rivals(out, found, price.rivals(found))
+    page = plans.explained_page(problem, found, time=seconds)
     alternatives = price.alternatives_for(found, budget)
     named = asked["budget"] is not None
-    show_alternatives(out, alternatives, budget, chosen.method.name, named=named)
-    for note in ready.notes if ready is chosen else ():
-        put(out, note)
+    blocks = [
+        *page.blocks,
+        *plans.rivals_blocks(found, price.rivals(found)),
+        *plans.alternative_blocks(
+            alternatives, budget, chosen.method.name, named=named
+        ),
+        *(Paragraph(note, tight=True) for note in ready.notes if ready is chosen),
+    ]
     if chosen.method != ready.method and not alternatives:
-        out.print()
-        put(out, "Without --method, plan decides by itself:")
-        out.print()
-        show_sentences(out, str(chosen.explanation))
+        blocks.append(Paragraph("Without --method, plan decides by itself:"))
+        blocks += plans.explanation_blocks(chosen.explanation)
+    show(Page(page.title, tuple(blocks)))
 
 
 def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:

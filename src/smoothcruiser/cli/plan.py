@@ -91,16 +91,17 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Where --budget or
     --seconds do not pay for the promise, the answer is the best that they do.
     """
-    from smoothcruiser.report.answers import show_estimate
-    from smoothcruiser.report.bar import Bar
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.many import show_estimates
+    from smoothcruiser.display.answers import answer_blocks
+    from smoothcruiser.display.bar import Bar
+    from smoothcruiser.display.console import console
+    from smoothcruiser.display.many import planned_page
+    from smoothcruiser.display.terminal import put_blocks, show
 
     if states is not None:
         one = {"--state": asked["state"], "--resume": resume, "--report": page}
         _refuse_beside_states(one | {"--compare-exact": compare_exact})
     if page is not None:
-        from smoothcruiser.report.page import check_page
+        from smoothcruiser.display.page import check_page
 
         check_page(page)
     bar = Bar(console(stderr=True))
@@ -128,16 +129,16 @@ def plan(
             beside = {} if truth is None else {"exact": truth.to_dict()}
             print_json(estimate.to_dict() | beside)
         elif states is not None:
-            show_estimates(console(), head.problem, estimate)
+            show(planned_page(head.problem, estimate))
         else:
             head.show()
-            show_estimate(console(), estimate, truth, **about)
+            put_blocks(console(), answer_blocks(estimate, truth, **about), begun=True)
     finally:  # the page, even where standard output takes no more
         if page is not None:
-            from smoothcruiser.report.page import write_page
+            from smoothcruiser.display.page import answer_page, write_page
 
             parts = {"problem": head.problem, "schedule": head.schedule}
-            write_page(page, estimate, exact=truth, **parts, **about)
+            write_page(page, answer_page(estimate, exact=truth, **parts, **about))
     if stopped:
         what = _signal_name(stopped[0])
         complain(f"Stopped by {what}; the answer is what was known by then.")
@@ -169,23 +170,25 @@ class Head:
         follows = isinstance(found, Schedule)
         self.schedule = found if follows else None
         if self.out is not None and (follows or "delta" in ready.method.takes):
-            from smoothcruiser.report.console import fields, put
-            from smoothcruiser.report.plans import promise_fields, request_fields
+            from smoothcruiser.display.document import Fields
+            from smoothcruiser.display.plans import promise_rows, request_rows
+            from smoothcruiser.display.terminal import put_blocks
 
-            rows = promise_fields(found) if follows else request_fields(ready)
+            rows = promise_rows(found) if follows else request_rows(ready)
             if rows:
                 with self.bar.hidden():
                     self.show()
-                    put(self.out, fields(rows))
+                    put_blocks(self.out, [Fields(rows)])
         if follows:
             self.bar.announce(found)
 
     def show(self) -> None:
         """Print what was not printed so far."""
         if self.out is not None and self._waiting:
-            from smoothcruiser.report.problems import show_problem
+            from smoothcruiser.display.problems import request_page
+            from smoothcruiser.display.terminal import put_page
 
-            show_problem(self.out, "plan", *self._waiting)
+            put_page(self.out, request_page("plan", *self._waiting))
         self._waiting = ()
 
 
@@ -320,7 +323,7 @@ def _stopped_early(
     error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
 ) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
-    from smoothcruiser.report.bar import describe
+    from smoothcruiser.display.bar import describe
 
     last = bar.last
     known = "before it reported anything"

@@ -112,9 +112,10 @@ def play(
     if as_json:
         print_json(summary.to_dict())
     else:
-        from smoothcruiser.report.console import console
+        from smoothcruiser.display.terminal import show
+        from smoothcruiser.shown import page_of
 
-        console().print(str(summary), soft_wrap=True)
+        show(page_of(summary))
 
 
 def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:

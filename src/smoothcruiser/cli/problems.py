@@ -21,7 +21,7 @@ def problems(as_json: bool) -> None:
             }
         )
         return
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.problems import show_problems
+    from smoothcruiser.display.problems import zoo_page
+    from smoothcruiser.display.terminal import show
 
-    show_problems(console())
+    show(zoo_page())

@@ -71,7 +71,7 @@ def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
     """The paper's figures and table, redone; with "all", the experiments beyond
     it too.
     """
-    from smoothcruiser.report.console import console
+    from smoothcruiser.display.console import console
 
     for path in reproduce_into(out, what, QUICK if quick else Effort(), seed):
         console().print(str(path), soft_wrap=True)
@@ -89,7 +89,7 @@ def reproduce_into(
         TimeElapsedColumn,
     )
 
-    from smoothcruiser.report.console import console
+    from smoothcruiser.display.console import console
     from smoothcruiser.reproduce.report import write_report
 
     chosen = Effort() if effort is None else effort

@@ -25,7 +25,7 @@ def runs(store: str, as_json: bool) -> None:
     if as_json:
         print_json({"runs": [run.to_dict() for run in listed]})
         return
-    from smoothcruiser.report.console import console
-    from smoothcruiser.report.runs import show_runs
+    from smoothcruiser.display.runs import runs_page
+    from smoothcruiser.display.terminal import show
 
-    show_runs(console(), store, listed)
+    show(runs_page(store, listed))

@@ -12,10 +12,11 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.shown import Shown, brief
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(Shown):
     """Exact values with a proven bound on their error; S states, A actions."""
 
     # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
@@ -43,6 +44,15 @@ class Solution:
     # what distinguishes states
     key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)
     note: str = ""  # why residual_bound is larger than the default aim, if it is
+
+    def __repr__(self) -> str:
+        return brief(
+            "Solution",
+            states=self.q_values.shape[0],
+            actions=self.q_values.shape[1],
+            residual_bound=float(self.residual_bound),
+            method=self.method,
+        )
 
     @cached_property
     def _rows(self) -> dict[Any, int]:

@@ -31,6 +31,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.schedule.schedule import counted
+from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
@@ -61,7 +62,7 @@ class Explanation(Protocol):
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Shown):
     """The explanation of a method that follows no schedule: a price and a sentence."""
 
     method: str
@@ -84,12 +85,12 @@ class Forecast:
         """The forecast as JSON text."""
         return json.dumps(self.to_dict(), **options)
 
-    def __str__(self) -> str:
-        return self.sentence
+    def __repr__(self) -> str:
+        return brief("Forecast", method=self.method, calls=self.num_calls)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prepared(ABC):
+class Prepared(Shown, ABC):
     """An answer that was thought through and not yet computed.
 
     ``explanation`` is what ``explain`` shows; ``notes`` say why ``auto`` chose the
@@ -106,7 +107,7 @@ class Prepared(ABC):
     def run(self) -> Estimate:
         """The Estimate."""
 
-    def check(self) -> None:  # noqa: B027 - most methods refuse nothing more
+    def check(self) -> None:
         """Refuse now what ``run`` would refuse before its first oracle call."""
 
     @property
@@ -133,8 +134,13 @@ class Prepared(ABC):
         more = advice(self.query, self.explanation, estimate)
         return replace(estimate, notes=(*self.notes, *estimate.notes, *more))
 
-    def __str__(self) -> str:
-        return str(self.explanation)
+    def __repr__(self) -> str:
+        return brief(
+            "Prepared",
+            problem=self.query.problem.name,
+            method=self.explanation.method,
+            calls=self.explanation.num_calls,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
-from smoothcruiser.estimate import (
-    Estimate,
-)
+from smoothcruiser.estimate import Estimate
+from smoothcruiser.shown import Shown, brief
 
 
 @dataclass(frozen=True)
-class Estimates(Sequence[Estimate]):
+class Estimates(Shown, Sequence[Estimate]):
     """The answers of ``plan_many``, in the order of its states.
 
     All their intervals hold together with probability at least 1 - ``delta``.
@@ -54,26 +53,11 @@ class Estimates(Sequence[Estimate]):
         """The answers and what they share, as JSON text."""
         return json.dumps(self.to_dict(), **options)
 
-    def __str__(self) -> str:
-        """One line per state, and one for all."""
-        lines = [_line(estimate) for estimate in self.estimates]
-        sure = ""
-        if any(estimate.interval is not None for estimate in self.estimates):
-            sure = (
-                f", all intervals together with probability {1 - (self.delta or 0):g}"
-            )
-        count = len(self.estimates)
-        lines.append(
-            f"{count} {'state' if count == 1 else 'states'} by {self.method}: "
-            f"{self.num_calls:,} calls{sure}"
+    def __repr__(self) -> str:
+        return brief(
+            "Estimates",
+            states=len(self),
+            method=self.method,
+            delta=self.delta,
+            calls=self.num_calls,
         )
-        return "\n".join(lines)
-
-
-def _line(estimate: Estimate) -> str:
-    box = estimate.interval
-    where = "" if box is None else f" in [{box[0]:.6g}, {box[1]:.6g}]"
-    what = "over" if estimate.action is None else f"action {estimate.action}"
-    if estimate.action is None and not estimate.q_values:
-        what = "value alone"
-    return f"{estimate.state!r:.40}: {estimate.value:.6g}{where}, {what}"

@@ -58,7 +58,7 @@ class Exact(Method):
         return Lookup(self, query)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Solving(Prepared):
     """A model about to be solved."""
 

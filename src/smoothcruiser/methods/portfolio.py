@@ -28,6 +28,7 @@ from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level, counted
+from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -75,7 +76,7 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(Shown):
     """What ``auto`` decided and on what grounds; ``str`` shows it."""
 
     reason: str
@@ -143,7 +144,12 @@ class Decision:
 
         return json.dumps(self.to_dict(), **options)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return brief("Decision", method=self.method, calls=self.num_calls)
+
+    @property
+    def sentence(self) -> str:
+        """The decision in words, and a table of what was compared."""
         shown = [self.reason, ""]
         if self.pilot is not None:
             shown += [seen_by(self.pilot), ""]
@@ -176,7 +182,7 @@ def seen_by(pilot: Pilot) -> str:
 # --- running ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Unbegun(Prepared):
     """The answer where a stop came before the first sample."""
 
@@ -220,7 +226,7 @@ def unbegun(ready: Prepared) -> Unbegun:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Chosen(Prepared):
     """One method, after a look that is counted."""
 
@@ -257,7 +263,7 @@ class Chosen(Prepared):
             return unbegun(self).run()
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Race(Prepared):
     """Certified search for a bounded number of calls, then a schedule if needed."""
 

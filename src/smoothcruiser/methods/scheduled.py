@@ -264,7 +264,7 @@ def _promise(query: Query) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Scheduling(Prepared):
     """A schedule about to run."""
 

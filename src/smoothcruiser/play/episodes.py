@@ -24,6 +24,7 @@ from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.shown import Shown, brief
 
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # limit of an episode that only a terminal state ends
@@ -56,7 +57,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Shown):
     """Many episodes in a few numbers. Intervals are 95%."""
 
     problem: str
@@ -86,33 +87,14 @@ class Summary:
         found: dict[str, Any] = plain(self)
         return found
 
-    def __str__(self) -> str:
-        rows = [
-            f"{self.problem}: {self.episodes} episodes, method {self.method}"
-            + (f" against {self.opponent}" if self.opponent else ""),
-            (
-                f"  return              {self.mean_return:.4g}  95% "
-                f"[{self.return_interval[0]:.4g}, {self.return_interval[1]:.4g}]"
-            ),
-            f"  discounted return   {self.mean_discounted_return:.4g}  "
-            f"95% [{self.discounted_return_interval[0]:.4g}, "
-            f"{self.discounted_return_interval[1]:.4g}]",
-        ]
-        if self.win_rate is not None and self.win_rate_interval is not None:
-            low, high = self.win_rate_interval
-            rows.append(
-                f"  won {self.wins}, drawn {self.draws}, lost {self.losses}: win "
-                f"rate {self.win_rate:.1%}  95% [{low:.1%}, {high:.1%}]"
-            )
-        rows += [
-            (
-                f"  steps per episode   {self.mean_steps:.1f} ({self.ended} of "
-                f"{self.episodes} reached an end)"
-            ),
-            f"  time per decision   {1e3 * self.seconds_per_decision:.3g} ms",
-            f"  calls per decision  {self.calls_per_decision:,.0f}",
-        ]
-        return "\n".join(rows)
+    def __repr__(self) -> str:
+        return brief(
+            "Summary",
+            problem=self.problem,
+            method=self.method,
+            episodes=self.episodes,
+            mean_return=self.mean_return,
+        )
 
 
 def random_player(state: Any, problem: Problem, rng: Any) -> int:

@@ -36,6 +36,7 @@ from smoothcruiser.problem.oracle import (
 )
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
+from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Tables
@@ -56,7 +57,7 @@ PLAIN_NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem:
+class Problem(Shown):
     """What MDPs and games have in common. Use ``MDP`` or ``Game``."""
 
     oracle: Step
@@ -119,10 +120,12 @@ class Problem:
                 object.__setattr__(self, "value_bounds", bounds)
 
     def __repr__(self) -> str:
-        kind = type(self).__name__
-        return (
-            f"{kind}({self.name!r}, num_actions={self.num_actions}, "
-            f"discount={self.discount}, operator={self.operator})"
+        return brief(
+            type(self).__name__,
+            name=self.name,
+            num_actions=self.num_actions,
+            discount=self.discount,
+            operator=self.operator,
         )
 
     @property

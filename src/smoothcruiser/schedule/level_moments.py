@@ -1,6 +1,6 @@
 """What each level of a table promises: bias and range, recomputed from the table.
 
-They are for readers (``text``, ``report``).
+They are for readers (``text``, ``display``).
 
 The numbers are those that a verifier of the table finds.
 """

@@ -37,7 +37,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, replace
-from textwrap import indent
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, Unpayable
@@ -45,6 +44,7 @@ from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedO
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
+from smoothcruiser.shown import Shown, brief
 
 # of epsilon; in between the price changes by a factor of 2 at the most
 SHARES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
@@ -63,7 +63,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Relaxation:
+class Relaxation(Shown):
     """A plan for V_0 through V_lambda, with the promise (epsilon, delta).
 
     |unregularized(V-hat) - V_0| <= epsilon with probability 1 - delta.
@@ -160,19 +160,13 @@ class Relaxation:
         """The plan as JSON text."""
         return json.dumps(self.to_dict(), **options)
 
-    def __str__(self) -> str:
-        half = self.epsilon - self.sampling_epsilon
-        lines = [
-            self.verdict,
-            f"Of epsilon {self.epsilon:.4g}, {half:.4g} is for the distance to the "
-            f"unregularized value and {self.sampling_epsilon:.4g} for sampling.",
-            "",
-            f"  {'share':>8}  {'temperature':>11}  {'calls':>14}",
-        ]
-        for x in self.tried:
-            calls = "none" if x.num_calls is None else f"{x.num_calls:,}"
-            lines.append(f"  {x.share:8.2%}  {x.temperature:11.4g}  {calls:>14}")
-        return "\n".join([*lines, "", indent(str(self.schedule), "  ")])
+    def __repr__(self) -> str:
+        return brief(
+            "Relaxation",
+            method=self.method,
+            epsilon=self.epsilon,
+            temperature=self.temperature,
+        )
 
 
 def step_band(facts: Facts) -> tuple[float, float]:

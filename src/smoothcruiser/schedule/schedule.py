@@ -48,6 +48,7 @@ from smoothcruiser.schedule.prices import (
     root_calls,
     root_visits,
 )
+from smoothcruiser.shown import Shown, brief
 from smoothcruiser.theory.betting import DEVIATION, likely_calls, likely_samples
 
 __all__ = [
@@ -108,7 +109,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Shown):
     """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta.
 
     It is verified when it is built.
@@ -276,10 +277,15 @@ class Schedule:
         k = self.facts.num_actions
         return level_visits(self.levels, self.root.child, root_visits(self.root, k), k)
 
-    def __str__(self) -> str:
-        from smoothcruiser.schedule.text import plan_text
-
-        return plan_text(self)
+    def __repr__(self) -> str:
+        return brief(
+            "Schedule",
+            method=self.method,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            levels=len(self.levels),
+            calls=self.num_calls,
+        )
 
     def to_json(self, **options: Any) -> str:
         """The table and its promise as JSON text."""

@@ -21,13 +21,12 @@ Levels form a graph without cycles, not a tree: each is printed once, under its
 first parent, and named by its number elsewhere. The path of a rollout may be
 long, so it keeps one depth of indentation; only its queries are indented.
 Tables of more than ``MOST_LINES`` levels keep the lines that cost most. What
-this file leaves out: other methods' prices and seconds (``report``).
+this file leaves out: other methods' prices and seconds (``display``).
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -328,22 +327,3 @@ def describe_root(schedule: Schedule) -> str:
             f"from draw {short(root.looks[0])} on"
         )
     return text
-
-
-def plan_text(schedule: Schedule) -> str:
-    """Return the whole plan as plain text: promise, price, problem, root and levels.
-
-    It is at most 80 characters wide, except for the picture.
-    """
-    head = {
-        "promise": describe_promise(schedule),
-        "price": describe_price(schedule),
-        "problem": describe_facts(schedule.facts),
-        "root": describe_root(schedule),
-    }
-    lines = [f"{schedule.method} plan"]
-    for name, sentence in head.items():
-        lines += textwrap.wrap(
-            sentence, 80, initial_indent=f"  {name:<9}", subsequent_indent=" " * 11
-        )
-    return "\n".join([*lines, "", *picture(schedule), "", *KEY])

@@ -36,6 +36,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import check_problem
+from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import (
@@ -55,7 +56,7 @@ FULL_SLICE = 4096  # calls: smaller slices only find out how long a call takes
 SLICE_SECONDS = 0.025  # at the least: about 20 to 40 checks per second
 
 
-class Tree:
+class Tree(Shown):
     """A search tree over a problem, rooted at a state that is not terminal.
 
     Args:
@@ -120,9 +121,13 @@ class Tree:
         return twin
 
     def __repr__(self) -> str:
-        return (
-            f"<Tree of {self.problem.name} at {self.state!r}: {self.method}, "
-            f"{self.simulations:,} simulations, {self.num_nodes:,} nodes>"
+        return brief(
+            "Tree",
+            problem=self.problem.name,
+            state=self.state,
+            method=self.method.name,
+            simulations=self.simulations,
+            nodes=self.num_nodes,
         )
 
     def _make(self, executor: str | None) -> Any:

@@ -16,7 +16,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, printable
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.tree import Tree
 
@@ -28,7 +28,7 @@ HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'
 
 
 @dataclass(frozen=True)
-class Shown:
+class Branch:
     """A node with the children that are shown."""
 
     node: Node
@@ -36,11 +36,11 @@ class Shown:
     share: float  # of the parent's visits
     q_value: float | None  # of the action that led here
     best: bool  # whether it is the parent's recommended action
-    children: tuple[Shown, ...]
+    children: tuple[Branch, ...]
     hidden: int  # children that are not shown
 
 
-def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Shown:
+def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Branch:
     """The part of the tree that views show."""
     for name, value in (("depth", depth), ("width", width)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -59,11 +59,11 @@ def _shown(
     best: bool,
     depth: int,
     width: int,
-) -> Shown:
+) -> Branch:
     node = tree.node(number)
     found = tree.children(number)
     if depth == 0:
-        return Shown(node, action, share, q, best, (), len(found))
+        return Branch(node, action, share, q, best, (), len(found))
     values = dict(zip(node.actions, tree.q_values(number), strict=True))
     visits = {child: tree.node(child).visits for _, child in found}
     first = sorted(found, key=lambda pair: (-visits[pair[1]], pair[1]))[:width]
@@ -81,11 +81,17 @@ def _shown(
         )
         for a, child in first
     )
-    return Shown(node, action, share, q, best, children, len(found) - len(first))
+    return Branch(node, action, share, q, best, children, len(found) - len(first))
+
+
+def _escaped(text: str) -> str:
+    """Text for HTML and SVG: neither a browser nor a terminal obeys any of it."""
+    return escape(printable(text))
 
 
 def _state(state: Any) -> str:
     text = repr(tuple(state)) if hasattr(state, "_fields") else repr(state)
+    text = printable(text, keep="")
     return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
 
 
@@ -100,8 +106,8 @@ def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
     root = shown(tree, depth=depth, width=width)
     lines = [
         (
-            f"{tree.method} on {tree.problem.name}: {tree.simulations:,} simulations, "
-            f"{tree.num_nodes:,} nodes"
+            f"{tree.method} on {printable(tree.problem.name, keep='')}: "
+            f"{tree.simulations:,} simulations, {tree.num_nodes:,} nodes"
         ),
         (
             f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits "
@@ -112,13 +118,13 @@ def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
     return "\n".join(lines)
 
 
-def _turn(tree: Tree, part: Shown) -> str:
+def _turn(tree: Tree, part: Branch) -> str:
     if not tree.problem.is_game:
         return ""
     return "  max moves" if part.node.player == 1 else "  min moves"
 
 
-def _lines(tree: Tree, part: Shown, indent: str, lines: list[str]) -> None:
+def _lines(tree: Tree, part: Branch, indent: str, lines: list[str]) -> None:
     rows = len(part.children) + (1 if part.hidden else 0)
     for i, child in enumerate(part.children):
         last = i == rows - 1
@@ -139,13 +145,13 @@ def _lines(tree: Tree, part: Shown, indent: str, lines: list[str]) -> None:
 
 @dataclass
 class _Place:
-    part: Shown
+    part: Branch
     x: float
     y: float
     children: list[_Place]
 
 
-def _placed(part: Shown, level: int, free: list[float]) -> _Place:
+def _placed(part: Branch, level: int, free: list[float]) -> _Place:
     """A part with its positions; ``free`` holds the next free column of leaves."""
     children = [_placed(child, level + 1, free) for child in part.children]
     if children:
@@ -185,7 +191,7 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {right:.0f} '
         f'{bottom:.0f}" width="{right:.0f}" height="{bottom:.0f}" '
         'font-family="sans-serif" font-size="11" role="img">',
-        f"<title>{escape(str(tree.method))} on {escape(tree.problem.name)}</title>",
+        f"<title>{_escaped(str(tree.method))} on {_escaped(tree.problem.name)}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     for place in places:
@@ -232,12 +238,12 @@ def _circle(place: _Place, low: float, high: float) -> str:
         )
     )
     return (
-        f"<g><title>{escape(tip)}</title>{shape} "
+        f"<g><title>{_escaped(tip)}</title>{shape} "
         f'fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
         f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" '
         f'text-anchor="middle">{node.value:.3g}</text>'
         f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" '
-        f'fill="#666666" {HALO}>{escape(_state(node.state))}</text>'
+        f'fill="#666666" {HALO}>{_escaped(_state(node.state))}</text>'
         f"{hidden if part.hidden else ''}</g>"
     )
 
@@ -255,23 +261,23 @@ def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
             strict=True,
         )
     )
-    notes = "".join(f"<p>{escape(note)}</p>" for note in estimate.notes)
+    notes = "".join(f"<p>{_escaped(note)}</p>" for note in estimate.notes)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none';
  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<title>Search tree: {escape(tree.problem.name)}</title>
+<title>Search tree: {_escaped(tree.problem.name)}</title>
 <style>body {{ font-family: sans-serif; margin: 2em; color: #222 }}
 table {{ border-collapse: collapse }}
 td, th {{ padding: 0.2em 0.9em; text-align: right; border-bottom: 1px solid #ddd }}
 pre {{ background: #f6f6f6; padding: 1em; overflow-x: auto }}
 .tree {{ overflow-x: auto }}</style></head><body>
-<h1>{escape(str(tree.method))} on {escape(tree.problem.name)}</h1>{notes}
+<h1>{_escaped(str(tree.method))} on {_escaped(tree.problem.name)}</h1>{notes}
 <table><tr><th>action</th><th>q</th><th>visits</th><th>policy</th></tr>{rows}</table>
 <div class="tree">{svg(tree, depth=depth, width=width)}</div>
 <p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the
 share of visits; +n children are not shown. Hover over a node for its numbers.</p>
-<pre>{escape(text(tree, depth=depth, width=width))}</pre></body></html>
+<pre>{_escaped(text(tree, depth=depth, width=width))}</pre></body></html>
 """
 
 

@@ -119,7 +119,8 @@ def test_a_table_is_data_and_says_what_is_wrong(asked):
     data = json.loads(table.to_json())
     assert data["confidence"] == 0.9
     assert data["rows"][0]["state"] == 0
-    assert "8 states" in repr(table)
+    assert "states=8" in repr(table)
+    assert "8 states" in str(table)
     with pytest.raises(sc.InvalidInput, match="no horizon"):
         table.at(0, 2)
     with pytest.raises(IndexError):

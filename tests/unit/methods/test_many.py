@@ -225,7 +225,10 @@ def test_answers_are_data(world):
     data = json.loads(answers.to_json())
     assert [x["state"] for x in data["estimates"]] == [0, 5]
     assert data["delta"] == 0.1
-    assert "2 states by certified" in str(answers)
+    shown = str(answers)
+    assert "2 states" in shown
+    assert "method certified" in shown
+    assert repr(answers).startswith("Estimates(states=2, method='certified'")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
+from smoothcruiser.shown import Shown, brief
 
 ROUNDING = 1e-9  # what sums of k numbers near 1 may miss
 
@@ -41,7 +42,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class OperatorReport:
+class OperatorReport(Shown):
     """What ``check_operator`` found; ``str()`` is a table."""
 
     operator: str
@@ -71,22 +72,14 @@ class OperatorReport:
             f"{', '.join(c.name for c in self.conditions)}."
         )
 
-    def __str__(self) -> str:
-        lines = [
-            (
-                f"{self.operator} over {self.num_actions} actions, {self.points} "
-                f"points: {'all hold' if self.ok else 'FAILS'}"
-            )
-        ]
-        for condition in self.conditions:
-            lines.append(
-                f"  {'ok  ' if condition.holds else 'FAIL'}  {condition.name:<21} "
-                f"{condition.requirement}"
-            )
-            if not condition.holds:
-                found = condition.sentence.removeprefix(condition.requirement + "; ")
-                lines.append(f"        {found}")
-        return "\n".join(lines)
+    def __repr__(self) -> str:
+        return brief(
+            "OperatorReport",
+            operator=self.operator,
+            num_actions=self.num_actions,
+            points=self.points,
+            failures=self.failures,
+        )
 
 
 @dataclass(frozen=True)

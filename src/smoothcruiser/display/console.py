@@ -1,9 +1,9 @@
-"""The parts of every terminal page: a console, headings, labelled sentences.
+"""Consoles that take text literally, neither too wide nor too narrow to read.
 
 Pages fit 80 columns and up, and are plain text when piped. Answers go to
 standard output; progress and errors to standard error, so that a pipe carries
-the answer alone. Nothing in ``report`` computes an answer: numbers come from
-the Schedule, the Estimate and ``report.price``. Bars and stems are single
+the answer alone. Nothing in ``display`` computes an answer: numbers come from
+the Schedule, the Estimate and ``display.price``. Bars and stems are single
 characters, never control codes, unless the stream is a terminal.
 
 Names, notes, paths and errors may hold anything, a terminal's control codes too. Every
@@ -14,23 +14,18 @@ escaped.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from smoothcruiser.errors import printable
 
-LABEL = 9  # width of the names on the left: the longest is 'recommend'
 # lines longer than this are hard to read; a wide terminal does not change that
 WIDEST = 110
 # tables cannot be laid out in less; a narrower terminal wraps their lines
 NARROWEST = 40
-
-Fields: TypeAlias = list[tuple[str, str | Text]]
 
 
 class SafeConsole(Console):
@@ -39,9 +34,24 @@ class SafeConsole(Console):
     It prints no colours into a pipe.
     """
 
-    def __init__(self, *, stderr: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        stderr: bool = False,
+        file: IO[str] | None = None,
+        width: int | None = None,
+    ) -> None:
+        into_text: dict[str, Any] = {}
+        if file is not None:  # whatever the surroundings are: no colours, no notebook
+            into_text = {"force_terminal": False, "force_jupyter": False, "file": file}
+            into_text |= {"width": width, "color_system": None, "legacy_windows": False}
         super().__init__(
-            stderr=stderr, highlight=False, soft_wrap=False, markup=False, emoji=False
+            stderr=stderr,
+            highlight=False,
+            soft_wrap=False,
+            markup=False,
+            emoji=False,
+            **into_text,
         )
 
     def render_str(self, text: str, **how: Any) -> Text:
@@ -89,27 +99,3 @@ def put(out: Console, block: RenderableType) -> None:
         out.print(block)
     for line in captured.get().splitlines():
         out.print(Text(line.rstrip()), soft_wrap=True)
-
-
-def fields(pairs: Iterable[tuple[str, str | Text]]) -> Padding:
-    """Names on the left, sentences on the right, wrapped under themselves."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True, min_width=LABEL)
-    grid.add_column()
-    for name, text in pairs:
-        grid.add_row(name, text)
-    return indented(grid)
-
-
-def title(out: Console, *parts: str) -> None:
-    """A heading: the command, then what it is about."""
-    head = Text(parts[0], style="bold")
-    for part in parts[1:]:
-        head.append(" · ", style="dim").append(printable(part, keep=""))
-    out.print(head, soft_wrap=True)
-    out.print()
-
-
-def indented(block: RenderableType) -> Padding:
-    """A block two columns to the right."""
-    return Padding(block, (0, 0, 0, 2))

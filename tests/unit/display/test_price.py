@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import smoothcruiser as sc
-from smoothcruiser.report.price import rivals, time_sentence
+from smoothcruiser.display.price import rivals, time_sentence
 from smoothcruiser.schedule.numbers import duration, rate
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.report.plans import request_fields
+from smoothcruiser.display.plans import request_rows
 
 
 def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -19,7 +19,7 @@ def shown(**asked: Any) -> dict[str, str]:
         ring, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0
     )
     ready = sc.prepare(problem, method="certified", **asked)
-    return {name: str(text) for name, text in request_fields(ready)}
+    return {name: str(text) for name, text in request_rows(ready)}
 
 
 @pytest.mark.parametrize(

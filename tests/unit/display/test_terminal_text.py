@@ -14,12 +14,14 @@ from rich.text import Text
 
 import smoothcruiser as sc
 from smoothcruiser.cli.exit import complain
+from smoothcruiser.display.answers import answer_blocks
+from smoothcruiser.display.console import SafeConsole, console, put
+from smoothcruiser.display.document import Page
+from smoothcruiser.display.page import answer_page, framed
+from smoothcruiser.display.problems import request_page
+from smoothcruiser.display.runs import runs_page
+from smoothcruiser.display.terminal import put_blocks, put_page, show
 from smoothcruiser.errors import printable
-from smoothcruiser.report.answers import show_estimate
-from smoothcruiser.report.console import SafeConsole, console, put, title
-from smoothcruiser.report.page import render_page
-from smoothcruiser.report.problems import show_problem
-from smoothcruiser.report.runs import show_runs
 
 # colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
 HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"
@@ -45,7 +47,7 @@ def test_a_console_escapes_strings_cells_and_styled_text(coloured: bool):
     styled = Text("an error: ").append(HOSTILE, style="bold red" if coloured else "")
     for block in (HOSTILE, table, styled):
         put(out, block)
-    title(out, "smoothcruiser plan", HOSTILE + "\nvalue 3")
+    put_page(out, Page(("smoothcruiser plan", HOSTILE + "\nvalue 3"), ()))
     shown = out.file.getvalue()
     assert clean(shown)
     assert shown.count("\\x1b[31mred") >= 3
@@ -79,9 +81,9 @@ def test_names_notes_states_paths_and_errors_are_escaped(
     hostile = replace(problem, name=HOSTILE)
     answer = sc.plan(problem, method="exact")
     noted = replace(answer, notes=(HOSTILE,), run=1)
-    show_problem(console(), "plan", hostile, HOSTILE)
-    show_estimate(console(), noted, store=HOSTILE)
-    show_runs(console(), HOSTILE, [StoredRun()])
+    show(request_page("plan", hostile, HOSTILE))
+    put_blocks(console(), answer_blocks(noted, store=HOSTILE))
+    show(runs_page(HOSTILE, [StoredRun()]))
     complain(f"no file {HOSTILE}\nbut another")
     caught = capsys.readouterr()
     assert clean(caught.out)
@@ -90,7 +92,7 @@ def test_names_notes_states_paths_and_errors_are_escaped(
     assert caught.err.startswith("Error: no file \\x1b[31mred")
 
 
-class Page(HTMLParser):
+class Parsed(HTMLParser):
     """The elements of a page, and its policy."""
 
     def __init__(self, text: str) -> None:
@@ -114,7 +116,8 @@ def test_a_page_forbids_scripts_and_requests_and_holds_none():
     problem = sc.make("chain:n=3", discount=0.5, temperature=1.0)
     answer = sc.plan(problem, method="exact")
     loud = replace(answer, problem=script, state=script, notes=(script,), run=1)
-    page = Page(text := render_page(loud, problem=problem, store=script))
+    text = framed(answer_page(loud, problem=problem, store=script))
+    page = Parsed(text)
     rules = {r.split()[0]: r.split()[1:] for r in page.policy.split(";")}
     assert rules["default-src"] == ["'none'"]
     whole = text.partition("<style>")[2].partition("</style>")[0]

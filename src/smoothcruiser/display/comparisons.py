@@ -1,0 +1,119 @@
+"""The page of a comparison: planners with the same budget, beside the exact answer."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from smoothcruiser.comparison import Comparison, PlannedRun
+from smoothcruiser.display.answers import state_text
+from smoothcruiser.display.document import (
+    Block,
+    Column,
+    Grid,
+    Page,
+    Paragraph,
+    styled,
+)
+from smoothcruiser.errors import printable
+
+COLUMNS = (
+    ("value", "value"),
+    ("error", "|value - V|"),
+    ("action_regret", "action regret"),
+    ("policy_regret", "policy regret"),
+)
+
+
+def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
+    """A row for each planner and budget, means over seeds.
+
+    ``only`` is the budget that is shown, by default every one.
+    """
+    problem, truth = comparison.problem, comparison.truth
+    bound = 0.0 if truth is None else truth.bound
+    least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
+    means = [m for m in comparison.means() if only is None or m["budget"] == only]
+    rows = tuple(
+        (
+            row["method"],
+            *(number(row[name], least.get(name, 0.0)) for name, _ in COLUMNS),
+            f"{row['num_calls']:,.0f}",
+            f"{row['seconds']:.3f}",
+        )
+        for row in means
+        if row["runs"]
+    )
+    numbers = (*(title for _, title in COLUMNS), "calls", "seconds")
+    columns = (Column(title, right=True) for title in numbers)
+    table = Grid((Column("planner", fit="cut"), *columns), rows, indent=0)
+    name = printable(problem.name, keep="")
+    head = f"{name}, state {state_text(comparison.state)}"
+    repeats = comparison.repeats
+    runs = f"means of {repeats} run{'s' if repeats > 1 else ''}"
+    blocks: list[Block] = [
+        Paragraph(styled(head, "strong")),
+        Paragraph(f"{_known(comparison)}; {runs}", tight=True),
+        table,
+        *_notes(comparison, means),
+    ]
+    if comparison.not_run:
+        blocks.append(Paragraph(_stopped(comparison.not_run)))
+    return Page((), tuple(blocks))
+
+
+def _known(comparison: Comparison) -> str:
+    truth = comparison.truth
+    if truth is None:
+        return "no exact value: the model is not known"
+    return f"exact value {truth.value:.6g} ± {_up(truth.bound)}"
+
+
+def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
+    """Who estimates another value, and why some planners have no row."""
+    label = comparison.problem.operator.label
+    others: dict[str, dict[str, None]] = {}
+    notes: list[str] = []
+    for row in means:
+        if row["note"]:
+            some = f" in {row['failed']} of {comparison.repeats} runs"
+            notes.append(
+                f"{row['method']}{some if row['runs'] else ''}: "
+                f"{row['note'].rstrip('.')}."
+            )
+        if row["runs"] and row["estimates"] != label:
+            others.setdefault(row["estimates"], {})[row["method"]] = None
+    if others:
+        whose = "; ".join(
+            f"{', '.join(names)} that of {other}" for other, names in others.items()
+        )
+        notes.insert(
+            0,
+            f"Not all estimate V, the value of {label}: {whose}. Their error has that "
+            "difference in it; regrets compare.",
+        )
+    return [Paragraph(note, tight=i > 0) for i, note in enumerate(notes)]
+
+
+def number(value: float | None, least: float = 0.0) -> str:
+    """A number; one that cannot be told from 0 because it is known up to
+    ``least`` only is shown as that.
+    """
+    if value is None:
+        return "-"
+    return f"≤ {_up(least)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
+
+
+def _up(bound: float) -> str:
+    """A bound with one digit, rounded up: what is printed holds too."""
+    unit = 10.0 ** math.floor(math.log10(bound)) if bound > 0.0 else 1.0
+    return f"{math.ceil(bound / unit) * unit:.1g}"
+
+
+def _stopped(cut: Sequence[PlannedRun]) -> str:
+    """What Ctrl-C left out of the table, by planner."""
+    counts = Counter(job.name for job in cut)
+    listed = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    return f"Stopped by Ctrl-C; runs that were cut, by planner: {listed}."

@@ -1,0 +1,184 @@
+"""A page as data: a title and blocks, which every renderer shows in its own way.
+
+    object  ->  builder  ->  Page  ->  terminal (text)  or  markup (HTML)
+
+Builders (``answers``, ``plans``, ``solutions``, …) choose the words, renderers choose
+the form. So the terminal, ``print``, a notebook and the report page cannot disagree.
+All text in a page is taken literally: renderers escape what a terminal or a browser
+would obey.
+
+What this file leaves out: how anything looks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Tone = Literal["", "strong", "good", "dim", "warning"]
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A piece of a sentence in one tone."""
+
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Styled:
+    """A sentence whose pieces have tones; ``str`` is its plain text."""
+
+    parts: tuple[Phrase, ...]
+
+    def __str__(self) -> str:
+        return "".join(part.text for part in self.parts)
+
+
+Sentence: TypeAlias = str | Styled
+Labelled: TypeAlias = tuple[str, Sentence]  # a label and what is said beside it
+
+
+def styled(text: str, tone: Tone) -> Styled:
+    """A sentence in one tone."""
+    return Styled((Phrase(text, tone),))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """What all blocks have. A terminal puts an empty line between two of them."""
+
+    heading: str = ""  # of the part of the page that begins here; not in a terminal
+    caption: Sentence = ""  # stands right above the block
+    tight: bool = False  # whether it follows the block before without an empty line
+    detail: bool = False  # whether a terminal leaves it out
+
+
+@dataclass(frozen=True)
+class Fields(Block):
+    """Labels on the left, sentences on the right."""
+
+    rows: tuple[Labelled, ...]
+
+
+@dataclass(frozen=True)
+class Paragraph(Block):
+    """A sentence or more, wrapped."""
+
+    sentence: Sentence
+
+
+@dataclass(frozen=True)
+class Verbatim(Block):
+    """Lines that are kept as they are, such as the levels of a plan."""
+
+    lines: tuple[str, ...]
+    head: str = ""  # a line of headings above them
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Bullets(Block):
+    """A list of alternatives."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    ``fit`` says what happens to its cells where the table is too wide: they stay
+    "whole", are "cut" with an ellipsis, "wrap" (the last column), or go "below" their
+    row.
+    """
+
+    heading: str
+    right: bool = False  # whether cells stand at its right end, as numbers do
+    fit: Literal["whole", "cut", "wrap", "below"] = "whole"
+    tone: Tone = ""
+
+
+@dataclass(frozen=True)
+class Grid(Block):
+    """A table; ``best`` is the row that stands out."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    best: int | None = None
+    more: str = ""  # what is left out of it
+    indent: int = 2  # columns of a terminal
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One action in a table of actions; NaN where a number is not known."""
+
+    label: str
+    value: float  # NaN where illegal
+    interval: tuple[float, float]
+    exact: float
+    policy: float  # 0 to 1
+    best: bool
+    visits: int | None = None  # of a tree search
+
+
+@dataclass(frozen=True)
+class Actions(Block):
+    """The values of actions with their intervals, and the policy.
+
+    A terminal draws the policy as bars; HTML draws the intervals on one axis too.
+    """
+
+    choices: tuple[Choice, ...]
+    digits: int  # decimals of the values
+    bounded: bool  # whether intervals are shown
+    compared: bool  # whether exact values are
+    numbered: bool  # whether actions have no names but their numbers
+    more: str = ""  # what is left out of it
+
+
+@dataclass(frozen=True)
+class Drawing(Block):
+    """A picture that is SVG already, with all its text escaped; not in a terminal."""
+
+    svg: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title, the most important part first, and blocks."""
+
+    title: tuple[str, ...]
+    blocks: tuple[Block, ...]
+
+
+def action_grid(block: Actions) -> Grid:
+    """Actions in words: the columns that every renderer shows."""
+    visited = any(choice.visits is not None for choice in block.choices)
+    columns = [Column("action", right=block.numbered, fit="cut")]
+    columns.append(Column("value", right=True))
+    columns += [Column("interval", right=True)] if block.bounded else []
+    columns += [Column("exact", right=True)] if block.compared else []
+    columns += [Column("visits", right=True)] if visited else []
+    columns.append(Column("policy", right=True))
+    rows = tuple(_action_cells(block, choice, visited) for choice in block.choices)
+    best = next((i for i, choice in enumerate(block.choices) if choice.best), None)
+    return Grid(tuple(columns), rows, best=best, more=block.more)
+
+
+def _action_cells(block: Actions, choice: Choice, visited: bool) -> tuple[str, ...]:
+    digits, legal = block.digits, not math.isnan(choice.value)
+    low, high = choice.interval
+    cells = [choice.label, f"{choice.value:.{digits}f}" if legal else "illegal"]
+    if block.bounded:
+        box = f"[{low:.{digits}f}, {high:.{digits}f}]"
+        cells.append("" if math.isnan(low) else box)
+    if block.compared:
+        unknown = math.isnan(choice.exact) or not legal
+        cells.append("" if unknown else f"{choice.exact:.{digits}f}")
+    if visited:
+        cells.append("" if choice.visits is None else f"{choice.visits:,}")
+    return (*cells, f"{100.0 * choice.policy:.1f}%")

@@ -1,0 +1,81 @@
+"""Pages of a memory of certified search: its queries, and a table of its states."""
+
+from __future__ import annotations
+
+from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.table import Row, Table, queried
+from smoothcruiser.display.answers import state_text
+from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled, Page
+from smoothcruiser.display.many import MOST_ROWS, answers_grid
+from smoothcruiser.schedule.numbers import counts
+from smoothcruiser.schedule.text import BOUND_NAMES
+
+
+def certified_page(search: Certified) -> Page:
+    """The states seen, the calls, and what is known where it was asked."""
+    memory, delta = search.memory, 0.0 if search.exact else search.delta
+    sure = f"all intervals hold together with probability {1.0 - delta:g}"
+    pairs = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
+    met = (
+        f"{counts(max(0, memory.num_nodes - 1), 'state')}, {counts(pairs, 'pair')} "
+        f"(state, action) and {counts(memory.num_entries, 'outcome')} seen"
+    )
+    made = f"{search.num_calls - search.num_rows:,} oracle calls, counted"
+    if search.num_rows:
+        made += f"; {counts(search.num_rows, 'row')} of outcomes= read"
+    word = search.bound.word
+    rows: list[Labelled] = [
+        ("promise", sure),
+        ("memory", met),
+        ("calls", made),
+        ("run", f"bound {BOUND_NAMES.get(word, word)}, seed {search.seed}"),
+    ]
+    if search.fault is not None:
+        rows.append(("fault", f"left unfinished by an error: {search.fault}"))
+    rows += [("note", note) for note in search.notes]
+    asked = queried(search)
+    if not asked and search.fault is None:
+        rows.append(("note", "No query so far: ask query(state, epsilon=…)."))
+    table: tuple[Block, ...] = ()
+    if asked:
+        table = (answers_grid(asked, MOST_ROWS),)
+    title = ("Certified", search.problem.name, f"{len(asked):,} states asked about")
+    if len(asked) == 1:
+        title = (*title[:2], "1 state asked about")
+    return Page(title, (*table, Fields(tuple(rows), heading="Run")))
+
+
+def table_page(table: Table) -> Page:
+    """The first states of a table, in the order in which they were met."""
+    shown = table[:MOST_ROWS]
+    horizon = table.problem.horizon is not None
+    plain = all(isinstance(row.state, int) for row in shown)
+    columns = [Column("state", right=plain, fit="cut")]
+    columns += [Column("steps left", right=True)] if horizon else []
+    names = ("value", "interval", "action", "samples")
+    columns += [Column(name, right=True) for name in names]
+    left = len(table) - len(shown)
+    grid = Grid(
+        tuple(columns),
+        tuple(_cells(row, horizon) for row in shown),
+        more=f"… {counts(left, 'more state')}" if left else "",
+    )
+    sure = f"all intervals hold together with probability {table.confidence:g}"
+    rows = (
+        ("promise", sure),
+        ("calls", f"{table.num_calls:,} oracle calls and rows read, counted"),
+    )
+    title = ("Table", table.problem.name, counts(len(table), "state"))
+    return Page(title, (grid, Fields(rows)))
+
+
+def _cells(row: Row, horizon: bool) -> tuple[str, ...]:
+    low, high = row.interval
+    return (
+        state_text(row.state),
+        *([str(row.remaining)] if horizon else []),
+        f"{row.value:.3f}",
+        f"[{low:.3f}, {high:.3f}]",
+        str(row.action),
+        f"{sum(row.samples):,}",
+    )

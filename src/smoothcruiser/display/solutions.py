@@ -1,0 +1,70 @@
+"""The page of an exact solution: values and best actions, and how exact they are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from smoothcruiser.display.answers import state_text
+from smoothcruiser.display.document import Column, Fields, Grid, Labelled, Page
+from smoothcruiser.exact.solution import Solution
+from smoothcruiser.schedule.numbers import counts, duration
+
+MOST_STATES = 20  # rows; ``values`` and ``policy`` have all of them
+LEAST, MOST = 3, 6  # decimals
+
+
+def solution_page(solution: Solution) -> Page:
+    """The first states with their values and most likely actions."""
+    number, actions = solution.q_values.shape
+    rows: list[Labelled] = [
+        ("exact", f"every value up to {solution.residual_bound:.2g}, proven"),
+        (
+            "run",
+            f"{solution.method}, {counts(solution.sweeps, 'sweep')}, "
+            f"{duration(solution.seconds)} running, "
+            f"{duration(solution.compile_seconds)} compiling",
+        ),
+    ]
+    if solution.stages is not None:
+        rows.insert(0, ("horizon", f"values with all {len(solution.stages) - 1} steps"))
+    if solution.note:
+        rows.append(("note", solution.note))
+    title = ("Solution", counts(number, "state"), counts(actions, "action"))
+    return Page(title, (_states(solution), Fields(tuple(rows), heading="Run")))
+
+
+def _states(solution: Solution) -> Grid:
+    count = len(solution.values)
+    plain = solution.states is None
+    columns = (
+        Column("state", right=plain, fit="cut"),
+        Column("value", right=True),
+        Column("action", right=True),
+        Column("policy", right=True),
+    )
+    digits = _digits(solution.residual_bound)
+    shown = range(min(count, MOST_STATES))
+    left = count - len(shown)
+    more = f"… {counts(left, 'more state')}" if left else ""
+    return Grid(columns, tuple(_row(solution, i, digits) for i in shown), more=more)
+
+
+def _digits(bound: float) -> int:
+    """Decimals that the bound leaves certain, of those worth reading."""
+    if not 0.0 < bound < 1.0:
+        return LEAST if bound > 0.0 else MOST
+    return min(MOST, max(LEAST, -math.floor(math.log10(bound)) - 1))
+
+
+def _row(solution: Solution, row: int, digits: int) -> tuple[str, ...]:
+    state = row if solution.states is None else solution.states[row]
+    value, policy = float(solution.values[row]), solution.policy[row]
+    cells = state_text(state), "unknown" if math.isnan(value) else f"{value:.{digits}f}"
+    if np.isnan(policy).any():
+        return (*cells, "", "")
+    if not policy.any():  # no action is legal
+        return (*cells, "", "terminal")
+    best = int(np.argmax(policy))
+    return (*cells, str(best), f"{100.0 * float(policy[best]):.1f}%")

@@ -1,0 +1,123 @@
+"""The page of a search tree: the root's actions and visits, the line that it expects,
+and its most visited part. ``view`` writes the tree alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import overload
+
+from smoothcruiser.display.answers import action_block, digits_of, state_text
+from smoothcruiser.display.document import (
+    Block,
+    Drawing,
+    Fields,
+    Labelled,
+    Page,
+    Verbatim,
+    styled,
+)
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.schedule.numbers import counts, duration
+from smoothcruiser.tree import view as views
+from smoothcruiser.tree.tree import Tree
+
+LONGEST_LINE = 12  # moves of the principal line
+
+
+def tree_page(tree: Tree) -> Page:
+    """What the tree knows, without a promise."""
+    title = ("Tree", tree.problem.name, f"state {state_text(tree.state)}")
+    grown = (
+        f"{counts(tree.simulations, 'simulation')}, {counts(tree.num_nodes, 'node')}, "
+        f"at most {tree.deepest} deep"
+    )
+    rows: list[Labelled] = [
+        ("tree", grown),
+        ("calls", f"{tree.num_calls:,} oracle calls, counted"),
+        ("time", f"{duration(tree.seconds)} growing"),
+        ("run", f"method {tree.method}, seed {tree.seed}"),
+    ]
+    if not any(tree.node(0).edge_visits):
+        rows.append(("note", "No simulation was finished: grow it first."))
+        return Page(title, (Fields(tuple(rows)),))
+    estimate = tree.estimate()
+    root = tree.node(0)
+    visits = dict(zip(root.actions, root.edge_visits, strict=True))
+    value = styled(f"{estimate.value:.3f}", "good")
+    head: tuple[Labelled, ...] = (("value", value), ("line", _line(tree)))
+    # the first note counts simulations and nodes, which are above
+    rows += [("note", note) for note in estimate.notes[1:]]
+    blocks: list[Block] = [
+        Fields(head),
+        action_block(estimate, None, digits_of(estimate), visits),
+        Fields(tuple(rows), heading="Run"),
+        Drawing(views.svg(tree, width=3), heading="Most visited", detail=True),
+        Verbatim(tuple(views.text(tree, depth=2, width=3).splitlines()[1:])),
+    ]
+    return Page(title, tuple(blocks))
+
+
+def principal_line(tree: Tree) -> list[tuple[int, int]]:
+    """The recommended actions from the root on, each with its number of visits.
+
+    After an action it follows the outcome that was met most often, and ends where no
+    simulation went on.
+    """
+    found: list[tuple[int, int]] = []
+    number: int | None = 0
+    while number is not None and len(found) < LONGEST_LINE:
+        node = tree.node(number)
+        if not any(node.edge_visits):
+            break
+        action = tree.action(number)
+        visits = dict(zip(node.actions, node.edge_visits, strict=True))[action]
+        found.append((action, visits))
+        after = [child for move, child in tree.children(number) if move == action]
+        number = max(after, key=lambda child: tree.node(child).visits, default=None)
+    return found
+
+
+def _line(tree: Tree) -> str:
+    label = tree.estimate().label
+    moves = [f"{label(move)} ({visits:,})" for move, visits in principal_line(tree)]
+    return f"{' → '.join(moves)}: actions recommended one after the other (visits)"
+
+
+@overload
+def view(tree: Tree, path: None = None, *, depth: int = 2, width: int = 4) -> str: ...
+
+
+@overload
+def view(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Path: ...
+
+
+def view(
+    tree: Tree, path: str | Path | None = None, *, depth: int = 2, width: int = 4
+) -> str | Path:
+    """The most visited part of a search tree as an HTML page, or the file it is in.
+
+    The page is self-contained: no script, and no request to anywhere.
+
+    Args:
+        tree: a ``Tree`` that has grown.
+        path: the file to write, which ends in .html, .svg or .txt; by default none
+            is written, and the HTML is returned.
+        depth: levels below the root that are shown.
+        width: most children of a node that are shown.
+
+    Example:
+        >>> import smoothcruiser as sc
+        >>> problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+        >>> tree = sc.Tree(problem, method="uct").grow(simulations=100)
+        >>> sc.view(tree).startswith("<!doctype html>")
+        True
+    """
+    if not isinstance(tree, Tree):
+        raise InvalidInput(
+            f"view shows a search Tree, got {type(tree).__name__}; grow one: "
+            "sc.Tree(problem).grow(simulations=1000)."
+        )
+    if path is None:
+        return views.html(tree, depth=depth, width=width)
+    return views.save(tree, path, depth=depth, width=width)

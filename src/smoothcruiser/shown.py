@@ -1,0 +1,120 @@
+"""Objects that show themselves: as text, in a notebook, in one short line.
+
+Answers, plans and problems are made upstream of ``display``, which lays out what a
+person reads, and must not import it. So an object says only *that* it can be shown,
+by the base class ``Shown``; ``BUILDERS`` names the function that lays out its class,
+and that function's module is imported when the first page is wanted. A new kind of
+object costs one builder: a function of the object that returns a
+``display.document.Page``.
+
+What this file leaves out: every word of a page (``display``).
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from importlib import import_module
+from typing import Any
+
+# the builder of each class, and of the classes derived from it, as module:function
+BUILDERS = {
+    "Certificate": "smoothcruiser.display.answers:certificate_page",
+    "Certified": "smoothcruiser.display.memories:certified_page",
+    "CertifiedForecast": "smoothcruiser.display.plans:forecast_page",
+    "Check": "smoothcruiser.display.checks:check_page",
+    "Comparison": "smoothcruiser.display.comparisons:comparison_page",
+    "Decision": "smoothcruiser.display.plans:forecast_page",
+    "Estimate": "smoothcruiser.display.answers:estimate_page",
+    "Estimates": "smoothcruiser.display.many:estimates_page",
+    "Forecast": "smoothcruiser.display.plans:forecast_page",
+    "OperatorReport": "smoothcruiser.display.checks:operator_page",
+    "Prepared": "smoothcruiser.display.plans:prepared_page",
+    "Problem": "smoothcruiser.display.problems:problem_page",
+    "Relaxation": "smoothcruiser.display.plans:relaxation_page",
+    "Schedule": "smoothcruiser.display.plans:schedule_page",
+    "Solution": "smoothcruiser.display.solutions:solution_page",
+    "Summary": "smoothcruiser.display.plays:summary_page",
+    "Table": "smoothcruiser.display.memories:table_page",
+    "Tree": "smoothcruiser.display.trees:tree_page",
+}
+WIDTH = 80  # columns of a page where nothing is known of the reader's window
+LONGEST = 120  # characters of a ``repr``
+LONGEST_VALUE = 40  # characters of one value in it
+EXACT = 10**15  # whole numbers below are written out
+
+
+class Shown:
+    """A base for objects with a page: ``print`` and a notebook show it."""
+
+    def summary(self, width: int = WIDTH) -> str:
+        """The page as plain text of at most ``width`` columns.
+
+        Args:
+            width: columns, at least 40; by default 80.
+        """
+        text: str = _display("terminal").text_of(page_of(self), width)
+        return text
+
+    def __str__(self) -> str:
+        """The page as plain text, as wide as the terminal and at least 80 columns."""
+        return self.summary(columns())
+
+    def _repr_html_(self) -> str:
+        """The page as HTML, which notebooks show."""
+        markup: str = _display("markup").fragment(page_of(self))
+        return markup
+
+
+def page_of(shown: object) -> Any:
+    """The page of an object, by the builder of its class or of the nearest base."""
+    for cls in type(shown).__mro__:
+        if cls.__name__ in BUILDERS:
+            module, _, function = BUILDERS[cls.__name__].partition(":")
+            return getattr(import_module(module), function)(shown)
+    raise TypeError(
+        f"{type(shown).__name__} has no page; name its builder in shown.BUILDERS."
+    )
+
+
+def columns() -> int:
+    """Columns for text that is printed: 80, or those of a wider terminal."""
+    try:
+        is_terminal = sys.stdout.isatty()
+    except (AttributeError, ValueError):  # no standard output, or a closed one
+        is_terminal = False
+    return max(WIDTH, shutil.get_terminal_size().columns) if is_terminal else WIDTH
+
+
+def brief(kind: str, /, **parts: Any) -> str:
+    """One line for ``repr``: the kind of an object and what it is about.
+
+    Numbers have six digits, long values an ellipsis.
+    """
+    listed = ", ".join(f"{name}={_value(value)}" for name, value in parts.items())
+    if len(kind) + len(listed) + 2 > LONGEST:
+        listed = listed[: LONGEST - len(kind) - 3] + "…"
+    return f"{kind}({listed})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= EXACT:  # Python prints 4,300 digits
+        power = math.floor(math.log10(abs(value)))
+        return f"{10.0 ** (math.log10(abs(value)) - power):.2f}e{power}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple) and all(isinstance(x, float) for x in value):
+        return f"({', '.join(f'{x:.6g}' for x in value)})"
+    text = repr(value)
+    if not text.isprintable():  # of a user's own class; others escape themselves
+        text = ascii(text)[1:-1]
+    if len(text) <= LONGEST_VALUE:
+        return text
+    quote = text[-1] if text[-1] in "'\")]}" else ""
+    return f"{text[: LONGEST_VALUE - 1 - len(quote)]}…{quote}"
+
+
+def _display(name: str) -> Any:
+    """A module of the package that lays out pages, which is imported late."""
+    return import_module(f"smoothcruiser.display.{name}")

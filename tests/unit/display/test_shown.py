@@ -1,0 +1,440 @@
+"""Every object shows itself: as text that fits 80 columns, as HTML that can be read
+beside others, in one short line; and hostile names command neither.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from html.parser import HTMLParser
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser import shown
+from smoothcruiser.comparison import compare, jobs_of
+from smoothcruiser.display import page, picture
+from smoothcruiser.display.document import Column, Grid
+from smoothcruiser.display.layout import table_lines
+from smoothcruiser.display.runs import runs_page
+from smoothcruiser.display.terminal import text_of
+
+pytestmark = pytest.mark.compiles
+
+# markup, a terminal's codes, a carriage return, right-to-left, zero-width, a lone byte
+HOSTILE = "<script>alert(1)</script>\x1b[31m&\r\n\u202e\u200b\udcff\"'" + "x" * 60
+LABELS = ("buy", HOSTILE, "wait and see what the others do before the market closes")
+
+
+def step(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return 0.5 * rng.random(), (state + action) % 3
+
+
+def world(name: str = HOSTILE) -> sc.MDP:
+    return sc.MDP(
+        step,
+        num_actions=3,
+        discount=0.3,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+        name=name,
+    )
+
+
+@cache
+def known() -> Any:
+    made = sc.make("garnet:states=30,actions=3", discount=0.5, temperature=0.5)
+    return replace(made, name=HOSTILE)
+
+
+@cache
+def answer() -> sc.Estimate:
+    return sc.plan(world(), epsilon="30%", delta=0.1, method="smoothcruiser")
+
+
+@cache
+def memory() -> Any:
+    made = sc.Certified(world(), delta=0.1)
+    made.query(0, epsilon=0.3)
+    made.query(1, epsilon=0.3)
+    return made
+
+
+def forecast(method: str, **asked: Any) -> Any:
+    return sc.explain(world(), method=method, **asked)
+
+
+PROMISE = {"epsilon": "30%", "delta": 0.1}
+# an example of every class in shown.BUILDERS
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "Certificate": lambda: answer().certificate,
+    "Certified": memory,
+    "CertifiedForecast": lambda: forecast("certified", **PROMISE),
+    "Check": lambda: sc.check(world()),
+    "Comparison": lambda: compare(known(), budgets=[500], methods=["uct", "ments"]),
+    "Decision": lambda: sc.prepare(world(), **PROMISE).explanation,
+    "Estimate": lambda: replace(answer(), labels=LABELS, notes=(HOSTILE,)),
+    "Estimates": lambda: sc.plan_many(known(), [0, 1]),
+    "Forecast": lambda: forecast("uct", budget=100),
+    "OperatorReport": lambda: sc.check_operator(sc.Entropy(0.5)),
+    "Prepared": lambda: sc.prepare(world(), method="smoothcruiser", **PROMISE),
+    "Problem": known,
+    "Relaxation": lambda: forecast(
+        "smoothcruiser", options={"relax": "entropy"}, **PROMISE
+    ),
+    "Schedule": lambda: forecast("smoothcruiser", **PROMISE),
+    "Solution": lambda: sc.solve(known()),
+    "Summary": lambda: sc.play(
+        sc.Agent(world(), "uct", budget=20), episodes=2, steps=2
+    ),
+    "Table": lambda: memory().table(),
+    "Tree": lambda: sc.Tree(known(), method="uct").grow(simulations=200),
+}
+VOID = {"br", "meta", "line", "circle", "rect", "path", "img"}
+
+
+class Elements(HTMLParser):
+    """The elements of HTML, which must be closed in the order they were opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.classes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.classes |= set((dict(attrs).get("class") or "").split())
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def test_there_is_an_example_of_every_class() -> None:
+    assert set(OBJECTS) == set(shown.BUILDERS)
+
+
+def test_every_class_that_shows_itself_has_a_builder() -> None:
+    """And every builder is there, and belongs to a class that shows itself."""
+    for module in ("tree.tree", "certified.search", "compare", "exact.solution"):
+        import_module(f"smoothcruiser.{module}")
+
+    def below(cls: type) -> set[type]:
+        return {cls}.union(*(below(other) for other in cls.__subclasses__()))
+
+    ours = {
+        cls
+        for cls in below(shown.Shown)
+        if cls.__module__.startswith("smoothcruiser.") and cls is not shown.Shown
+    }
+    named = {cls.__name__ for cls in ours}
+    assert set(shown.BUILDERS) <= named
+    for cls in ours:
+        assert any(base.__name__ in shown.BUILDERS for base in cls.__mro__), cls
+    for place in shown.BUILDERS.values():
+        module, _, function = place.partition(":")
+        assert callable(getattr(import_module(module), function))
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_text_fits_80_columns_and_obeys_no_code(name: str) -> None:
+    made = OBJECTS[name]()
+    text = str(made)
+    assert text == made.summary()
+    assert text.strip()
+    for width in (60, 80, 100):
+        lines = made.summary(width).split("\n")
+        assert all(line.isprintable() for line in lines)
+        if width >= 80:
+            assert max(map(len, lines)) <= width, max(lines, key=len)
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_html_is_well_formed_and_holds_no_script_and_no_request(name: str) -> None:
+    text = OBJECTS[name]()._repr_html_()
+    found = Elements(text)
+    assert found.open == []
+    assert not {"script", "img", "link", "iframe", "object", "form"} & found.tags
+    assert not {"id", "style", "href", "src"} & found.attributes
+    assert not [a for a in found.attributes if a.startswith("on")]
+    addresses = re.findall(r"https?://[^\"' ]+", text)
+    assert set(addresses) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"@import|url\(", text)
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert found.text.strip()
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_repr_is_one_short_line(name: str) -> None:
+    text = repr(OBJECTS[name]())
+    kind = {"Problem": "MDP"}.get(name, name)
+    assert text.startswith(f"{kind}(")
+    assert text.endswith(")")
+    assert len(text) <= 120
+    assert text.isprintable()
+
+
+def test_an_estimate_names_what_a_reader_needs() -> None:
+    plain = sc.plan(sc.make("chain:n=5", discount=0.2, temperature=10))
+    assert repr(plain) == (
+        "Estimate(value=8.66493, interval=(8.66493, 8.66493), action=1, "
+        "method='exact', calls=0)"
+    )
+    made = OBJECTS["Estimate"]()
+    assert "buy" in str(made)
+    assert re.search(r"^  wait and see.*… ", str(made), re.MULTILINE)
+    html = made._repr_html_()
+    assert LABELS[2] in html  # whole in the table, cut in the picture
+    assert "<svg" in html
+    assert "&lt;script&gt;" in html
+
+
+def test_style_rules_stay_inside_their_piece() -> None:
+    """Several pieces stand in one notebook, and change nothing around them."""
+    rules = re.sub(r"\{[^}]*\}", "|", page.STYLE).replace("\n", " ").split("|")
+    selectors = [s.strip() for rule in rules for s in rule.split(",") if s.strip()]
+    assert len(selectors) > 10
+    assert all(s.startswith("div.smoothcruiser") for s in selectors)
+    used = set().union(*(Elements(x()._repr_html_()).classes for x in OBJECTS.values()))
+    assert used <= set(re.findall(r"\.([a-z-]+)", page.STYLE))
+
+
+def test_a_wide_terminal_is_used_and_a_string_is_not_wider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert shown.columns() == 80
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert shown.columns() == 100
+    monkeypatch.setenv("COLUMNS", "50")
+    assert shown.columns() == 80
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert str(OBJECTS["Estimate"]()).replace("\n", "").isprintable()
+
+
+def test_importing_loads_no_renderer_and_printing_no_compiler() -> None:
+    code = (
+        "import sys, smoothcruiser as sc\n"
+        "p = sc.make('chain:n=5', discount=0.2, temperature=10)\n"
+        "e = sc.explain(p, epsilon='20%', delta=0.1)\n"
+        "early = {'rich', 'smoothcruiser.display'} & set(sys.modules)\n"
+        "str(e), e._repr_html_(), repr(e), str(p), p._repr_html_()\n"
+        "assert not early, early\n"
+        "assert 'numba' not in sys.modules\n"
+        "assert 'jinja2' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_object_of_a_users_own_costs_one_builder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Mine(shown.Shown):
+        sentence = "thirteen calls"
+
+    with pytest.raises(TypeError, match=r"Mine has no page"):
+        str(Mine())
+    builder = "smoothcruiser.display.plans:forecast_page"
+    monkeypatch.setitem(shown.BUILDERS, "Mine", builder)
+    assert str(Mine()) == "thirteen calls"
+    assert "<p>thirteen calls</p>" in Mine()._repr_html_()
+
+
+def test_brief_lines_hold_any_value() -> None:
+    @dataclass
+    class Loud:
+        def __repr__(self) -> str:
+            return "a\x1b[31mb"
+
+    assert shown.brief("X", a=1.23456789, b=(0.5, math.inf)) == (
+        "X(a=1.23457, b=(0.5, inf))"
+    )
+    assert shown.brief("X", calls=10**5000) == "X(calls=1.00e5000)"
+    assert shown.brief("X", state=Loud()) == "X(state=a\\x1b[31mb)"
+    cut = shown.brief("X", name="n" * 50)
+    assert cut == f"X(name='{'n' * 37}…')"
+    assert len(shown.brief("X", **{f"a{i}": "y" * 30 for i in range(9)})) == 120
+
+
+# --- parts --------------------------------------------------------------------
+
+
+def lines(grid: Grid, width: int) -> list[str]:
+    return [line.plain for line in table_lines(grid, width)]
+
+
+def test_a_table_gives_way_without_losing_anything_first() -> None:
+    """By hand: 2 + 5 + 2 + 13 columns fit 22; with 21 the heading is broken."""
+    columns = (Column("name"), Column("action regret", right=True))
+    grid = Grid(columns, (("uct", "1.5"), ("ments", "12")), best=1)
+    whole = ["  name   action regret", "  uct              1.5"]
+    assert lines(grid, 22)[:2] == whole
+    assert lines(grid, 21) == [
+        "         action",
+        "  name   regret",
+        "  uct       1.5",
+        "  ments      12",
+    ]
+    assert str(table_lines(grid, 22)[2].style) == "bold"
+
+
+def test_names_are_cut_or_stand_below_or_are_wrapped() -> None:
+    rows = (("a" * 20, "1"), ("日本語" * 4, "2"))
+    cut = Grid((Column("name", fit="cut"), Column("n", right=True)), rows)
+    shown_rows = lines(cut, 15)
+    assert shown_rows[1] == "  aaaaaaaaa…  1"
+    assert shown_rows[2] == "  日本語日 …  2"  # two columns for each letter
+    below = Grid((Column("run"), Column("name", fit="below")), (("1", "b" * 30),))
+    assert lines(below, 40) == ["  run  name", f"  1    {'b' * 30}"]
+    assert lines(below, 20) == ["  run", "  1", f"       {'b' * 30}"]
+    wrapped = Grid((Column(""), Column("", fit="wrap")), (("x", "one two " * 5),))
+    assert lines(wrapped, 25)[:2] == [
+        "  x  one two one two one",
+        "     two one two one two",
+    ]
+
+
+def test_runs_fit_80_columns_with_long_names() -> None:
+    class Run:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def to_dict(self) -> dict[str, Any]:
+            numbers = {"run": 1, "epsilon": 0.125, "delta": 0.05, "calls_done": 10**7}
+            texts = {"problem": self.name, "method": "sparse-sampling"}
+            price = {"num_calls": 10**9, "log10_calls": 9.0}
+            return numbers | texts | price | {"status": "unfinished"}
+
+    name = "gym:FrozenLake-v1,map_name=8x8,is_slippery=true"
+    text = text_of(runs_page("runs.db", [Run(name), Run("chain:n=5")]), 80)
+    assert all(len(line) <= 80 for line in text.split("\n"))
+    assert name in text
+    assert re.search(r"^ +1 +sparse-sampling .* unfinished$", text, re.MULTILINE)
+
+
+def test_many_actions_are_counted_not_listed() -> None:
+    count = 500
+    values = tuple(float(a % 7) for a in range(count))
+    policy = tuple(2.0 * a / count / (count - 1) for a in range(count))
+    many = replace(
+        answer(), q_values=values, policy=policy, action=499, certificate=None
+    )
+    text = str(many)
+    assert "… 440 more actions, illegal or less likely" in text
+    assert re.search(r"^ +499 .* recommended$", text, re.MULTILINE)
+    assert many._repr_html_().count("<circle") == 60
+
+
+def test_ticks_are_round_numbers_inside_the_axis() -> None:
+    assert [label for _, label in picture._ticks(0.0, 1.0)] == [
+        "0.0",
+        "0.2",
+        "0.4",
+        "0.6",
+        "0.8",
+        "1.0",
+    ]
+    assert [label for _, label in picture._ticks(-3.0, 11.0)] == ["0", "5", "10"]
+
+
+def test_a_comparison_is_a_sequence_of_its_runs() -> None:
+    made = compare(known(), budgets=[300], methods=["uct"], seeds=(0, 1))
+    assert [run.seed for run in made] == [0, 1]
+    assert made[0] is made.runs[0]
+    assert made[-1:] == made.runs[1:]
+    assert len(made) == made.repeats == 2
+    assert made.truth is not None
+    assert made.problem is known()
+    stopped = replace(made, not_run=tuple(jobs_of(["ments"], [300], [0])))
+    assert "runs that were cut, by planner: ments (1)" in str(stopped)
+    assert stopped.to_dict()["not_run"][0]["method"] == "ments"
+
+
+def test_a_memory_shows_its_queries_in_their_order() -> None:
+    made = sc.Certified(world("ring"), delta=0.1)
+    assert "No query so far" in str(made)
+    first = made.query(2, epsilon=0.3)
+    second = made.query(0, epsilon=0.2)
+    made.query(2, epsilon=0.25)
+    rows = re.findall(r"^ +(\d) +\d\.\d+ +\[(\S+), (\S+)\]", str(made), re.MULTILINE)
+    assert [row[0] for row in rows] == ["2", "0"]
+    low, high = float(rows[0][1]), float(rows[0][2])
+    assert high - low <= 0.5 + 0.01 < first.interval[1] - first.interval[0] + 0.2
+    assert float(rows[1][1]) == pytest.approx(second.interval[0], abs=0.01)
+    assert f"{made.num_calls:,} oracle calls" in str(made)
+
+
+def test_a_tree_shows_the_line_that_it_expects() -> None:
+    tree = sc.Tree(known(), method="uct").grow(simulations=300)
+    from smoothcruiser.display.trees import principal_line
+
+    line = principal_line(tree)
+    root = tree.node(0)
+    assert line[0] == (tree.action(), root.edge_visits[root.actions.index(line[0][0])])
+    assert [n for _, n in line] == sorted((n for _, n in line), reverse=True)
+    assert f"{line[0][0]} ({line[0][1]:,})" in str(tree)
+    empty = sc.Tree(known(), method="uct")
+    assert "grow it first" in str(empty)
+    assert "grow it first" in empty._repr_html_()
+
+
+def test_a_solution_counts_what_it_leaves_out() -> None:
+    text = str(sc.solve(known()))
+    assert "… 10 more states" in text
+    assert text.splitlines()[0] == "Solution · 30 states · 3 actions"
+
+
+# --- files --------------------------------------------------------------------
+
+
+def test_report_writes_any_object_and_refuses_the_rest(tmp_path: Any) -> None:
+    path = sc.report(answer(), tmp_path / "a.html", problem=world(), exact=answer())
+    text = path.read_text("utf-8")
+    assert "ring: the exact value" in text
+    assert "discount 0.3" in text
+    assert Elements(text.partition(">")[2]).open == []
+    solved = sc.report(sc.solve(known()), str(tmp_path / "s.html"))
+    assert "more states" in solved.read_text("utf-8")
+    with pytest.raises(sc.InvalidInput, match="got dict"):
+        sc.report({}, tmp_path / "x.html")  # type: ignore[arg-type]
+    with pytest.raises(sc.InvalidInput, match="beside an Estimate"):
+        sc.report(sc.solve(known()), tmp_path / "x.html", problem=known())
+    with pytest.raises(sc.InvalidInput, match="cannot be written"):
+        sc.report(answer(), tmp_path / "no" / "x.html")
+
+
+def test_view_returns_or_writes_a_tree(tmp_path: Any) -> None:
+    tree = OBJECTS["Tree"]()
+    text = sc.view(tree)
+    assert text.startswith("<!doctype html>")
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert "<script" not in text
+    assert sc.view(tree, tmp_path / "tree.svg").read_text("utf-8").startswith("<svg")
+    with pytest.raises(sc.InvalidInput, match="search Tree, got Estimate"):
+        sc.view(answer())  # type: ignore[arg-type]
