@@ -167,7 +167,7 @@ def test_a_broken_adapter_is_named_with_the_reason(installed, value, reason):
 
 def test_an_adapter_says_how_it_is_used(installed):
     installed(f"{MODULE}:ADAPTER")
-    example = r"as in make\('weather:bergen,rain=0.7', discount=0.9\)"
+    example = r"as in make\('weather:bergen,rain=0.7', discount=0.9, temperature=0.1\)"
     with pytest.raises(sc.InvalidInput, match=example):
         sc.make("weather:", discount=0.5)
     with pytest.raises(sc.InvalidInput, match=example):
