@@ -18,9 +18,9 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.display.page import answer_page, framed
 from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
-from smoothcruiser.display.page import answer_page, framed
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.store import Store
 from smoothcruiser.store.checks import schedule_from
@@ -436,7 +436,7 @@ def test_the_report_is_one_page_that_asks_nothing_of_the_network(
     ):
         assert word in text
     for action, (low, _) in enumerate(done.data["certificate"]["q_intervals"]):
-        assert f"<td>{action}" in text
+        assert f'<td class="sc-number">{action}</td>' in text
         assert f"[{low:.2f}" in text
     schedule = sc.explain(
         sc.make("chain:n=5", discount=0.2, temperature=10), epsilon="20%", delta=0.1

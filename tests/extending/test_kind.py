@@ -15,9 +15,9 @@ import pytest
 import recipes
 
 import smoothcruiser as sc
+from smoothcruiser.display.price import explain_dict
 from smoothcruiser.engines.registry import EXECUTORS
 from smoothcruiser.errors import BrokenPromise, InvalidInput
-from smoothcruiser.display.price import explain_dict
 from smoothcruiser.schedule.compiler.candidates import frontier_of
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS, Kind, kind_named, moments_of, register

@@ -14,7 +14,6 @@ from rich.text import Text
 
 import smoothcruiser as sc
 from smoothcruiser.cli.exit import complain
-from smoothcruiser.errors import printable
 from smoothcruiser.display.answers import answer_blocks
 from smoothcruiser.display.console import SafeConsole, console, put
 from smoothcruiser.display.document import Page
@@ -22,6 +21,7 @@ from smoothcruiser.display.page import answer_page, framed
 from smoothcruiser.display.problems import request_page
 from smoothcruiser.display.runs import runs_page
 from smoothcruiser.display.terminal import put_blocks, put_page, show
+from smoothcruiser.errors import printable
 
 # colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
 HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"
