@@ -164,7 +164,7 @@ def compare(
     if truth is None and not problem.is_terminal(state):
         truth = truth_of(problem, state)
     runs = each_run(problem, state, jobs, truth=truth, progress=progress)
-    return Comparison(problem=problem, state=state, truth=truth, runs=tuple(runs))
+    return Comparison.of(problem, state, truth, tuple(runs))
 
 
 @dataclass(frozen=True)
@@ -181,18 +181,32 @@ class PlannedRun:
         return self.method if isinstance(self.method, str) else str(self.method)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Comparison(Shown, Sequence[PlannerRun]):
     """Planners on one problem: their runs, in order, and the exact answer beside them.
 
     It is a sequence of its runs.
     """
 
-    problem: Problem
-    state: Any
-    truth: Truth | None  # None where the model is not known
     runs: tuple[PlannerRun, ...]
+    truth: Truth | None  # None where the model is not known
+    problem: str
+    state: Any = None
+    operator: str = ""  # the label of the problem's own
     not_run: tuple[PlannedRun, ...] = ()  # what a stop by hand left out
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        state: Any,
+        truth: Truth | None,
+        runs: Sequence[PlannerRun],
+        not_run: Sequence[PlannedRun] = (),
+    ) -> Comparison:
+        """The comparison of planners at a state of ``problem``."""
+        about = problem.name, state, problem.operator.label
+        return cls(tuple(runs), truth, *about, tuple(not_run))
 
     @overload
     def __getitem__(self, index: int) -> PlannerRun: ...
@@ -221,7 +235,7 @@ class Comparison(Shown, Sequence[PlannerRun]):
         """The runs, their means and the exact value as plain data."""
         truth = self.truth
         return {
-            "problem": self.problem.name,
+            "problem": self.problem,
             "state": plain(self.state),
             "exact": None if truth is None else truth.value,
             "exact_bound": None if truth is None else truth.bound,
@@ -237,7 +251,7 @@ class Comparison(Shown, Sequence[PlannerRun]):
     def __repr__(self) -> str:
         return brief(
             "Comparison",
-            problem=self.problem.name,
+            problem=self.problem,
             planners=len({run.method for run in self.runs}),
             runs=len(self.runs),
         )

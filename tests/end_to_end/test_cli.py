@@ -436,7 +436,7 @@ def test_the_report_is_one_page_that_asks_nothing_of_the_network(
     ):
         assert word in text
     for action, (low, _) in enumerate(done.data["certificate"]["q_intervals"]):
-        assert f"<td>{action}" in text
+        assert f'<td class="sc-number">{action}</td>' in text
         assert f"[{low:.2f}" in text
     schedule = sc.explain(
         sc.make("chain:n=5", discount=0.2, temperature=10), epsilon="20%", delta=0.1

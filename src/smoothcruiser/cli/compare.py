@@ -98,9 +98,7 @@ def compare(
                 break
             rows.append(row)
     cut = jobs[len(rows) :]
-    made = comparing.Comparison(
-        problem=problem, state=start, truth=truth, runs=tuple(rows), not_run=tuple(cut)
-    )
+    made = comparing.Comparison.of(problem, start, truth, rows, cut)
     if plot is not None and rows:
         draw(rows, problem.name, plot, exact=truth is not None)
     if as_json:

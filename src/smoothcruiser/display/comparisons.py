@@ -32,7 +32,7 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
 
     ``only`` is the budget that is shown, by default every one.
     """
-    problem, truth = comparison.problem, comparison.truth
+    truth = comparison.truth
     bound = 0.0 if truth is None else truth.bound
     least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
     means = [m for m in comparison.means() if only is None or m["budget"] == only]
@@ -49,7 +49,7 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
     numbers = (*(title for _, title in COLUMNS), "calls", "seconds")
     columns = (Column(title, right=True) for title in numbers)
     table = Grid((Column("planner", fit="cut"), *columns), rows, indent=0)
-    name = printable(problem.name, keep="")
+    name = printable(comparison.problem, keep="")
     head = f"{name}, state {state_text(comparison.state)}"
     repeats = comparison.repeats
     runs = f"means of {repeats} run{'s' if repeats > 1 else ''}"
@@ -73,7 +73,7 @@ def _known(comparison: Comparison) -> str:
 
 def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
     """Who estimates another value, and why some planners have no row."""
-    label = comparison.problem.operator.label
+    label = comparison.operator
     others: dict[str, dict[str, None]] = {}
     notes: list[str] = []
     for row in means:

@@ -54,7 +54,7 @@ div.smoothcruiser table.sc-table thead tr th {
 div.smoothcruiser table.sc-table tbody tr th,
 div.smoothcruiser table.sc-table thead tr th { opacity: 0.65; }
 div.smoothcruiser table.sc-table tbody tr th {
-  white-space: nowrap; min-width: 4.6em;
+  white-space: nowrap; min-width: 5em;
 }
 div.smoothcruiser table.sc-table thead {
   border: 0; border-bottom: 1px solid rgba(128, 128, 128, 0.4);
@@ -202,7 +202,7 @@ def _actions(block: Actions) -> str:
 
 
 def _drawing(block: Drawing) -> str:
-    return f'<div class="sc-wide">{block.svg}</div>'
+    return f'<div class="sc-fitted">{block.svg}</div>'
 
 
 MARKUP: dict[type[Block], Callable[[Any], str]] = {

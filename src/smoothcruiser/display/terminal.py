@@ -106,7 +106,7 @@ def _text(sentence: Sentence) -> Text:
 def _fields(out: Console, block: Fields) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True, min_width=LABEL)
-    grid.add_column()
+    grid.add_column(overflow="fold")  # a path that is longer than a line stays whole
     for label, sentence in block.rows:
         grid.add_row(label, _text(sentence))
     put(out, _indented(grid))
@@ -126,6 +126,8 @@ def _verbatim(out: Console, block: Verbatim) -> None:
 
 def _bullets(out: Console, block: Bullets) -> None:
     grid = Table.grid(padding=(0, 1))
+    grid.add_column()
+    grid.add_column(overflow="fold")
     for item in block.items:
         grid.add_row("•", item)
     put(out, _indented(grid))

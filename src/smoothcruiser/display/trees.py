@@ -52,7 +52,11 @@ def tree_page(tree: Tree) -> Page:
         Fields(head),
         action_block(estimate, None, digits_of(estimate), visits),
         Fields(tuple(rows), heading="Run"),
-        Drawing(views.svg(tree, width=3), heading="Most visited", detail=True),
+        Drawing(
+            views.svg(tree, width=3, ink=views.AROUND),
+            heading="Most visited",
+            detail=True,
+        ),
         Verbatim(tuple(views.text(tree, depth=2, width=3).splitlines()[1:])),
     ]
     return Page(title, tuple(blocks))

@@ -23,8 +23,22 @@ from smoothcruiser.tree.tree import Tree
 # pixels between leaves and between levels: what a label of 18 characters needs
 COLUMN, ROW, MARGIN = 116, 112, 46
 LABEL = 18
-# a white outline that keeps a label readable on an edge
-HALO = 'stroke="#ffffff" stroke-width="3" paint-order="stroke"'
+
+
+@dataclass(frozen=True)
+class Ink:
+    """What a picture is drawn with."""
+
+    background: str  # an element behind everything
+    text: str  # attributes of labels; an outline keeps them readable on an edge
+
+
+ON_WHITE = Ink(
+    '<rect width="100%" height="100%" fill="#ffffff"/>',
+    'fill="#555555" stroke="#ffffff" stroke-width="3" paint-order="stroke"',
+)
+# inside a page that is light or dark: the colour of the text around
+AROUND = Ink("", 'fill="currentColor" fill-opacity="0.8"')
 
 
 @dataclass(frozen=True)
@@ -176,7 +190,7 @@ def _colour(value: float, low: float, high: float) -> str:
     return "#" + "".join(f"{round(255 + (part - 255) * strength):02x}" for part in side)
 
 
-def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
+def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> str:
     """The tree as one SVG image; the full numbers of a node are in its tooltip."""
     free = [float(MARGIN + COLUMN / 2)]
     root = _placed(shown(tree, depth=depth, width=width), 0, free)
@@ -192,7 +206,7 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
         f'{bottom:.0f}" width="{right:.0f}" height="{bottom:.0f}" '
         'font-family="sans-serif" font-size="11" role="img">',
         f"<title>{_escaped(str(tree.method))} on {_escaped(tree.problem.name)}</title>",
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        ink.background,
     ]
     for place in places:
         for child in place.children:
@@ -208,14 +222,14 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
             )
             parts.append(
                 f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" '
-                f'text-anchor="middle" fill="#444444" {HALO}>'
+                f'text-anchor="middle" {ink.text}>'
                 f"{part.action}: {part.q_value:.3g}</text>"
             )
-    parts += [_circle(place, low, high) for place in places]
+    parts += [_circle(place, low, high, ink) for place in places]
     return "\n".join([*parts, "</svg>"])
 
 
-def _circle(place: _Place, low: float, high: float) -> str:
+def _circle(place: _Place, low: float, high: float, ink: Ink) -> str:
     node, part = place.part.node, place.part
     edges = "; ".join(
         f"action {a}: {n:,} visits"
@@ -226,8 +240,8 @@ def _circle(place: _Place, low: float, high: float) -> str:
         f"{node.visits:,}. {edges}"
     )
     hidden = (
-        f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" fill="#888888" '
-        f"{HALO}>+{part.hidden:,}</text>"
+        f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" {ink.text}>'
+        f"+{part.hidden:,}</text>"
     )
     shape = (
         f'<circle cx="{place.x:.1f}" cy="{place.y:.1f}" r="17"'
@@ -241,9 +255,9 @@ def _circle(place: _Place, low: float, high: float) -> str:
         f"<g><title>{_escaped(tip)}</title>{shape} "
         f'fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
         f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" '
-        f'text-anchor="middle">{node.value:.3g}</text>'
+        f'text-anchor="middle" fill="#111111">{node.value:.3g}</text>'
         f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" '
-        f'fill="#666666" {HALO}>{_escaped(_state(node.state))}</text>'
+        f"{ink.text}>{_escaped(_state(node.state))}</text>"
         f"{hidden if part.hidden else ''}</g>"
     )
 

@@ -22,7 +22,7 @@ def fault_of(problem, **options):
     wrong = [finding for finding in report.findings if finding.verdict == "wrong"]
     assert len(wrong) == 1, str(report)
     assert not report.ok
-    assert wrong[0].sentence in " ".join(str(report).split())
+    assert "".join(wrong[0].sentence.split()) in "".join(str(report).split())
     return wrong[0]
 
 

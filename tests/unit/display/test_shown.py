@@ -370,7 +370,7 @@ def test_a_comparison_is_a_sequence_of_its_runs() -> None:
     assert made[-1:] == made.runs[1:]
     assert len(made) == made.repeats == 2
     assert made.truth is not None
-    assert made.problem is known()
+    assert (made.problem, made.state) == (known().name, 0)
     stopped = replace(made, not_run=tuple(jobs_of(["ments"], [300], [0])))
     assert "runs that were cut, by planner: ments (1)" in str(stopped)
     assert stopped.to_dict()["not_run"][0]["method"] == "ments"
