@@ -39,13 +39,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
 from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.history import History
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
@@ -76,12 +77,16 @@ from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
+from smoothcruiser.records.frames import Framed, drawn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified:
+class Certified(Framed):
     """A memory of one problem: counts, bounds, and one delta for all its queries."""
 
     steering = Steering  # chooses what to sample; tests replace it by worse ones
@@ -90,6 +95,7 @@ class Certified:
     radius_scale = 1.0  # tests make radii wrong
     notes: tuple[str, ...] = ()  # what a store could not keep or compare
     keeper: Keeper | None = None  # where the search is saved while it runs
+    frame_columns = Table.frame_columns
 
     def __init__(
         self,
@@ -139,6 +145,7 @@ class Certified:
         self._intake: Intake
         self._pace = Pace()
         self._taking = Taking(self)
+        self.history = History()  # how intervals narrowed; not kept in a store
         self._at: Position | None = None  # the query under way, or the last one
         self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
@@ -160,6 +167,21 @@ class Certified:
         """All states seen so far, with bounds that hold together (``table``)."""
         self._check_whole()
         return table_of(self)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per state seen, with its bounds (``table``)."""
+        return self.table().records()
+
+    def plot(self, ax: Axes | None = None, state: Any = None) -> Axes:
+        """Draw how the interval of a state narrowed with the calls; return the Axes.
+
+        It needs matplotlib (extra ``report``). A store does not keep this history.
+
+        Args:
+            ax: where to draw; by default a figure of its own.
+            state: one that was asked about; by default the last one.
+        """
+        return drawn("certified", self, ax, state=state)
 
     # --- stores ---------------------------------------------------------------
 
@@ -302,6 +324,7 @@ class Certified:
                 reason = self._search(at, limits, begin)
                 self._taking.end_query(limits, state)
         self.reason = reason
+        self._remember(at)
         assert reason is not None
         return answer(
             self,
@@ -315,6 +338,10 @@ class Certified:
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
+
+    def _remember(self, at: Position) -> None:
+        """Add the interval of the query under way to the history."""
+        self.history.add(at.root, self.num_calls, self.memory.interval(at.root))
 
     def _check_whole(self) -> None:
         if self.fault is not None:
@@ -387,6 +414,7 @@ class Certified:
                 nothing = self._taking.waiting(limits)
             if nothing is None and not at.sampling:
                 self._sweeps.settle(at, limits, self._save_if_due)
+                self._remember(at)
                 nothing = self._stopped(at, limits)
                 if nothing in ENOUGH:
                     return nothing

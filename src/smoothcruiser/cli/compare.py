@@ -22,7 +22,7 @@ from smoothcruiser.cli.options import (
     state_option,
 )
 from smoothcruiser.errors import InvalidInput, MissingExtra, printable
-from smoothcruiser.estimate import plain
+from smoothcruiser.records.states import plain
 
 if TYPE_CHECKING:
     from smoothcruiser.compare import PlannedRun, PlannerRun
@@ -107,15 +107,8 @@ def compare(
     if plot is not None and rows:
         draw(rows, problem.name, plot, exact=truth is not None)
     if as_json:
-        exact = None if truth is None else truth.value
-        means = list(comparing.summaries(rows))
-        data = {
-            "problem": problem.name,
-            "state": plain(start),
-            "exact": exact,
-            "exact_bound": None if truth is None else truth.bound,
-        }
-        data |= {"means": means, "rows": [r.to_dict() for r in rows]}
+        data = comparing.Comparison(tuple(rows), truth, problem.name).to_dict()
+        data["state"] = plain(start)
         not_run = [{"method": j.name, "budget": j.budget, "seed": j.seed} for j in cut]
         print_json({**data, "stopped": bool(cut), "not_run": not_run})
     else:

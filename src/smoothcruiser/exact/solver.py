@@ -68,6 +68,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.undiscounted import is_undiscounted
+from smoothcruiser.problem.zoo import grid_of
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
@@ -172,6 +173,8 @@ def solve_model(
         stages=found.stages,
         states=known.states,
         key_of=state_key if known.states is None else problem.key_of,
+        problem=problem.name,
+        grid=grid_of(problem),
         note=found.note,
     )
 

@@ -49,6 +49,7 @@ from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Bools, Floats, Ints, Tables
+from smoothcruiser.problem.zoo import grid_of
 
 NAME = "strategy-iteration"
 METHODS = ("auto", "policy-iteration")  # of ``solve`` that mean it
@@ -284,6 +285,8 @@ def _assembled(
         seconds=0.0,
         states=known.states,
         key_of=state_key if known.states is None else problem.key_of,
+        problem=problem.name,
+        grid=grid_of(problem),
         note=_note(bound, totals.unit * max(1.0, top), work),
     )
 

@@ -13,16 +13,16 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import plain
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.play.agent import Agent
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.records.data import Data
 
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # limit of an episode that only a terminal state ends
@@ -54,8 +54,10 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Data):
     """Many episodes in a few numbers. Intervals are 95%."""
+
+    json_kind: ClassVar[str] = "play"
 
     problem: str
     method: str
@@ -76,11 +78,6 @@ class Summary:
     seconds_per_decision: float
     slowest_episode_seconds: float
     calls_per_decision: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data: NaN and infinity become None."""
-        found: dict[str, Any] = plain(self)
-        return found
 
     def __str__(self) -> str:
         rows = [
