@@ -36,9 +36,9 @@ from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data
+from smoothcruiser.records.fields import Fields
 from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.records.numbers import number_data
-from smoothcruiser.records.shapes import Fields
 from smoothcruiser.tree.searches import Search
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -62,8 +62,8 @@ from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
-from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.certified.taking import Taking
+from smoothcruiser.certified.views import Viewed
 from smoothcruiser.engines.watchdog import ended_at, overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -77,16 +77,12 @@ from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
-from smoothcruiser.records.frames import Framed, drawn
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified(Framed):
+class Certified(Viewed):
     """A memory of one problem: counts, bounds, and one delta for all its queries."""
 
     steering = Steering  # chooses what to sample; tests replace it by worse ones
@@ -95,7 +91,6 @@ class Certified(Framed):
     radius_scale = 1.0  # tests make radii wrong
     notes: tuple[str, ...] = ()  # what a store could not keep or compare
     keeper: Keeper | None = None  # where the search is saved while it runs
-    frame_columns = Table.frame_columns
 
     def __init__(
         self,
@@ -145,7 +140,7 @@ class Certified(Framed):
         self._intake: Intake
         self._pace = Pace()
         self._taking = Taking(self)
-        self.history = History()  # how intervals narrowed; not kept in a store
+        self.history = History()
         self._at: Position | None = None  # the query under way, or the last one
         self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
@@ -162,26 +157,6 @@ class Certified(Framed):
         """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
-
-    def table(self) -> Table:
-        """All states seen so far, with bounds that hold together (``table``)."""
-        self._check_whole()
-        return table_of(self)
-
-    def records(self) -> list[dict[str, Any]]:
-        """One row per state seen, with its bounds (``table``)."""
-        return self.table().records()
-
-    def plot(self, ax: Axes | None = None, state: Any = None) -> Axes:
-        """Draw how the interval of a state narrowed with the calls; return the Axes.
-
-        It needs matplotlib (extra ``report``). A store does not keep this history.
-
-        Args:
-            ax: where to draw; by default a figure of its own.
-            state: one that was asked about; by default the last one.
-        """
-        return drawn("certified", self, ax, state=state)
 
     # --- stores ---------------------------------------------------------------
 
@@ -339,11 +314,8 @@ class Certified(Framed):
             compile_seconds=compile_seconds,
         )
 
-    def _remember(self, at: Position) -> None:
-        """Add the interval of the query under way to the history."""
-        self.history.add(at.root, self.num_calls, self.memory.interval(at.root))
-
     def _check_whole(self) -> None:
+        """Refuse to go on with a memory that an error has left unfinished."""
         if self.fault is not None:
             raise InvalidInput(
                 f"This memory was left unfinished by an error ({self.fault}); "

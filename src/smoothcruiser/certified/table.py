@@ -56,8 +56,8 @@ class Row:
         return 0.5 * (self.interval[0] + self.interval[1])
 
 
-class Rows(Framed, Sequence[Row]):
-    """Rows of states as a table."""
+class RowTable(Framed, Sequence[Row]):
+    """Rows of states, as a table."""
 
     frame_columns: ClassVar[tuple[str, ...]] = (
         *("state", "remaining", "player", "value", "low", "high"),
@@ -86,7 +86,7 @@ class Rows(Framed, Sequence[Row]):
 
 
 @dataclass(frozen=True)
-class KeptTable(Data, Rows):
+class KeptTable(Data, RowTable):
     """A table apart from its memory: what JSON holds, and ``Table.from_dict`` returns.
 
     All intervals of all rows hold together with probability at least ``confidence``.
@@ -141,7 +141,7 @@ class KeptTable(Data, Rows):
 
 
 @dataclass(frozen=True, repr=False)
-class Table(Rows):
+class Table(RowTable):
     """The states that a memory has seen, in the order it met them.
 
     All intervals of all rows hold together with probability at least ``confidence``.

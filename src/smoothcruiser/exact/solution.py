@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.zoo import grid_of
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.frames import Framed, drawn
 
@@ -114,3 +116,13 @@ class Solution(Data, Framed):
                 "or plan there with method 'exact'."
             )
         return row
+
+
+def names_of(problem: Problem, states: tuple[Any, ...] | None) -> dict[str, Any]:
+    """The fields of a Solution that say what its rows stand for."""
+    return {
+        "states": states,
+        "key_of": state_key if states is None else problem.key_of,
+        "problem": problem.name,
+        "grid": grid_of(problem),
+    }

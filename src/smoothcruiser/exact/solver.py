@@ -60,15 +60,13 @@ from smoothcruiser.exact.model import (
     room_for_policy,
 )
 from smoothcruiser.exact.reachable import Known, known_model
-from smoothcruiser.exact.solution import Solution
+from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.undiscounted import is_undiscounted
-from smoothcruiser.problem.zoo import grid_of
 
 METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
@@ -171,10 +169,7 @@ def solve_model(
         seconds=time.perf_counter() - begin - compile_seconds,
         compile_seconds=compile_seconds,
         stages=found.stages,
-        states=known.states,
-        key_of=state_key if known.states is None else problem.key_of,
-        problem=problem.name,
-        grid=grid_of(problem),
+        **names_of(problem, known.states),
         note=found.note,
     )
 

@@ -27,7 +27,8 @@ from smoothcruiser.methods.scheduled import Scheduling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
-from smoothcruiser.records.shapes import Count, Fields, Schema
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level
 

@@ -20,7 +20,7 @@ from smoothcruiser.operators.max import Max
 from smoothcruiser.operators.records import SCHEMA, operator_data, operator_from
 from smoothcruiser.operators.sparsemax import Sparsemax
 from smoothcruiser.operators.square_root import SquareRoot
-from smoothcruiser.records.shapes import hold
+from smoothcruiser.records.fields import hold
 
 __all__ = [
     "KL",

@@ -12,7 +12,8 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.records.shapes import Fields, refused
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import refused
 
 Known = Mapping[str, type[Operator]]
 SCHEMA = {

@@ -18,7 +18,8 @@ from importlib.resources import files
 from typing import Any, ClassVar, Self
 
 from smoothcruiser.errors import InvalidInput, described
-from smoothcruiser.records.shapes import Definitions, Fields, Schema, refused
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import Definitions, Schema, refused
 
 SCHEMA = 1
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

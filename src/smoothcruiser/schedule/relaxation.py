@@ -44,7 +44,8 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedOperator
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head, head, schema_of
-from smoothcruiser.records.shapes import Count, Fields, Schema
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
 

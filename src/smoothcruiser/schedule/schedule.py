@@ -38,9 +38,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from smoothcruiser.errors import BrokenPromise, InvalidInput, said
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head
+from smoothcruiser.records.fields import Fields
 from smoothcruiser.records.frames import drawn
 from smoothcruiser.records.numbers import LARGEST_COUNT, counted
-from smoothcruiser.records.shapes import Count, Fields
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.kinds.chances import rung_flaw
 from smoothcruiser.schedule.prices import (

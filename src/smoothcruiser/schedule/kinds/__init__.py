@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, described
-from smoothcruiser.records.shapes import TEXT, hold
+from smoothcruiser.records.fields import hold
+from smoothcruiser.records.shapes import TEXT
 from smoothcruiser.schedule.kinds.base import (
     FIRST_FOREIGN,
     Estimator,
