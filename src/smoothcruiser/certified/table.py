@@ -283,7 +283,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if search.fault is not None or not search._prepared:
         return estimate
     problem, memory = search.problem, search.memory
-    node = _node(memory, estimate.state)
+    node = node_of(memory, estimate.state)
     if node is None or node == END:
         return estimate
     at = search._at
@@ -317,10 +317,10 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
 def has_room(search: Certified, state: Any) -> bool:
     """Whether a query about ``state`` has a place in the memory."""
     memory = search.memory
-    return _node(memory, state) is not None or not memory.is_crowded(1)
+    return node_of(memory, state) is not None or not memory.is_crowded(1)
 
 
-def _node(memory: Memory, state: Any) -> int | None:
+def node_of(memory: Memory, state: Any) -> int | None:
     """The node of a state; None if it was never seen."""
     key = memory.problem.key_of(state)
     seen = memory.others.get(key)
