@@ -29,6 +29,7 @@ from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, json_text
 from smoothcruiser.records.data import json_data as read_json
 from smoothcruiser.records.frames import Framed
+from smoothcruiser.records.numbers import number_data
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.memory import Memory
@@ -136,7 +137,7 @@ class KeptTable(Data, RowTable):
         """The rows and their confidence as plain data; see ``Data.to_dict``."""
         found = super().to_dict()
         for written, row in zip(found["rows"], self.rows, strict=True):
-            written["value"] = row.value
+            written["value"] = number_data(row.value)
         return found
 
 
