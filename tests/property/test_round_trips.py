@@ -273,7 +273,9 @@ def test_solutions_with_any_numbers_come_back(values: Any, q: Any, named: Any) -
 
 
 @LAWS
-@given(st.lists(st.tuples(maybe_number, st.none() | boxes), max_size=4), states, numbers)
+@given(
+    st.lists(st.tuples(maybe_number, st.none() | boxes), max_size=4), states, numbers
+)
 def test_comparisons_tables_and_checks_come_back(
     found: list[Any], state: Any, number: float
 ) -> None:

@@ -85,12 +85,14 @@ def _of_pairs(states: tuple[Any, ...]) -> Any:
 
 
 def _grid(solution: Solution, ax: Axes | None, cells: Any) -> Axes:
+    from matplotlib import colormaps
+
     rows, columns = cells.shape
     ax = axes_of(ax, *_inches(rows, columns))
     values: Floats = np.where(cells >= 0, solution.values[cells], np.nan)
     shown = np.ma.masked_invalid(values)
-    picture = ax.imshow(shown, cmap="viridis")
-    picture.cmap.set_bad(LIGHT)
+    colours = colormaps["viridis"].with_extremes(bad=LIGHT)
+    picture = ax.imshow(shown, cmap=colours)
     bar = ax.figure.colorbar(picture, ax=ax, shrink=0.85)
     bar.set_label("V, in units of reward")
     if max(rows, columns) <= MOST_TEXTS:

@@ -124,4 +124,6 @@ def test_pandas_has_the_same_rows() -> None:
             for name, value in row.items():
                 missing = value is None or value != value
                 same = found[name] == value
-                assert same or (missing and (found[name] is None or found[name] != found[name]))
+                assert same or (
+                    missing and (found[name] is None or found[name] != found[name])
+                )

@@ -88,7 +88,9 @@ def test_json_of_something_else_is_refused() -> None:
 def test_an_estimate_inside_a_list_is_named() -> None:
     many = sc.Estimates((an_estimate(),), 0.1, 1, 0.0, "auto").to_dict()
     many["estimates"][0]["value"] = []
-    with pytest.raises(sc.InvalidInput, match=r"estimates\[0\]: estimate.value must be"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"estimates\[0\]: estimate.value must be"
+    ):
         sc.Estimates.from_dict(many)
 
 
@@ -129,7 +131,9 @@ def test_an_operator_of_ones_own_needs_the_facts() -> None:
     facts = Facts(2, 2, 0.5, own, (0.0, 1.0))
     schedule = compile_schedule(facts, epsilon=0.8, delta=0.1)
     data = json.loads(schedule.to_json())
-    with pytest.raises(sc.InvalidInput, match=r"got 'custom'.* give facts=problem.facts"):
+    with pytest.raises(
+        sc.InvalidInput, match=r"got 'custom'.* give facts=problem.facts"
+    ):
         sc.Schedule.from_dict(data)
     assert sc.Schedule.from_dict(data, facts=facts) == schedule
 

@@ -48,7 +48,9 @@ def text(schema: dict[str, Any]) -> str:
 @pytest.mark.parametrize("kind", sorted(schemas()))
 def test_the_files_are_current(kind: str) -> None:
     found = (FOLDER / f"{kind}.json").read_text("utf-8")
-    assert found == text(schemas()[kind]), "run python tests/unit/records/test_schemas.py"
+    assert found == text(schemas()[kind]), (
+        "run python tests/unit/records/test_schemas.py"
+    )
 
 
 @pytest.mark.compiles
