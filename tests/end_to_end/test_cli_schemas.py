@@ -17,7 +17,7 @@ from smoothcruiser.schedule.relaxation import Relaxation
 
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]
 PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
-COARSE = ["--epsilon", "45%", "--delta", "0.1"]  # quick to compile
+FAST = ["chain:n=5", "--discount", "0.2", "--temperature", "1"]  # quick to compile
 SHARP = ["--method", "smoothcruiser", "--executor", "reference"]
 RELAX = ["--option", "relax=entropy"]
 SEARCH = ["--method", "certified"]
@@ -38,8 +38,8 @@ def valid(done: Any, kind: str) -> dict[str, Any]:
     [
         (["problems"], "problems", None),
         (["explain", *CHAIN, *PROMISE], "schedule", sc.Schedule),
-        (["explain", *CHAIN, *COARSE, "--method", "paper"], "schedule", sc.Schedule),
-        (["explain", *CHAIN, *COARSE, *RELAX], "relaxation", Relaxation),
+        (["explain", *FAST, *PROMISE, "--method", "paper"], "schedule", sc.Schedule),
+        (["explain", *FAST, *PROMISE, *RELAX], "relaxation", Relaxation),
         (["explain", *CHAIN, *PROMISE, *SEARCH], "certified-forecast", None),
         (["explain", *CHAIN, *TREE], "forecast", Forecast),
         (["explain", *CHAIN, *PROMISE, "--method", "auto"], "forecast", Forecast),
