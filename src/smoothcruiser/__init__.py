@@ -68,6 +68,7 @@ from smoothcruiser.problem.make import make
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.progress import Progress
+from smoothcruiser.records.data import schema
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
 
@@ -141,6 +142,7 @@ __all__ = [
     "report",
     "resume",
     "run",
+    "schema",
     "solve",
     "tabular",
     "view",

@@ -23,19 +23,27 @@ out of reach, its row says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, overload
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import Estimate, plain
+from smoothcruiser.estimate import NOWHERE, Estimate
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.records.numbers import number_data
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.searches import Search
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 DELTA = 0.1  # of the planners that promise
 
@@ -66,14 +74,6 @@ class PlannerRun:
     # error of the exact values: ``error`` is known up to this, regrets up to twice
     truth_bound: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        found = asdict(self)
-        return {
-            key: None if isinstance(item, float) and not math.isfinite(item) else item
-            for key, item in found.items()
-        }
-
 
 @dataclass(frozen=True)
 class Truth:
@@ -82,7 +82,8 @@ class Truth:
     value: float
     q_values: dict[int, float]  # of the legal actions
     player: int
-    problem: Problem
+    operator: Operator
+    num_actions: int
     bound: float = 0.0  # value and q_values are known up to this
 
     def action_regret(self, action: int) -> float | None:
@@ -90,7 +91,7 @@ class Truth:
 
         None where a prior decides beside the values.
         """
-        if self.problem.operator.has_prior:
+        if self.operator.has_prior:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         return (
@@ -99,12 +100,12 @@ class Truth:
 
     def policy_regret(self, policy: Sequence[float]) -> float | None:
         """What one step of the policy loses; None for operators without Omega."""
-        operator = self.problem.operator
+        operator = self.operator
         if not operator.has_omega:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         actions = sorted(self.q_values)
-        weights = operator.weights(self.problem.num_actions)
+        weights = operator.weights(self.num_actions)
         p, w = [policy[a] for a in actions], [weights[a] for a in actions]
         worth = sum(
             share * sign * self.q_values[a] for share, a in zip(p, actions, strict=True)
@@ -123,8 +124,36 @@ def truth_of(problem: Problem, state: Any) -> Truth | None:
     q = {a: q for a, q in enumerate(estimate.q_values) if not math.isnan(q)}
     assert estimate.epsilon is not None
     return Truth(
-        estimate.value, q, problem.mover(estimate.state), problem, estimate.epsilon
+        value=estimate.value,
+        q_values=q,
+        player=problem.mover(estimate.state),
+        operator=problem.operator,
+        num_actions=problem.num_actions,
+        bound=estimate.epsilon,
     )
+
+
+@dataclass(frozen=True)
+class Mean:
+    """What ``summaries`` says of one method and budget, as JSON has it."""
+
+    method: str
+    budget: int
+    runs: int
+    failed: int
+    note: str
+    estimates: str
+    value: float | None
+    value_range: tuple[float, float] | None
+    error: float | None
+    error_range: tuple[float, float] | None
+    action_regret: float | None
+    action_regret_range: tuple[float, float] | None
+    policy_regret: float | None
+    policy_regret_range: tuple[float, float] | None
+    num_calls: float | None
+    seconds: float | None
+    compile_seconds: float | None
 
 
 def compare(
@@ -182,18 +211,41 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Comparison(Shown, Sequence[PlannerRun]):
+class NotRun:
+    """A run that a stop by hand left out."""
+
+    method: str
+    budget: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
     """Planners on one problem: their runs, in order, and the exact answer beside them.
 
     It is a sequence of its runs.
     """
+
+    json_kind: ClassVar[str] = "comparison"
+    json_names: ClassVar[Mapping[str, str]] = {"runs": "rows"}
+    json_more: ClassVar[Mapping[str, Any]] = {
+        "exact": float | None,
+        "exact_bound": float | None,
+        "means": tuple[Mean, ...],
+        "stopped": bool,
+    }
+    frame_columns: ClassVar[tuple[str, ...]] = (
+        *("method", "budget", "seed", "value", "low", "high", "action", "error"),
+        *("action_regret", "policy_regret", "num_calls", "seconds", "compile_seconds"),
+        *("note", "estimates", "truth_bound"),
+    )
 
     runs: tuple[PlannerRun, ...]
     truth: Truth | None  # None where the model is not known
     problem: str
     state: Any = None
     operator: str = ""  # the label of the problem's own
-    not_run: tuple[PlannedRun, ...] = ()  # what a stop by hand left out
+    not_run: tuple[NotRun, ...] = ()
 
     @classmethod
     def of(
@@ -206,7 +258,8 @@ class Comparison(Shown, Sequence[PlannerRun]):
     ) -> Comparison:
         """The comparison of planners at a state of ``problem``."""
         about = problem.name, state, problem.operator.label
-        return cls(tuple(runs), truth, *about, tuple(not_run))
+        left = tuple(NotRun(job.name, job.budget, job.seed) for job in not_run)
+        return cls(tuple(runs), truth, *about, left)
 
     @overload
     def __getitem__(self, index: int) -> PlannerRun: ...
@@ -231,22 +284,39 @@ class Comparison(Shown, Sequence[PlannerRun]):
         """Means and ranges over seeds for each method and budget, in the runs' order."""
         return list(summaries(self.runs))
 
-    def to_dict(self) -> dict[str, Any]:
-        """The runs, their means and the exact value as plain data."""
+    def more_data(self) -> dict[str, Any]:
+        """The exact value, and means over seeds for each method and budget."""
+        shape = Fields(Mean)
         truth = self.truth
         return {
-            "problem": self.problem,
-            "state": plain(self.state),
-            "exact": None if truth is None else truth.value,
-            "exact_bound": None if truth is None else truth.bound,
-            "means": self.means(),
-            "rows": [run.to_dict() for run in self.runs],
+            "exact": None if truth is None else number_data(truth.value),
+            "exact_bound": None if truth is None else number_data(truth.bound),
+            "means": [shape.data(Mean(**found)) for found in self.means()],
             "stopped": bool(self.not_run),
-            "not_run": [
-                {"method": job.name, "budget": job.budget, "seed": job.seed}
-                for job in self.not_run
-            ],
         }
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per run: its answer, its error and its price."""
+        rows = []
+        for run in self.runs:
+            low, high = run.interval or NOWHERE
+            beside = {"low": low, "high": high}
+            names = [name for name in self.frame_columns if name not in beside]
+            found = {name: getattr(run, name) for name in names} | beside
+            rows.append({name: found[name] for name in self.frame_columns})
+        return rows
+
+    def plot(self, ax: Axes | None = None, *, of: str = "error") -> Axes:
+        """Draw a curve per planner against the calls it made; return the Axes.
+
+        It needs matplotlib (extra ``report``).
+
+        Args:
+            ax: where to draw; by default a figure of its own.
+            of: "error", "policy_regret", "action_regret" or "value"; without an exact
+                solution only "value" is known, and is drawn in place of "error".
+        """
+        return drawn("comparison", self, ax, of=of)
 
     def __repr__(self) -> str:
         return brief(

@@ -7,16 +7,20 @@ guarantee returns ``certificate=None``, never a fake one.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.schedule import counted
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
@@ -65,8 +69,13 @@ class Certificate(Shown):
 
 
 @dataclass(frozen=True)
-class Estimate(Shown):
+class Estimate(Shown, Data, Framed):
     """What a planner returns. Illegal actions have policy 0 and q NaN."""
+
+    json_kind: ClassVar[str] = "estimate"
+    frame_columns: ClassVar[tuple[str, ...]] = (
+        *("action", "label", "value", "low", "high", "policy", "excluded"),
+    )
 
     value: float
     interval: Interval | None
@@ -86,7 +95,7 @@ class Estimate(Shown):
     executor: str | None = None
     # calls made, those drawn ahead of an early stop included
     calls_spent: int | None = None
-    price: int | None = None  # what the plan would have cost without an early stop
+    price: Count | None = None  # what the plan would have cost without an early stop
     run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
@@ -110,22 +119,41 @@ class Estimate(Shown):
             calls=self.num_calls,
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data: NaN, infinity and a price beyond 2**53
-        become None; ``log10_price`` is beside the price, and ``action_label`` beside
-        the action.
-        """
-        found: dict[str, Any] = plain(self)
-        found["action_label"] = self.action_label
-        return found | (
-            {"log10_price": None}
-            if self.price is None
-            else counted("price", self.price)
-        )
+    def records(self) -> list[dict[str, Any]]:
+        """One row per action: its value, interval and share of the policy.
 
-    def to_json(self, **options: Any) -> str:
-        """The fields as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+        ``excluded`` says whether the certificate rules the action out as the best one;
+        it is None where nothing is certified. Illegal actions have NaN and are
+        excluded. There are no rows where only the value was asked for.
+        """
+        promised = self.certificate
+        boxes = () if promised is None else promised.q_intervals
+        best = None if promised is None else promised.best_actions
+        rows = []
+        for a, q in enumerate(self.q_values):
+            low, high = boxes[a] if boxes else NOWHERE
+            rows.append(
+                {
+                    "action": a,
+                    "label": self.label(a),
+                    "value": q,
+                    "low": low,
+                    "high": high,
+                    "policy": self.policy[a],
+                    "excluded": None if best is None else a not in best,
+                }
+            )
+        return rows
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw action values with their intervals, and the policy; return the Axes.
+
+        It needs matplotlib (extra ``report``).
+
+        Args:
+            ax: where to draw; by default a figure of its own.
+        """
+        return drawn("estimate", self, ax)
 
 
 def best_action(policy: Sequence[float], q_values: Sequence[float], player: int) -> int:
@@ -247,24 +275,3 @@ def unsampled_estimate(
         seed=seed,
         notes=(f"{why.rstrip('.')}: the interval is what the rewards allow.",),
     )
-
-
-def plain(value: Any) -> Any:
-    """Data that JSON can hold: numbers, words, lists; anything else as it is
-    printed.
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in fields(value)
-        }
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return repr(value)

@@ -10,25 +10,42 @@ sampled anew. Steered samples usually need a small part of it.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.price import price_bound
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.schedule import counted
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.numbers import counted
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
 
 PAIRS = (10, 100, 1_000, 10_000, 100_000)
 
 
 @dataclass(frozen=True)
-class CertifiedForecast(Shown):
+class MostCalls:
+    """Calls that certainly suffice for a number of pairs: a row in JSON."""
+
+    pairs: int
+    most_calls: Count
+
+
+@dataclass(frozen=True)
+class CertifiedForecast(Shown, Data):
     """The promise of a certified search and the most that it can cost.
 
     ``str()`` is a small table.
     """
+
+    json_kind: ClassVar[str] = "certified-forecast"
+    json_left_out: ClassVar[tuple[str, ...]] = ("num_calls", "levels")
+    json_more: ClassVar[Mapping[str, Any]] = {
+        "num_calls": Count | None,
+        "bounds": tuple[MostCalls, ...],
+    }
 
     facts: Facts
     epsilon: float | None  # None: the search stops at its budget or its seconds
@@ -65,24 +82,13 @@ class CertifiedForecast(Shown):
         known = [(pairs, self.most_calls(pairs)) for pairs in PAIRS]
         return [(pairs, calls) for pairs, calls in known if calls is not None]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The forecast as plain data."""
+    def more_data(self) -> dict[str, Any]:
+        """Bounds on the price, by the number of pairs that are met."""
         bounds = [
             {"pairs": pairs, **counted("most_calls", calls)}
             for pairs, calls in self.bounds
         ]
-        return {
-            "method": self.method,
-            "epsilon": self.epsilon,
-            **({} if self.relative is None else {"relative": self.relative}),
-            "delta": self.delta,
-            "num_calls": None,
-            "bounds": bounds,
-        }
-
-    def to_json(self, **options: Any) -> str:
-        """The forecast as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+        return {"num_calls": None, "bounds": bounds}
 
     def __repr__(self) -> str:
         return brief("CertifiedForecast", epsilon=self.epsilon, delta=self.delta)

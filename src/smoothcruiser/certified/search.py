@@ -46,6 +46,7 @@ import numpy as np
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
 from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.history import History
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
@@ -61,8 +62,8 @@ from smoothcruiser.certified.snapshot import to_bytes
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.certified.steering import Jobs, Steering, with_checks
 from smoothcruiser.certified.sweeps import Sweeps
-from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.certified.taking import Taking
+from smoothcruiser.certified.views import Viewed
 from smoothcruiser.engines.watchdog import ended_at, overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -82,7 +83,7 @@ STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it 
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified(Shown):
+class Certified(Shown, Viewed):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
@@ -144,6 +145,7 @@ class Certified(Shown):
         self._intake: Intake
         self._pace = Pace()
         self._taking = Taking(self)
+        self.history = History()
         self._at: Position | None = None  # the query under way, or the last one
         self._inspected = Inspected()
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
@@ -165,11 +167,6 @@ class Certified(Shown):
         """End the workers, if there are any; the memory can still be read."""
         if self._prepared:
             self._sampler.close()
-
-    def table(self) -> Table:
-        """All states seen so far, with bounds that hold together (``table``)."""
-        self._check_whole()
-        return table_of(self)
 
     # --- stores ---------------------------------------------------------------
 
@@ -312,6 +309,7 @@ class Certified(Shown):
                 reason = self._search(at, limits, begin)
                 self._taking.end_query(limits, state)
         self.reason = reason
+        self._remember(at)
         assert reason is not None
         calls = self.num_calls - at.first_call
         self.asked[at.root] = calls
@@ -329,6 +327,7 @@ class Certified(Shown):
         )
 
     def _check_whole(self) -> None:
+        """Refuse to go on with a memory that an error has left unfinished."""
         if self.fault is not None:
             raise InvalidInput(
                 f"This memory was left unfinished by an error ({self.fault}); "
@@ -399,6 +398,7 @@ class Certified(Shown):
                 nothing = self._taking.waiting(limits)
             if nothing is None and not at.sampling:
                 self._sweeps.settle(at, limits, self._save_if_due)
+                self._remember(at)
                 nothing = self._stopped(at, limits)
                 if nothing in ENOUGH:
                     return nothing

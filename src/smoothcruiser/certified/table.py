@@ -11,11 +11,11 @@ a table keeps what it was made of when queries go on.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser.certified.estimate import describe
 from smoothcruiser.certified.graph import END
@@ -23,8 +23,13 @@ from smoothcruiser.certified.limits import LARGEST, Target, make_limits
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.seen import SeenNodes, seen_in
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Estimate, Interval, Spread, best_action, plain
+from smoothcruiser.estimate import Estimate, Interval, Spread, best_action
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import state_key
+from smoothcruiser.records.data import Data, json_text
+from smoothcruiser.records.data import json_data as read_json
+from smoothcruiser.records.frames import Framed
+from smoothcruiser.records.numbers import number_data
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Row:
     """A state that was seen. Illegal actions have policy 0 and NaN elsewhere."""
+
+    json_more: ClassVar[Mapping[str, Any]] = {"value": float}
 
     state: Any
     remaining: int | None  # steps left, where the problem has a horizon
@@ -51,8 +58,92 @@ class Row:
         return 0.5 * (self.interval[0] + self.interval[1])
 
 
+class RowTable(Framed, Sequence[Row]):
+    """Rows of states, as a table."""
+
+    frame_columns: ClassVar[tuple[str, ...]] = (
+        *("state", "remaining", "player", "value", "low", "high"),
+        *("action", "policy", "samples"),
+    )
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per state: its bounds, the recommended action, samples taken there.
+
+        ``policy`` is the share of that action.
+        """
+        return [
+            {
+                "state": row.state,
+                "remaining": row.remaining,
+                "player": row.player,
+                "value": row.value,
+                "low": row.interval[0],
+                "high": row.interval[1],
+                "action": row.action,
+                "policy": row.policy[row.action],
+                "samples": sum(row.samples),
+            }
+            for row in self
+        ]
+
+
+@dataclass(frozen=True)
+class KeptTable(Data, RowTable):
+    """A table apart from its memory: what JSON holds, and ``Table.from_dict`` returns.
+
+    All intervals of all rows hold together with probability at least ``confidence``.
+    """
+
+    json_kind: ClassVar[str] = "table"
+
+    problem: str
+    confidence: float
+    num_calls: int
+    rows: tuple[Row, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Row | tuple[Row, ...]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def _places(self) -> dict[Hashable, int]:
+        return {
+            (state_key(row.state), row.remaining): i for i, row in enumerate(self.rows)
+        }
+
+    def at(self, state: Any, remaining: int | None = None) -> Row:
+        """The row of a state.
+
+        Args:
+            state: a state as JSON gave it back.
+            remaining: steps left, where the problem has a horizon.
+        """
+        place = self._places.get((state_key(state), remaining))
+        if place is None:
+            raise InvalidInput(
+                f"The state {state!r:.60} with remaining={remaining!r} is not in this "
+                f"table of {len(self):,} rows; name one that is."
+            )
+        return self.rows[place]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The rows and their confidence as plain data; see ``Data.to_dict``."""
+        found = super().to_dict()
+        for written, row in zip(found["rows"], self.rows, strict=True):
+            written["value"] = number_data(row.value)
+        return found
+
+
 @dataclass(frozen=True, repr=False)
-class Table(Shown, Sequence[Row]):
+class Table(Shown, RowTable):
     """The states that a memory has seen, in the order it met them.
 
     All intervals of all rows hold together with probability at least ``confidence``.
@@ -138,18 +229,32 @@ class Table(Shown, Sequence[Row]):
         node = self._numbers.get(self.problem.key_of(state), END)
         return None if node == END else self._seen.find(node, remaining)
 
+    def kept(self) -> KeptTable:
+        """All rows, apart from the memory."""
+        return KeptTable(
+            problem=self.problem.name,
+            confidence=self.confidence,
+            num_calls=self.num_calls,
+            rows=tuple(self),
+        )
+
     def to_dict(self) -> dict[str, Any]:
-        """The rows and their confidence as plain data."""
-        return {
-            "problem": self.problem.name,
-            "confidence": self.confidence,
-            "num_calls": self.num_calls,
-            "rows": [plain(row) | {"value": row.value} for row in self],
-        }
+        """The rows and their confidence as plain data; see ``Data.to_dict``."""
+        return self.kept().to_dict()
 
     def to_json(self, **options: Any) -> str:
         """The rows and their confidence as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+        return json_text(self.to_dict(), options)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> KeptTable:
+        """The rows that ``to_dict`` wrote, apart from any memory: equal to ``kept()``."""
+        return KeptTable.from_dict(data)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> KeptTable:
+        """The rows that ``to_json`` wrote: equal to ``kept()``."""
+        return KeptTable.from_dict(read_json(text, "Table.from_json"))
 
     def __repr__(self) -> str:
         return brief(
@@ -183,7 +288,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if search.fault is not None or not search._prepared:
         return estimate
     memory = search.memory
-    node = _node(memory, estimate.state)
+    node = node_of(memory, estimate.state)
     if node is None or node == END:
         return estimate
     at = search._at
@@ -256,10 +361,10 @@ def queried(search: Certified) -> list[Estimate]:
 def has_room(search: Certified, state: Any) -> bool:
     """Whether a query about ``state`` has a place in the memory."""
     memory = search.memory
-    return _node(memory, state) is not None or not memory.is_crowded(1)
+    return node_of(memory, state) is not None or not memory.is_crowded(1)
 
 
-def _node(memory: Memory, state: Any) -> int | None:
+def node_of(memory: Memory, state: Any) -> int | None:
     """The node of a state; None if it was never seen."""
     key = memory.problem.key_of(state)
     seen = memory.others.get(key)

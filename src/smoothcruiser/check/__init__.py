@@ -31,10 +31,10 @@ probability ``chances.FALSE_ALARM``. A check can find faults and never proves th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from smoothcruiser.check import chances, claims, contract
 from smoothcruiser.check.probe import Finding, Probe, Verdict
@@ -44,19 +44,26 @@ from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Promise, check_delta, check_problem
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.frames import Framed
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.schedule.numbers import duration, short
 from smoothcruiser.shown import Shown, brief
 
 
 @dataclass(frozen=True)
-class Check(Shown):
+class Check(Shown, Data, Framed):
     """What a check found; ``ok`` if nothing is wrong."""
+
+    json_kind: ClassVar[str] = "check"
+    json_more: ClassVar[Mapping[str, Any]] = {"ok": bool}
+    frame_columns: ClassVar[tuple[str, ...]] = ("name", "verdict", "sentence")
 
     problem: str
     findings: tuple[Finding, ...]
     calls: int
     calls_per_second: float | None
-    price: int | None  # oracle calls of the promise
+    price: Count | None  # oracle calls of the promise
     price_seconds: float | None  # and its time on one core
 
     @property
@@ -64,9 +71,16 @@ class Check(Shown):
         """Whether nothing is wrong."""
         return all(finding.verdict != "wrong" for finding in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data."""
-        return {**asdict(self), "ok": self.ok}
+    def more_data(self) -> dict[str, Any]:
+        """Whether nothing is wrong."""
+        return {"ok": self.ok}
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per finding."""
+        return [
+            {"name": found.name, "verdict": found.verdict, "sentence": found.sentence}
+            for found in self.findings
+        ]
 
     def __repr__(self) -> str:
         return brief(

@@ -23,7 +23,7 @@ from smoothcruiser.cli.options import (
 from smoothcruiser.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
-    from smoothcruiser.comparison import PlannerRun
+    from smoothcruiser.comparison import Comparison, PlannerRun
 
 
 @click.command("compare")
@@ -100,7 +100,7 @@ def compare(
     cut = jobs[len(rows) :]
     made = comparing.Comparison.of(problem, start, truth, rows, cut)
     if plot is not None and rows:
-        draw(rows, problem.name, plot, exact=truth is not None)
+        draw(made, plot)
     if as_json:
         print_json(made.to_dict())
     else:
@@ -196,48 +196,20 @@ def _check_plot(path: str) -> None:
         raise InvalidInput(f"--plot: the folder of {path} does not exist.")
 
 
-def draw(rows: list[PlannerRun], title: str, path: str, *, exact: bool) -> None:
-    """Error and policy regret against calls, one line a planner with the range
-    of its runs, written to ``path``.
-    """
-    from smoothcruiser.comparison import summaries
-
+def draw(comparison: Comparison, path: str) -> None:
+    """Error and policy regret against calls (``Comparison.plot``), written to ``path``."""
     plt = _pyplot()
-    means = [s for s in summaries(rows) if s["runs"]]
-    names = list(dict.fromkeys(s["method"] for s in means))
-    panels = (
-        (("error", "|value - V|"), ("policy_regret", "regret of the policy"))
-        if exact
-        else (("value", "value"),)
-    )
+    exact = comparison.truth is not None
+    panels = ("error", "policy_regret") if exact else ("value",)
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(5.2 * len(panels), 3.8), squeeze=False
+        1,
+        len(panels),
+        figsize=(5.2 * len(panels), 4.2),
+        squeeze=False,
+        layout="constrained",
     )
-    for axis, (name, label) in zip(axes[0], panels, strict=True):
-        for method in names:
-            points = [
-                (s["num_calls"], s[name], s[f"{name}_range"])
-                for s in means
-                if s["method"] == method and s[name] is not None
-            ]
-            if points:
-                calls, middle, ranges = zip(*points, strict=True)
-                drawn = axis.plot(calls, middle, marker="o", markersize=3, label=method)
-                axis.fill_between(
-                    calls,
-                    *zip(*ranges, strict=True),
-                    color=drawn[0].get_color(),
-                    alpha=0.12,
-                    linewidth=0,
-                )
-        axis.set_xscale("log")
-        if exact:
-            axis.set_ylim(bottom=0.0)
-        axis.set_xlabel("oracle calls")
-        axis.set_title(label)
-    axes[0][0].legend(fontsize=7)
-    figure.suptitle(title, fontsize=9)
-    figure.tight_layout()
+    for axis, name in zip(axes[0], panels, strict=True):
+        comparison.plot(axis, of=name)
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

@@ -131,7 +131,7 @@ def _start(text: str) -> str:
 
 def print_json(data: dict[str, Any]) -> None:
     """Print the one JSON object of a command."""
-    click.echo(json.dumps(data))
+    click.echo(json.dumps(data, allow_nan=False))
 
 
 def json_option(function: Function) -> Function:

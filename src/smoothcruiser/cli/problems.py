@@ -6,6 +6,22 @@ import click
 
 from smoothcruiser.cli.options import json_option, print_json
 
+# the JSON Schema of what --json prints: an object by the names of problems
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "problems",
+    "description": "The built-in problems, by name.",
+    "type": "object",
+    "additionalProperties": {
+        "type": "object",
+        "properties": {
+            "parameters": {"type": "object", "description": "name -> default"},
+            "summary": {"type": "string"},
+        },
+        "required": ["parameters", "summary"],
+    },
+}
+
 
 @click.command()
 @json_option

@@ -23,7 +23,7 @@ def runs(store: str, as_json: bool) -> None:
     with Store(store, write=False) as opened:
         listed = opened.runs()
     if as_json:
-        print_json({"runs": [run.to_dict() for run in listed]})
+        print_json(listed.to_dict())
         return
     from smoothcruiser.display.runs import runs_page
     from smoothcruiser.display.terminal import show

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from smoothcruiser.comparison import Comparison, PlannedRun
+from smoothcruiser.comparison import Comparison, NotRun
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import (
     Block,
@@ -112,8 +112,8 @@ def _up(bound: float) -> str:
     return f"{math.ceil(bound / unit) * unit:.1g}"
 
 
-def _stopped(cut: Sequence[PlannedRun]) -> str:
+def _stopped(cut: Sequence[NotRun]) -> str:
     """What Ctrl-C left out of the table, by planner."""
-    counts = Counter(job.name for job in cut)
+    counts = Counter(job.method for job in cut)
     listed = ", ".join(f"{name} ({count})" for name, count in counts.items())
     return f"Stopped by Ctrl-C; runs that were cut, by planner: {listed}."

@@ -22,6 +22,7 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.records.numbers import number_data
 from smoothcruiser.schedule.alternatives import offers
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.level_moments import level_moments
@@ -163,7 +164,7 @@ def explain_dict(
         plain["levels"], level_moments(schedule), calls, strict=True
     ):
         row |= {
-            "bias": moments.bias,
+            "bias": number_data(moments.bias),
             "range": moments.spread if math.isfinite(moments.spread) else None,
             **counted("own_calls", own),
             "share": own / price,
@@ -174,7 +175,7 @@ def explain_dict(
     return {
         "problem": problem,
         **plain,
-        "value_span": schedule.facts.value_span(),
+        "value_span": number_data(schedule.facts.value_span()),
         "calls_per_second": speed,
         "calls_per_second_measured": measured,
         "seconds_estimate": seconds,

@@ -5,19 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.zoo import grid_of
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.shown import Shown, brief
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
-class Solution(Shown):
-    """Exact values with a proven bound on their error; S states, A actions."""
+class Solution(Shown, Data, Framed):
+    """Exact values with a proven bound on their error; S states, A actions.
+
+    JSON does not hold ``key_of``: a solution that was read again tells states apart by
+    their values.
+    """
+
+    json_kind: ClassVar[str] = "solution"
+    json_left_out: ClassVar[tuple[str, ...]] = ("key_of",)
+    frame_columns: ClassVar[tuple[str, ...]] = ("state", "value", "action")
 
     # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
     # where unknown (``stages``), infinite where totals are (discount 1)
@@ -44,6 +59,40 @@ class Solution(Shown):
     # what distinguishes states
     key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)
     note: str = ""  # why residual_bound is larger than the default aim, if it is
+    problem: str = ""  # its name
+    # (rows, columns): state row * columns + column lies there, in built-in problems
+    grid: tuple[int, int] | None = None
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per state: its value, the most likely action, ``policy_0``, ``q_0``…
+
+        ``action`` is None in terminal states, and where the policy is not known.
+        """
+        states = range(len(self.values)) if self.states is None else self.states
+        acts = np.nan_to_num(self.policy).sum(axis=1) > 0.0
+        best = np.where(acts, np.nan_to_num(self.policy).argmax(axis=1), -1)
+        rows = []
+        for i, state in enumerate(states):
+            row = {"state": state, "value": float(self.values[i])}
+            row["action"] = int(best[i]) if best[i] >= 0 else None
+            for name, table in (("policy", self.policy), ("q", self.q_values)):
+                row |= {f"{name}_{a}": float(x) for a, x in enumerate(table[i])}
+            rows.append(row)
+        return rows
+
+    def plot(
+        self, ax: Axes | None = None, shape: tuple[int, int] | None = None
+    ) -> Axes:
+        """Draw the values, over a grid where there is one; return the Axes.
+
+        A grid is known where states are pairs of whole numbers, and where ``solve`` got
+        a built-in problem that has one. It needs matplotlib (extra ``report``).
+
+        Args:
+            ax: where to draw; by default a figure of its own.
+            shape: (rows, columns) of a grid whose state is row * columns + column.
+        """
+        return drawn("solution", self, ax, shape=shape)
 
     def __repr__(self) -> str:
         return brief(
@@ -77,3 +126,13 @@ class Solution(Shown):
                 "or plan there with method 'exact'."
             )
         return row
+
+
+def names_of(problem: Problem, states: tuple[Any, ...] | None) -> dict[str, Any]:
+    """The fields of a Solution that say what its rows stand for."""
+    return {
+        "states": states,
+        "key_of": state_key if states is None else problem.key_of,
+        "problem": problem.name,
+        "grid": grid_of(problem),
+    }

@@ -60,12 +60,11 @@ from smoothcruiser.exact.model import (
     room_for_policy,
 )
 from smoothcruiser.exact.reachable import Known, known_model
-from smoothcruiser.exact.solution import Solution
+from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.undiscounted import is_undiscounted
 
@@ -170,8 +169,7 @@ def solve_model(
         seconds=time.perf_counter() - begin - compile_seconds,
         compile_seconds=compile_seconds,
         stages=found.stages,
-        states=known.states,
-        key_of=state_key if known.states is None else problem.key_of,
+        **names_of(problem, known.states),
         note=found.note,
     )
 

@@ -42,12 +42,11 @@ from smoothcruiser.exact.qualitative import (
     zero_states,
 )
 from smoothcruiser.exact.reachable import Known
-from smoothcruiser.exact.solution import Solution
+from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, UNIT
 from smoothcruiser.exact.strategy import best_play
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Bools, Floats, Ints, Tables
 
 NAME = "strategy-iteration"
@@ -282,8 +281,7 @@ def _assembled(
         method=NAME,
         sweeps=work.sweeps,
         seconds=0.0,
-        states=known.states,
-        key_of=state_key if known.states is None else problem.key_of,
+        **names_of(problem, known.states),
         note=_note(bound, totals.unit * max(1.0, top), work),
     )
 

@@ -14,9 +14,8 @@ their table (``methods.METHODS``).
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -30,7 +29,8 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.query import KEYWORDS, Query
-from smoothcruiser.schedule.schedule import counted
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -62,28 +62,21 @@ class Explanation(Protocol):
 
 
 @dataclass(frozen=True)
-class Forecast(Shown):
+class Forecast(Shown, Data):
     """The explanation of a method that follows no schedule: a price and a sentence."""
 
+    json_kind: ClassVar[str] = "forecast"
+    json_more: ClassVar[Mapping[str, Any]] = {"levels": tuple[str, ...]}
+
     method: str
-    num_calls: int | None
+    num_calls: Count | None
     sentence: str
     epsilon: float | None = None
     delta: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The forecast as plain data."""
-        calls = (
-            {"num_calls": None, "log10_calls": None}
-            if self.num_calls is None
-            else counted("num_calls", self.num_calls)
-        )
-        promise = {"epsilon": self.epsilon, "delta": self.delta}
-        return {"method": self.method, **calls, **promise, "levels": []}
-
-    def to_json(self, **options: Any) -> str:
-        """The forecast as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+    def more_data(self) -> dict[str, Any]:
+        """No levels: it follows no schedule."""
+        return {"levels": []}
 
     def __repr__(self) -> str:
         return brief("Forecast", method=self.method, calls=self.num_calls)

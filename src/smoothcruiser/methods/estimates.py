@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
-from smoothcruiser.estimate import Estimate
+from smoothcruiser.estimate import NOWHERE, Estimate
+from smoothcruiser.records.data import Data
+from smoothcruiser.records.frames import Framed
 from smoothcruiser.shown import Shown, brief
 
 
 @dataclass(frozen=True)
-class Estimates(Shown, Sequence[Estimate]):
+class Estimates(Shown, Data, Framed, Sequence[Estimate]):
     """The answers of ``plan_many``, in the order of its states.
 
     All their intervals hold together with probability at least 1 - ``delta``.
     """
+
+    json_kind: ClassVar[str] = "estimates"
+    frame_columns: ClassVar[tuple[str, ...]] = (
+        *("state", "value", "low", "high", "action", "label", "epsilon", "num_calls"),
+        "method",
+    )
 
     estimates: tuple[Estimate, ...]
     delta: float | None  # for all of them together; None where nothing is promised
@@ -38,20 +45,25 @@ class Estimates(Shown, Sequence[Estimate]):
     def __len__(self) -> int:
         return len(self.estimates)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The answers and what they share, as plain data."""
-        return {
-            "method": self.method,
-            "delta": self.delta,
-            "num_calls": self.num_calls,
-            "seconds": self.seconds,
-            "notes": list(self.notes),
-            "estimates": [estimate.to_dict() for estimate in self.estimates],
-        }
-
-    def to_json(self, **options: Any) -> str:
-        """The answers and what they share, as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+    def records(self) -> list[dict[str, Any]]:
+        """One row per state: its value, interval and recommended action."""
+        rows = []
+        for estimate in self.estimates:
+            low, high = estimate.interval or NOWHERE
+            rows.append(
+                {
+                    "state": estimate.state,
+                    "value": estimate.value,
+                    "low": low,
+                    "high": high,
+                    "action": estimate.action,
+                    "label": estimate.action_label,
+                    "epsilon": estimate.epsilon,
+                    "num_calls": estimate.num_calls,
+                    "method": estimate.method,
+                }
+            )
+        return rows
 
     def __repr__(self) -> str:
         return brief(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smoothcruiser.estimate import (
     Estimate,
@@ -26,8 +26,11 @@ from smoothcruiser.methods.joint import both, together
 from smoothcruiser.methods.scheduled import Scheduling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
+from smoothcruiser.records.data import head, json_text, schema_of
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.numbers import duration, rate, short
-from smoothcruiser.schedule.schedule import Level, counted
+from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -48,25 +51,10 @@ class Option:
     """A method with its price, run or weighed."""
 
     method: str
-    num_calls: int | None = None  # at the most; None: it depends on the problem
+    num_calls: Count | None = None  # at the most; None: it depends on the problem
     delta: float | None = None
     role: str = ""  # what it does here, in a few words
     seconds: float | None = field(default=None, compare=False)  # of these calls
-
-    def to_dict(self) -> dict[str, Any]:
-        """The option as plain data."""
-        calls = (
-            {"num_calls": None, "log10_calls": None}
-            if self.num_calls is None
-            else counted("num_calls", self.num_calls)
-        )
-        return {
-            "method": self.method,
-            **calls,
-            "delta": self.delta,
-            "role": self.role,
-            "seconds": self.seconds,
-        }
 
     def row(self) -> tuple[str, str, str, str]:
         """The option as a row of a table."""
@@ -76,8 +64,36 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PilotData:
+    """What a look saw, as JSON has it."""
+
+    calls: int
+    steps: int
+    returned: int
+    by_chance: bool
+    seconds_per_call: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionData:
+    """A decision as JSON has it."""
+
+    method: str
+    num_calls: Count | None
+    epsilon: float | None
+    delta: float | None
+    reason: str
+    runs: tuple[Option, ...]
+    instead_of: tuple[Option, ...]
+    pilot: PilotData | None
+    levels: tuple[str, ...] = ()  # none: what it runs has them
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decision(Shown):
     """What ``auto`` decided and on what grounds; ``str`` shows it."""
+
+    json_kind: ClassVar[str] = "decision"
 
     reason: str
     options: tuple[Option, ...]  # those that are run come first
@@ -112,37 +128,37 @@ class Decision(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
-        calls = self.num_calls
         pilot = self.pilot
-        return {
-            "method": self.method,
-            **(
-                {"num_calls": None, "log10_calls": None}
-                if calls is None
-                else counted("num_calls", calls)
-            ),
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "reason": self.reason,
-            "runs": [option.to_dict() for option in self.options[: self.num_run]],
-            "instead_of": [option.to_dict() for option in self.options[self.num_run :]],
-            "pilot": None
-            if pilot is None
-            else {
-                "calls": pilot.calls,
-                "steps": pilot.steps,
-                "returned": pilot.returned,
-                "by_chance": pilot.by_chance,
-                "seconds_per_call": pilot.seconds,
-            },
-            "levels": [],
-        }
+        seen = None
+        if pilot is not None:
+            seen = PilotData(
+                calls=pilot.calls,
+                steps=pilot.steps,
+                returned=pilot.returned,
+                by_chance=pilot.by_chance,
+                seconds_per_call=pilot.seconds,
+            )
+        shown = DecisionData(
+            method=self.method,
+            num_calls=self.num_calls,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            reason=self.reason,
+            runs=self.options[: self.num_run],
+            instead_of=self.options[self.num_run :],
+            pilot=seen,
+        )
+        found: dict[str, Any] = Fields(DecisionData).data(shown)
+        return head(self.json_kind) | found
 
     def to_json(self, **options: Any) -> str:
         """The decision as JSON text."""
-        import json
+        return json_text(self.to_dict(), options)
 
-        return json.dumps(self.to_dict(), **options)
+    @classmethod
+    def json_schema(cls) -> Schema:
+        """The JSON Schema of what ``to_dict`` returns."""
+        return schema_of(cls.json_kind, cls.__doc__, DecisionData)
 
     def __repr__(self) -> str:
         return brief("Decision", method=self.method, calls=self.num_calls)
@@ -157,8 +173,8 @@ class Decision(Shown):
         widths = [max(len(row[k]) for row in rows) for k in range(3)]
         widths[1] = max(widths[1], len("calls at most"))
         widths[2] = max(widths[2], len("time"))
-        head = ("", "calls at most", "time", "")
-        for name, calls, seconds, role in (head, *rows):
+        titles = ("", "calls at most", "time", "")
+        for name, calls, seconds, role in (titles, *rows):
             line = (
                 f"  {name:<{widths[0]}}  {calls:>{widths[1]}}  "
                 f"{seconds:>{widths[2]}}  {role}"

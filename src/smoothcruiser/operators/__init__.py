@@ -17,8 +17,10 @@ from smoothcruiser.operators.custom import CustomOperator
 from smoothcruiser.operators.entropy import Entropy
 from smoothcruiser.operators.kl import KL
 from smoothcruiser.operators.max import Max
+from smoothcruiser.operators.records import SCHEMA, operator_data, operator_from
 from smoothcruiser.operators.sparsemax import Sparsemax
 from smoothcruiser.operators.square_root import SquareRoot
+from smoothcruiser.records.fields import hold
 
 __all__ = [
     "KL",
@@ -74,6 +76,13 @@ def register(operator: OperatorClass) -> OperatorClass:
 
 for _operator in (Entropy, KL, Sparsemax, SquareRoot, Max):
     register(_operator)
+
+hold(
+    Operator,
+    lambda operator: operator_data(operator, OPERATORS),
+    lambda data, where: operator_from(data, where, OPERATORS),
+    SCHEMA,
+)
 
 
 def make_operator(name: str, temperature: float | None) -> Operator:

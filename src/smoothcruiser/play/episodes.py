@@ -14,16 +14,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import plain
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.play.agent import Agent
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.records.data import Data
 from smoothcruiser.shown import Shown, brief
 
 NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
@@ -57,8 +57,10 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Summary(Shown):
+class Summary(Shown, Data):
     """Many episodes in a few numbers. Intervals are 95%."""
+
+    json_kind: ClassVar[str] = "play"
 
     problem: str
     method: str
@@ -81,11 +83,6 @@ class Summary(Shown):
     calls_per_decision: float
     # how often the agent did what, by name or by number, the most frequent first
     actions: dict[str, int] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data: NaN and infinity become None."""
-        found: dict[str, Any] = plain(self)
-        return found
 
     def __repr__(self) -> str:
         return brief(

@@ -34,14 +34,17 @@ docs/theory.md, section 11.
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedOperator
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.records.data import Data, check_head, head, schema_of
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.shown import Shown, brief
@@ -59,15 +62,37 @@ class Tried:
 
     share: float
     temperature: float
-    num_calls: int | None
+    num_calls: Count | None
 
 
 @dataclass(frozen=True)
-class Relaxation(Shown):
+class Split:
+    """How a relaxation divides its epsilon, as JSON has it."""
+
+    family: str
+    temperature: float
+    sampling_epsilon: float
+    tried: tuple[Tried, ...]
+    operator: Operator
+
+
+@dataclass(frozen=True)
+class Promised:
+    """What a relaxation has in JSON beside its schedule."""
+
+    epsilon: float
+    delta: float
+    relaxation: Split
+
+
+@dataclass(frozen=True)
+class Relaxation(Shown, Data):
     """A plan for V_0 through V_lambda, with the promise (epsilon, delta).
 
     |unregularized(V-hat) - V_0| <= epsilon with probability 1 - delta.
     """
+
+    json_kind: ClassVar[str] = "relaxation"
 
     epsilon: float  # promised for V_0
     delta: float
@@ -147,18 +172,43 @@ class Relaxation(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data: its schedule, the promise, and what was tried."""
-        split = {
-            "family": self.family,
-            "temperature": self.temperature,
-            "sampling_epsilon": self.sampling_epsilon,
-            "tried": [asdict(x) for x in self.tried],
-        }
-        shown = self.schedule.to_dict()
+        split = Fields(Split).data(
+            Split(
+                family=self.family,
+                temperature=self.temperature,
+                sampling_epsilon=self.sampling_epsilon,
+                tried=self.tried,
+                operator=self.operator,
+            )
+        )
+        shown = self.schedule.to_dict() | head(self.json_kind)
         return shown | {"epsilon": self.epsilon, "relaxation": split}
 
-    def to_json(self, **options: Any) -> str:
-        """The plan as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The plan that ``to_dict`` wrote; its schedule is verified again.
+
+        Args:
+            data: what ``to_dict`` returned, or the same after JSON.
+        """
+        check_head(data, cls.json_kind, "Relaxation.from_dict")
+        kind = cls.json_kind
+        outer = Fields(Promised).value(data, kind)
+        split = outer.relaxation
+        inner = {**data, **head("schedule"), "epsilon": split.sampling_epsilon}
+        return cls(
+            epsilon=outer.epsilon,
+            delta=outer.delta,
+            operator=split.operator,
+            schedule=Schedule.from_dict(inner),
+            tried=split.tried,
+            family=split.family,
+        )
+
+    @classmethod
+    def json_schema(cls) -> Schema:
+        """The JSON Schema: that of a schedule, with what a relaxation adds."""
+        return schema_of(cls.json_kind, cls.__doc__, Schedule, Promised)
 
     def __repr__(self) -> str:
         return brief(

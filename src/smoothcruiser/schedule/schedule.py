@@ -28,15 +28,20 @@ or of X itself (target "value").
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from smoothcruiser.errors import BrokenPromise
+from smoothcruiser.errors import BrokenPromise, InvalidInput, said
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.records.data import Data, check_head
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.frames import drawn
+from smoothcruiser.records.numbers import LARGEST_COUNT, counted
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.kinds.chances import rung_flaw
 from smoothcruiser.schedule.prices import (
@@ -50,6 +55,9 @@ from smoothcruiser.schedule.prices import (
 )
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.theory.betting import DEVIATION, likely_calls, likely_samples
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "LARGEST_COUNT",
@@ -68,9 +76,6 @@ __all__ = [
 ]
 
 Target = Literal["q_values", "value"]
-# Most readers of JSON hold numbers as float64, in which larger whole numbers are no
-# longer distinct.
-LARGEST_COUNT = 2**53
 
 
 @dataclass(frozen=True)
@@ -80,8 +85,11 @@ class Level:
     ``query`` and ``continuation`` are row indices, -1 where there is none.
     """
 
+    # what ``Schedule.to_dict`` adds to a row
+    json_more: ClassVar[Mapping[str, Any]] = {"calls": Count, "visits": Count}
+
     kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
-    samples: int = 0
+    samples: Count = 0
     query: int = -1
     continuation: int = -1
     constant: float = 0.0
@@ -99,21 +107,29 @@ class Root:
     """
 
     target: Target
-    samples: int
+    samples: Count
     child: int
     bound: str  # which inequality closes the promise: "hoeffding", "catoni", "paper"
     # checkpoints: counts below ``samples`` at which the data may stop an action
-    looks: tuple[int, ...] = ()
+    looks: tuple[Count, ...] = ()
     # share of delta for the checkpoints; the fixed promise keeps the rest
     adaptive_delta: float = 0.0
 
 
 @dataclass(frozen=True)
-class Schedule(Shown):
+class Schedule(Shown, Data):
     """A plan that keeps |answer - truth| <= epsilon with probability 1 - delta.
 
     It is verified when it is built.
     """
+
+    json_kind: ClassVar[str] = "schedule"
+    json_more: ClassVar[Mapping[str, Any]] = {
+        "num_calls": Count,
+        "mean_calls": Count,
+        "expected_calls": Count,
+        "price_is_exact": bool,
+    }
 
     method: str
     facts: Facts
@@ -287,51 +303,62 @@ class Schedule(Shown):
             calls=self.num_calls,
         )
 
-    def to_json(self, **options: Any) -> str:
-        """The table and its promise as JSON text."""
-        return json.dumps(self.to_dict(), **options)
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        against: Literal["level", "epsilon"] = "level",
+    ) -> Axes:
+        """Draw what the plan costs, and return the Axes.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table and its promise as plain data.
+        It needs matplotlib (extra ``report``).
 
-        Counts beyond 2**53 are None, and every count has its log10 beside it.
+        Args:
+            ax: where to draw; by default a figure of its own.
+            against: "level" shows the oracle calls of each level; "epsilon" shows the
+                price of the same method at other accuracies, for which it is compiled
+                again (a second or so).
         """
-        looks = [count if count <= LARGEST_COUNT else None for count in self.root.looks]
+        return drawn("schedule", self, ax, against=against)
+
+    def more_data(self) -> dict[str, Any]:
+        """The price, which follows from the table."""
         return {
-            "method": self.method,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "delta_prime": self.delta_prime,
             **counted("num_calls", self.num_calls),
             **counted("mean_calls", self.mean_calls),
             **counted("expected_calls", self.expected_calls),
             "price_is_exact": self.price_is_exact,
-            "root": {
-                **asdict(self.root),
-                **counted("samples", self.root.samples),
-                "looks": looks,
-            },
-            "clip": self.clip,
-            "levels": [
-                asdict(level)
-                | {"kind": level.kind.name.lower()}
-                | counted("samples", level.samples)
-                | counted("calls", calls)
-                | counted("visits", visits)
-                for level, calls, visits in zip(
-                    self.levels, self.level_calls, self.visits(), strict=True
-                )
-            ],
         }
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the table, its facts and its promise as plain data.
 
-def counted(name: str, count: int) -> dict[str, Any]:
-    """Return a count as plain data that every reader of JSON can hold.
+        Counts beyond 2**53 are None, and every count has its log10 beside it; those
+        that are no consequence of others have their digits too (``samples_hex``).
+        """
+        found = super().to_dict()
+        for row, calls, visits in zip(
+            found["levels"], self.level_calls, self.visits(), strict=True
+        ):
+            row |= counted("calls", calls) | counted("visits", visits)
+        return found
 
-    ``name`` holds the count, None beyond 2**53. Its log10 stands beside it (0
-    where nothing is counted).
-    """
-    return {
-        name: count if count <= LARGEST_COUNT else None,
-        f"log10_{name.removeprefix('num_')}": math.log10(max(1, count)),
-    }
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], facts: Facts | None = None) -> Self:
+        """The schedule that ``to_dict`` wrote, verified again.
+
+        What follows from the table (prices, calls, visits) is computed anew.
+
+        Args:
+            data: what ``to_dict`` returned, or the same after JSON.
+            facts: of the problem; by default those that were written. They have to be
+                given where the operator is the user's own.
+        """
+        check_head(data, cls.json_kind, "Schedule.from_dict")
+        known = {} if facts is None else {"facts": facts}
+        try:
+            return cls(**Fields(cls).arguments(data, cls.json_kind, **known))
+        except (ArithmeticError, TypeError, IndexError, RecursionError) as error:
+            raise InvalidInput(
+                f"Schedule.from_dict needs levels that keep a promise ({said(error)})."
+            ) from error

@@ -31,6 +31,7 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds import kind_named
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 
+NOT_STORED = ("schema", "kind", "facts")
 ROUNDING = 1e-6  # relative: sums of millions of floats are exact to far less
 
 
@@ -88,9 +89,12 @@ def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
 
 
 def plain(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as the store has it: what JSON makes of ``to_dict``."""
+    """A schedule as the store has it: what JSON makes of ``to_dict``.
+
+    The facts are those of the run's problem, and a store has a version of its own.
+    """
     found: dict[str, Any] = json.loads(schedule.to_json())
-    return found
+    return {name: found[name] for name in found if name not in NOT_STORED}
 
 
 def _check_root(root: Root) -> None:

@@ -42,6 +42,7 @@ from smoothcruiser.store.record import (
     require,
     state_entry,
 )
+from smoothcruiser.store.runs import DamagedRun, Runs
 from smoothcruiser.store.seal import seal
 from smoothcruiser.store.versions import all_versions
 
@@ -160,7 +161,7 @@ class Store:
 
     # --- reading --------------------------------------------------------------
 
-    def runs(self) -> list[StoredRun | DamagedRun]:
+    def runs(self) -> Runs:
         """All runs, oldest first; one that cannot be read says why."""
         found: list[StoredRun | DamagedRun] = []
         for (number,) in self._rows("SELECT id FROM runs ORDER BY id"):
@@ -168,7 +169,7 @@ class Store:
                 found.append(self.get(int(number)))
             except SmoothcruiserError as error:
                 found.append(DamagedRun(int(number), str(error)))
-        return found
+        return Runs(found)
 
     def get(self, run: int) -> StoredRun:
         """The run with number ``run``, every seal of it checked."""
@@ -269,14 +270,3 @@ class Store:
                 f"Run {run} of {self.path} is damaged ({error}) and was left "
                 "untouched; start it anew."
             ) from error
-
-
-class DamagedRun:
-    """A run that cannot be read."""
-
-    def __init__(self, number: int, why: str) -> None:
-        self.id, self.why = number, why
-
-    def to_dict(self) -> dict[str, Any]:
-        """The run as plain data."""
-        return {"run": self.id, "status": "damaged", "why": self.why}

@@ -201,8 +201,8 @@ def test_what_one_player_cannot_be_asked():
     with pytest.raises(sc.InvalidInput, match="certified does not use simulations"):
         sc.Agent(chain(), "certified", simulations=5)
     assert sc.play(sc.Agent(chain()), episodes=1).to_dict()["return_interval"] == [
-        None,
-        None,
+        "-Infinity",
+        "Infinity",
     ]
 
 

@@ -8,6 +8,7 @@ rewards uniform on [0, 1].
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (
+    LAKE,
     d_chain,
     frozen_lake,
     sailing,
@@ -166,6 +168,9 @@ class Entry:
     build: Callable[..., Problem]
     defaults: dict[str, Any]
     summary: str
+    # (rows, columns) for so many states, where the first states are a grid:
+    # state row * columns + column
+    grid: Callable[[int], tuple[int, int]] | None = None
 
 
 ZOO: dict[str, Entry] = {
@@ -176,6 +181,7 @@ ZOO: dict[str, Entry] = {
         gridworld,
         {"n": 5},
         "the paper's n x n grid with a wall, a gap and slippery moves",
+        grid=lambda states: (math.isqrt(states), math.isqrt(states)),
     ),
     "garnet": Entry(
         garnet,
@@ -199,6 +205,7 @@ ZOO: dict[str, Entry] = {
         frozen_lake,
         {},
         "tree-search literature: deterministic 8 x 8 lake, 100 steps (--discount 1)",
+        grid=lambda states: (len(LAKE), len(LAKE[0])),  # at time 0
     ),
     "sailing": Entry(
         sailing,
@@ -214,6 +221,20 @@ ZOO: dict[str, Entry] = {
         "tree-search literature: a k-ary tree with noisy leaves",
     ),
 }
+
+
+def grid_of(problem: Problem) -> tuple[int, int] | None:
+    """The (rows, columns) that the first states of a built-in problem are laid out in.
+
+    None where there is no grid, or nothing is known of one.
+    """
+    spec = problem.spec
+    entry = None if spec is None else ZOO.get(spec["problem"].partition(":")[0])
+    if entry is None or entry.grid is None or problem.tables is None:
+        return None
+    states: int = problem.tables.legal.shape[0]
+    rows, columns = entry.grid(states)
+    return (rows, columns) if rows * columns <= states else None
 
 
 def build(

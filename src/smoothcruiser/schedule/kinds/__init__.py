@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.records.fields import hold
+from smoothcruiser.records.shapes import TEXT
 from smoothcruiser.schedule.kinds.base import (
     FIRST_FOREIGN,
     Estimator,
@@ -82,6 +84,14 @@ def kind_named(name: str) -> IntEnum:
         f"There is no estimator of the kind {name!r}; known are {known}. Import the "
         "module that registers it first."
     )
+
+
+hold(
+    IntEnum,
+    lambda kind: kind.name.lower(),
+    lambda data, where: kind_named(TEXT.value(data, where)),
+    {"type": "string", "description": "a kind of estimator, such as rollout"},
+)
 
 
 def register(estimator: Estimator) -> None:

@@ -1,0 +1,58 @@
+"""How a memory of certified search is looked at: as a table, and as a picture.
+
+What this file leaves out: the table (``certified.table``), the record of intervals
+(``certified.history``) and the drawing (``smoothcruiser.plots``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, cast
+
+from smoothcruiser.certified.history import History
+from smoothcruiser.certified.memory import Memory
+from smoothcruiser.certified.position import Position
+from smoothcruiser.certified.table import Table, table_of
+from smoothcruiser.records.frames import Framed, drawn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from smoothcruiser.certified.search import Certified
+
+
+class Viewed(Framed):
+    """What can be seen of a memory; ``Certified`` is one."""
+
+    frame_columns = Table.frame_columns
+    memory: Memory
+    num_calls: int
+    history: History  # how intervals narrowed; not kept in a store
+
+    @abstractmethod
+    def _check_whole(self) -> None:
+        """Refuse to go on with a memory that an error has left unfinished."""
+
+    def table(self) -> Table:
+        """All states seen so far, with bounds that hold together (``table``)."""
+        self._check_whole()
+        return table_of(cast("Certified", self))
+
+    def records(self) -> list[dict[str, Any]]:
+        """One row per state seen, with its bounds (``table``)."""
+        return self.table().records()
+
+    def plot(self, ax: Axes | None = None, state: Any = None) -> Axes:
+        """Draw how the interval of a state narrowed with the calls; return the Axes.
+
+        It needs matplotlib (extra ``report``). A store does not keep this history.
+
+        Args:
+            ax: where to draw; by default a figure of its own.
+            state: one that was asked about; by default the last one.
+        """
+        return drawn("certified", self, ax, state=state)
+
+    def _remember(self, at: Position) -> None:
+        """Add the interval of the query under way to the history."""
+        self.history.add(at.root, self.num_calls, self.memory.interval(at.root))

@@ -1,0 +1,61 @@
+"""Operators as JSON data: their name and their fields.
+
+An operator of the user's own is code, which JSON cannot hold: only its name is written,
+and reading it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.base import Operator
+from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.shapes import refused
+
+Known = Mapping[str, type[Operator]]
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "temperature": {"type": "number"},
+        "prior": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+    },
+    "required": ["name"],
+}
+
+
+def operator_data(operator: Operator, known: Known) -> dict[str, Any]:
+    """The name and the fields of an operator; ``own`` marks one that is not listed."""
+    if known.get(operator.name) is not type(operator):
+        return {"name": operator.name, "own": True}
+    found: dict[str, Any] = Fields(type(operator)).data(operator)
+    return {"name": operator.name, **found}
+
+
+def operator_from(data: Any, where: str, known: Known) -> Operator:
+    """The operator that ``operator_data`` wrote."""
+    if not isinstance(data, Mapping):
+        raise refused(where, "an object with the name of an operator", data)
+    name = data.get("name")
+    if data.get("own") or not isinstance(name, str) or name not in known:
+        raise InvalidInput(
+            f"{where} must be one of {', '.join(known)}, got {name!r}: an operator of "
+            "one's own is code, which JSON cannot hold; give facts=problem.facts."
+        )
+    cls = known[name]
+    given = Fields(cls).arguments(data, where)
+    operator = cls(**given)
+    for part in fields(operator):
+        # weights that were scaled to 1 before may lose a last bit when they are again
+        if part.name in given and _near(getattr(operator, part.name), given[part.name]):
+            object.__setattr__(operator, part.name, given[part.name])
+    return operator
+
+
+def _near(found: Any, given: Any) -> bool:
+    if not isinstance(given, tuple):
+        return False
+    return all(abs(x - y) <= 1e-12 for x, y in zip(found, given, strict=True))

@@ -1,0 +1,58 @@
+"""Objects that go to tables (``to_frame``) and to pictures (``drawn``).
+
+Both need packages that not everybody has: pandas, without which a table is a list of
+dicts, and matplotlib (extra ``report``), without which there is no picture. They are
+imported where they are used.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from smoothcruiser.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Framed(ABC):
+    """An object that is a table: some rows, each with the same columns."""
+
+    frame_columns: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dicts, in order; the keys are the columns."""
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame of the rows; ``records()`` where pandas is not installed."""
+        rows = self.records()
+        try:
+            import pandas
+        except ImportError:
+            return rows
+        columns = list(rows[0]) if rows else list(self.frame_columns)
+        return pandas.DataFrame.from_records(rows, columns=columns)
+
+
+def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:
+    """The Axes on which a drawing of ``smoothcruiser.plots`` has shown an object.
+
+    Args:
+        drawing: the name of a module there; its function ``draw`` draws.
+        shown: the object.
+        ax: where to draw; by default a figure of its own.
+        **how: options of the drawing.
+    """
+    try:
+        from matplotlib import axes  # noqa: F401
+    except ImportError:
+        raise MissingExtra(
+            "plot needs matplotlib; install it with: "
+            "pip install 'smoothcruiser[report]'."
+        ) from None
+    module = import_module(f"smoothcruiser.plots.{drawing}")
+    found: Axes = module.draw(shown, ax, **how)
+    return found

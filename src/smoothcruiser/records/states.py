@@ -1,0 +1,217 @@
+"""States as JSON data, and back.
+
+A state is anything: a number, a tuple, an array, an object of the user's own. JSON data
+are written for a reader (``state``), and what they do not tell is written beside them
+(``state_form``), only where something is missing:
+
+  null, true, 3, 0.5, "text"       themselves
+  [1, 2]                           the tuple (1, 2): states are mostly tuples
+  [1, 2] with {"list": …}          the list
+  [[0, 1]] with {"array": "<i8"}   the array, of this type and ``shape``
+  {"x": 1}                         the dict (names are texts)
+  null or "Infinity" with "number" NaN or infinity
+  anything with {"text": "…"}      that text: what ``repr`` says of an object that JSON
+                                   cannot hold
+
+A NamedTuple comes back as the tuple that equals it, a NumPy scalar as the Python number
+that equals it. Nothing is imported or called to read a state.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.records.numbers import NOT_FINITE, number_data
+
+Form = str | dict[str, Any] | None
+# types of arrays that are kept: truth values, whole numbers, floats, texts
+KEPT = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|U[0-9]{1,6})")
+# Python prints whole numbers of up to 4,300 digits and no longer ones.
+LONGEST_WHOLE = 10**4000
+
+
+def plain(value: Any) -> Any:
+    """Data that JSON can hold: numbers, words, lists; anything else as it is printed.
+
+    NaN is None, and so is what a reader can do without: see ``state_data``.
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            return repr(value)
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return number_data(value)
+    if isinstance(value, bool | str) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value) if abs(value) < LONGEST_WHOLE else hex(value)
+    return repr(value)
+
+
+def state_data(state: Any) -> tuple[Any, Form]:
+    """A state as JSON data, and what these do not tell of it (None: nothing)."""
+    if state is None or isinstance(state, bool | str | np.bool_ | Integral):
+        return _simple(state)
+    if isinstance(state, float | np.floating):
+        value = float(state)
+        return number_data(value), None if math.isfinite(value) else "number"
+    if isinstance(state, tuple | list):
+        parts = [state_data(part) for part in state]
+        data, forms = [part[0] for part in parts], [part[1] for part in parts]
+        told = any(form is not None for form in forms)
+        if isinstance(state, list):
+            return data, {"list": forms if told else None}
+        return data, {"tuple": forms} if told else None
+    if isinstance(state, dict) and all(isinstance(name, str) for name in state):
+        inside = {str(name): state_data(part) for name, part in state.items()}
+        named = {name: form for name, (_, form) in inside.items() if form is not None}
+        values = {name: data for name, (data, _) in inside.items()}
+        return values, {"dict": named} if named else None
+    return _array_data(state) or (plain(state), {"text": repr(state)})
+
+
+def _simple(state: Any) -> tuple[Any, Form]:
+    if isinstance(state, bool | np.bool_):
+        return bool(state), None
+    if state is None or isinstance(state, str):
+        return None if state is None else str(state), None
+    whole = int(state)
+    return (whole, None) if abs(whole) < LONGEST_WHOLE else (hex(whole), "hex")
+
+
+def _array_data(state: Any) -> tuple[Any, Form] | None:
+    """An array with its type; None for what is no array of numbers or texts."""
+    if not (hasattr(state, "tolist") and hasattr(state, "shape")):
+        return None
+    try:
+        array = np.asarray(state)
+    except Exception:  # an object of the user's own that only looks like an array
+        return None
+    if not KEPT.fullmatch(array.dtype.str):
+        return None
+    form = {"array": array.dtype.str, "shape": list(array.shape)}
+    return plain(array.tolist()), form
+
+
+def state_from(data: Any, form: Any, where: str) -> Any:
+    """The state that ``state_data`` wrote."""
+    if form is None:
+        return _natural(data)
+    if form == "number":
+        return _not_finite(data, where)
+    if form == "hex":
+        return _read(lambda: int(data, 16), where)
+    if isinstance(form, dict) and len(form) <= 2:
+        for name, reader in READERS.items():
+            if name in form:
+                return reader(data, form, where)
+    raise InvalidInput(
+        f"{where}_form must be null, 'number', 'hex' or an object with one of "
+        f"{', '.join(READERS)}, got {described(form)}."
+    )
+
+
+def _natural(data: Any) -> Any:
+    """What data stand for where nothing else is told: lists are tuples."""
+    if isinstance(data, list | tuple):
+        return tuple(_natural(part) for part in data)
+    if isinstance(data, dict):
+        return {name: _natural(part) for name, part in data.items()}
+    return data
+
+
+def _not_finite(data: Any, where: str) -> float:
+    if data is None:
+        return math.nan
+    if data not in NOT_FINITE:
+        raise InvalidInput(
+            f"{where} must be null, 'Infinity' or '-Infinity', as its form says, got "
+            f"{described(data)}."
+        )
+    return NOT_FINITE[data]
+
+
+def _items(data: Any, forms: Any, where: str) -> list[Any]:
+    if not isinstance(data, list | tuple):
+        raise InvalidInput(f"{where} must be a list, got {described(data)}.")
+    forms = [None] * len(data) if forms is None else forms
+    if not isinstance(forms, list) or len(forms) != len(data):
+        raise InvalidInput(
+            f"{where}_form must list {len(data)} forms, one per item, got "
+            f"{described(forms)}."
+        )
+    return [state_from(x, form, where) for x, form in zip(data, forms, strict=True)]
+
+
+def _list(data: Any, form: dict[str, Any], where: str) -> Any:
+    return _items(data, form["list"], where)
+
+
+def _tuple(data: Any, form: dict[str, Any], where: str) -> Any:
+    return tuple(_items(data, form["tuple"], where))
+
+
+def _dict(data: Any, form: dict[str, Any], where: str) -> Any:
+    named = form["dict"]
+    if not isinstance(data, dict) or not isinstance(named, dict):
+        raise InvalidInput(f"{where} must be an object, got {described(data)}.")
+    return {name: state_from(x, named.get(name), where) for name, x in data.items()}
+
+
+def _array(data: Any, form: dict[str, Any], where: str) -> Any:
+    kind, shape = form["array"], form.get("shape")
+    if not isinstance(kind, str) or not KEPT.fullmatch(kind):
+        raise InvalidInput(
+            f"{where}_form must name a type of array such as '<f8', got "
+            f"{described(kind)}."
+        )
+    flat: list[Any] = []
+    _flatten(data, flat, kind, where)
+    return _read(lambda: np.array(flat, dtype=kind).reshape(shape), where)
+
+
+def _flatten(data: Any, flat: list[Any], kind: str, where: str) -> None:
+    if isinstance(data, list | tuple):
+        for part in data:
+            _flatten(part, flat, kind, where)
+    elif "f" in kind and not isinstance(data, int | float):
+        flat.append(_not_finite(data, where))
+    else:
+        flat.append(data)
+
+
+def _text(data: Any, form: dict[str, Any], where: str) -> Any:
+    text = form["text"]
+    if not isinstance(text, str):
+        raise InvalidInput(f"{where}_form must hold a text, got {described(text)}.")
+    return text
+
+
+READERS: dict[str, Callable[[Any, dict[str, Any], str], Any]] = {
+    "tuple": _tuple,
+    "list": _list,
+    "dict": _dict,
+    "array": _array,
+    "text": _text,
+}
+
+
+def _read(make: Callable[[], Any], where: str) -> Any:
+    try:
+        return make()
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise InvalidInput(f"{where} must be what its form says: {error}.") from error

@@ -1,0 +1,95 @@
+"""The record of intervals: bounded, and without effect on a search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.certified import history
+from smoothcruiser.certified.history import History, Point
+from smoothcruiser.certified.search import Certified
+
+
+def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
+    return rng.random() * (1 + state) / 6, (state + action + int(rng.integers(2))) % 6
+
+
+def memory() -> Certified:
+    problem = sc.MDP(
+        ring,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+        initial_state=0,
+        name="ring",
+    )
+    return Certified(problem, delta=0.1, seed=3)
+
+
+def test_points_are_thinned_and_the_last_one_stays() -> None:
+    kept = History()
+    for calls in range(5000):
+        kept.add(1, calls, (0.0, 10.0 / (1 + calls)))
+    points = kept.of(1)
+    assert len(points) <= history.MOST_POINTS
+    assert points[0] == Point(0, 0.0, 10.0)
+    assert points[-1] == Point(4999, 0.0, 10.0 / 5000)
+    assert [p.calls for p in points] == sorted({p.calls for p in points})
+
+
+def test_equal_calls_replace_a_point_and_old_states_are_forgotten() -> None:
+    kept = History()
+    kept.add(1, 5, (0.0, 2.0))
+    kept.add(1, 5, (0.5, 1.5))
+    assert kept.of(1) == (Point(5, 0.5, 1.5),)
+    for node in range(2, 2 + history.MOST_STATES):
+        kept.add(node, 9, (0.0, 1.0))
+    assert kept.of(1) == ()
+    assert len(kept.points) == history.MOST_STATES
+
+
+@pytest.mark.compiles
+def test_a_search_remembers_how_its_interval_narrowed() -> None:
+    search = memory()
+    first = search.query(0, epsilon=0.3)
+    second = search.query(2, epsilon=0.3)
+    for state, answer in ((0, first), (2, second)):
+        points = search.plot(state=state).lines[0].get_xydata()  # the upper ends
+        assert answer.interval is not None
+        assert points[-1].tolist() == [
+            first.num_calls + (second.num_calls if state == 2 else 0),
+            answer.interval[1],
+        ]
+        tops = [high for _, high in points]
+        assert tops == sorted(tops, reverse=True)
+    assert "state 2" in search.plot().get_title(loc="left")
+    with pytest.raises(sc.InvalidInput, match="history of state 4 is not known"):
+        search.plot(state=4)
+    with pytest.raises(sc.InvalidInput, match="ask a query first"):
+        memory().plot()
+
+
+@pytest.mark.compiles
+def test_it_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = memory().query(0, epsilon=0.2)
+    monkeypatch.setattr(Certified, "_remember", lambda self, at: None)
+    bare = memory().query(0, epsilon=0.2)
+    assert (kept.interval, kept.q_values, kept.num_calls) == (
+        *(bare.interval, bare.q_values, bare.num_calls),
+    )
+
+
+@pytest.mark.compiles
+def test_the_frame_and_the_json_of_a_memory_are_those_of_its_table() -> None:
+    search = memory()
+    search.query(0, epsilon=0.3)
+    table, frame = search.table(), search.to_frame()
+    assert list(frame.state) == [row.state for row in table]
+    assert list(frame.low) == [row.interval[0] for row in table]
+    kept = table.from_json(table.to_json())
+    assert kept == table.kept()
+    assert kept.at(3) == table.at(3)
+    with pytest.raises(sc.InvalidInput, match="is not in this table"):
+        kept.at(17)

@@ -1,0 +1,129 @@
+"""Tables of results: with pandas a DataFrame, without it the same rows as dicts."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from results import a_comparison, an_estimate
+
+import smoothcruiser as sc
+from smoothcruiser.certified.table import KeptTable, Row
+from smoothcruiser.check import Report
+from smoothcruiser.check.probe import Finding
+from smoothcruiser.exact import Solution
+from smoothcruiser.records.frames import Framed
+from smoothcruiser.store.runs import DamagedRun, Runs
+
+
+def a_solution(**more: Any) -> Solution:
+    return Solution(
+        values=np.array([1.5, 0.0, np.inf]),
+        q_values=np.array([[1.0, 1.4], [np.nan, np.nan], [np.inf, 0.0]]),
+        policy=np.array([[0.25, 0.75], [0.0, 0.0], [np.nan, np.nan]]),
+        residual_bound=1e-12,
+        method="by hand",
+        sweeps=1,
+        seconds=0.0,
+        **more,
+    )
+
+
+def everything() -> list[Framed]:
+    row = Row((1, 2), None, 2, (0.0, 1.0), ((0.0, 1.0),), (1.0,), 0, (7,))
+    return [
+        an_estimate(),
+        sc.Estimates((an_estimate(), an_estimate(interval=None)), 0.1, 9, 0.1, "auto"),
+        a_solution(states=("a", "b", "c")),
+        a_comparison(),
+        KeptTable("shop", 0.9, 7, (row,)),
+        Report("shop", (Finding("states", "ok", "fine"),), 3, None, None, None),
+        Runs([DamagedRun(3, "a seal does not fit")]),
+    ]
+
+
+@pytest.fixture
+def no_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+
+
+def test_an_estimate_by_hand() -> None:
+    frame = an_estimate().to_frame()
+    assert list(frame.columns) == [
+        *("action", "label", "value", "low", "high", "policy", "excluded")
+    ]
+    assert list(frame.label) == ["wait", "buy", "sell", "ask"]
+    assert list(frame.excluded) == [True, False, True, False]
+    assert frame.low[3] == 1.5
+    assert math.isnan(frame.value[2])
+    assert math.isnan(frame.low[2])
+    assert frame.policy.sum() == pytest.approx(1.0)
+    assert list(frame.action) == [0, 1, 2, 3]
+
+
+def test_an_estimate_without_a_promise_or_actions() -> None:
+    rows = an_estimate(certificate=None, labels=None).records()
+    assert [row["label"] for row in rows] == ["0", "1", "2", "3"]
+    assert all(row["excluded"] is None and math.isnan(row["low"]) for row in rows)
+    alone = an_estimate(q_values=(), policy=()).to_frame()
+    assert alone.empty
+    assert "excluded" in alone.columns
+
+
+def test_a_solution_by_hand() -> None:
+    frame = a_solution().to_frame()
+    assert list(frame.columns) == [
+        *("state", "value", "action", "policy_0", "policy_1", "q_0", "q_1")
+    ]
+    assert list(frame.state) == [0, 1, 2]
+    assert [None if math.isnan(a) else a for a in frame.action] == [1, None, None]
+    assert frame.q_1[0] == 1.4
+
+
+def test_the_others_by_hand() -> None:
+    many, comparison, table, report, runs = (
+        x.to_frame() for i, x in enumerate(everything()) if i not in (0, 2)
+    )
+    assert list(many.state) == [(3, "open")] * 2
+    assert math.isnan(many.low[1])
+    assert list(many.label) == ["buy", "buy"]
+    assert len(comparison) == 9
+    assert comparison.error[1] == 0.2
+    assert math.isnan(comparison.low[8])
+    assert comparison.note[8] == "cannot be paid"
+    assert (table.state[0], table.high[0], table.samples[0]) == ((1, 2), 1.0, 7)
+    assert report.verdict[0] == "ok"
+    assert (runs.run[0], runs.status[0]) == (3, "damaged")
+
+
+def test_the_rows_have_the_columns_that_an_empty_frame_has() -> None:
+    for shown in everything():
+        for row in shown.records():
+            columns = list(row)[: len(shown.frame_columns)]
+            assert columns == list(shown.frame_columns)
+            if not isinstance(shown, Solution):  # policy_0, q_0 and so on follow
+                assert list(row) == columns
+
+
+@pytest.mark.usefixtures("no_pandas")
+def test_without_pandas_they_are_lists_of_dicts() -> None:
+    for shown in everything():
+        found = shown.to_frame()
+        assert isinstance(found, list)
+        assert [list(row) for row in found] == [list(row) for row in shown.records()]
+
+
+def test_pandas_has_the_same_rows() -> None:
+    for shown in everything():
+        frame = shown.to_frame()
+        again = frame.to_dict("records")
+        for row, found in zip(shown.records(), again, strict=True):
+            for name, value in row.items():
+                missing = value is None or value != value
+                same = found[name] == value
+                assert same or (
+                    missing and (found[name] is None or found[name] != found[name])
+                )

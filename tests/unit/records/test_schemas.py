@@ -1,0 +1,104 @@
+"""The schemas that the package ships are those of its classes.
+
+``python tests/unit/records/test_schemas.py`` writes the files anew, after a change of a
+class; the difference shows a reader what changes for whoever reads the JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.certified.explain import CertifiedForecast
+from smoothcruiser.certified.table import KeptTable
+from smoothcruiser.check import Report
+from smoothcruiser.cli import problems
+from smoothcruiser.comparison import Comparison
+from smoothcruiser.exact.solution import Solution
+from smoothcruiser.methods.base import Forecast
+from smoothcruiser.methods.portfolio import Decision
+from smoothcruiser.play.episodes import Summary
+from smoothcruiser.records.data import Data, kinds
+from smoothcruiser.schedule.relaxation import Relaxation
+from smoothcruiser.store.runs import Runs
+
+FOLDER = Path(sc.__file__).parent / "records" / "schema"
+CLASSES: tuple[Any, ...] = (
+    *(sc.Estimate, sc.Estimates, sc.Schedule, Solution, Comparison, Report, Summary),
+    *(KeptTable, Runs, Forecast, CertifiedForecast, Relaxation, Decision),
+)
+
+
+def schemas() -> dict[str, Any]:
+    found = {cls.json_kind: cls.json_schema() for cls in CLASSES}
+    return found | {"problems": problems.SCHEMA}
+
+
+def text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=1) + "\n"
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_the_files_are_current(kind: str) -> None:
+    found = (FOLDER / f"{kind}.json").read_text("utf-8")
+    assert found == text(schemas()[kind]), (
+        "run python tests/unit/records/test_schemas.py"
+    )
+
+
+@pytest.mark.compiles
+def test_every_class_that_writes_itself_has_one() -> None:
+    for module in pkgutil.walk_packages(sc.__path__, "smoothcruiser."):
+        if not module.name.endswith(("__main__", "jax")):
+            importlib.import_module(module.name)
+
+    def below(cls: type) -> set[type]:
+        return {cls}.union(*map(below, cls.__subclasses__()))
+
+    own = {c for c in below(Data) - {Data} if c.__module__.startswith("smoothcruiser")}
+    assert own <= set(CLASSES)
+    assert set(kinds()) == set(schemas())
+
+
+@pytest.mark.parametrize("kind", sorted(schemas()))
+def test_they_are_schemas(kind: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(sc.schema(kind))
+
+
+def test_a_schema_refuses_what_is_wrong() -> None:
+    from results import an_estimate
+
+    good = json.loads(an_estimate().to_json())
+    check = jsonschema.Draft202012Validator(sc.schema("estimate"))
+    assert check.is_valid(good)
+    wrong: list[dict[str, Any]] = [
+        {"schema": 2},
+        {"kind": "schedule"},
+        {"value": "much"},
+        {"interval": [0.0]},
+        {"policy": [[0.5]]},
+        {"num_calls": 1.5},
+        {"price_hex": "12"},
+    ]
+    for change in wrong:
+        assert not check.is_valid(good | change), change
+    assert not check.is_valid({k: v for k, v in good.items() if k != "policy"})
+
+
+def test_an_unknown_kind_names_those_that_there_are() -> None:
+    with pytest.raises(sc.InvalidInput, match=r"kind 'tree'; there are .*estimate"):
+        sc.schema("tree")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, schema in schemas().items():
+        (FOLDER / f"{name}.json").write_text(text(schema), "utf-8")
+        print(name)
