@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.check import Report
+from smoothcruiser.check import Check
 from smoothcruiser.comparison import Comparison
 from smoothcruiser.methods.base import Forecast
 from smoothcruiser.play.episodes import Summary
@@ -56,7 +56,7 @@ def valid(done: Any, kind: str) -> dict[str, Any]:
         ),
         (["play", *CHAIN, "--episodes", "2"], "play", Summary),
         (["play", *CHAIN, "--episodes", "1"], "play", Summary),
-        (["check", *CHAIN], "check", Report),
+        (["check", *CHAIN], "check", Check),
     ],
     ids=lambda x: " ".join(x[:1] + x[6:]) if isinstance(x, list) else "",
 )

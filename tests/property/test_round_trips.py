@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as arrays
 import smoothcruiser as sc
 from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.certified.table import KeptTable, Row
-from smoothcruiser.check import Report
+from smoothcruiser.check import Check
 from smoothcruiser.check.probe import Finding
 from smoothcruiser.comparison import Comparison, PlannerRun, Truth
 from smoothcruiser.exact import Solution, solve
@@ -292,7 +292,7 @@ def test_comparisons_tables_and_checks_come_back(
     table = KeptTable("problem", 0.9, 12, (row,))
     assert alike(table, again(table))
     findings = (Finding("states", "warning", "is odd"),)
-    report = Report("problem", findings, 3, number, 7**9999, math.inf)
+    report = Check("problem", findings, 3, number, 7**9999, math.inf)
     assert alike(report, again(report))
 
 

@@ -12,7 +12,7 @@ from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
 from smoothcruiser.certified.table import KeptTable, Row
-from smoothcruiser.check import Report
+from smoothcruiser.check import Check
 from smoothcruiser.check.probe import Finding
 from smoothcruiser.exact import Solution
 from smoothcruiser.records.frames import Framed
@@ -40,7 +40,7 @@ def everything() -> list[Framed]:
         a_solution(states=("a", "b", "c")),
         a_comparison(),
         KeptTable("shop", 0.9, 7, (row,)),
-        Report("shop", (Finding("states", "ok", "fine"),), 3, None, None, None),
+        Check("shop", (Finding("states", "ok", "fine"),), 3, None, None, None),
         Runs([DamagedRun(3, "a seal does not fit")]),
     ]
 

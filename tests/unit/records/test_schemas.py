@@ -18,7 +18,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.certified.table import KeptTable
-from smoothcruiser.check import Report
+from smoothcruiser.check import Check
 from smoothcruiser.cli import problems
 from smoothcruiser.comparison import Comparison
 from smoothcruiser.exact.solution import Solution
@@ -31,7 +31,7 @@ from smoothcruiser.store.runs import Runs
 
 FOLDER = Path(sc.__file__).parent / "records" / "schema"
 CLASSES: tuple[Any, ...] = (
-    *(sc.Estimate, sc.Estimates, sc.Schedule, Solution, Comparison, Report, Summary),
+    *(sc.Estimate, sc.Estimates, sc.Schedule, Solution, Comparison, Check, Summary),
     *(KeptTable, Runs, Forecast, CertifiedForecast, Relaxation, Decision),
 )
 
