@@ -407,7 +407,7 @@ def _check_given(R: Any, discount: Any, operator: Any) -> None:
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         raise InvalidInput(
-            f"tabular(P, R, discount=0.9, operator=Max()) needs {missing[0]}, got none; "
+            f"tabular(P, R, discount=0.9, operator=Entropy(1.0)) needs {missing[0]}, got None; "
             "only a DiscreteDP of QuantEcon has its own."
         )
 
