@@ -239,6 +239,23 @@ def test_counts_beyond_every_float_come_back(share: float) -> None:
     assert schedule.to_dict()["num_calls"] is None
 
 
+def test_samples_beyond_every_float_come_back() -> None:
+    facts = Facts(2, 2, 0.1, sc.Entropy(1.0), (0.0, 1.0))
+    schedule = paper_schedule(facts, epsilon=1e-6, delta=0.1)
+    assert schedule.root.samples > 2**53
+    assert schedule.to_dict()["root"]["samples"] is None
+    assert again(schedule).root.samples == schedule.root.samples
+
+
+def test_a_prior_is_not_scaled_twice() -> None:
+    """Its weights add up to 1 - 1e-16: dividing by that again would move a last bit."""
+    operator = sc.KL(1.0, (0.9, 0.8, 0.7, 0.5))
+    assert sc.KL(1.0, operator.prior) != operator
+    facts = Facts(4, 4, 0.3, operator, (0.0, 1.0))
+    forecast = CertifiedForecast(facts, 0.1, 0.1)
+    assert again(forecast) == forecast
+
+
 @FEW
 @given(st.integers(0, 2**32), st.booleans())
 def test_solutions_of_random_tables_come_back(seed: int, ends: bool) -> None:
