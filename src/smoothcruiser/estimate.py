@@ -8,7 +8,7 @@ guarantee returns ``certificate=None``, never a fake one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
@@ -73,6 +73,7 @@ class Estimate(Shown, Data, Framed):
     """What a planner returns. Illegal actions have policy 0 and q NaN."""
 
     json_kind: ClassVar[str] = "estimate"
+    json_more: ClassVar[Mapping[str, Any]] = {"action_label": str | None}
     frame_columns: ClassVar[tuple[str, ...]] = (
         *("action", "label", "value", "low", "high", "policy", "excluded"),
     )
@@ -118,6 +119,10 @@ class Estimate(Shown, Data, Framed):
             method=self.method,
             calls=self.num_calls,
         )
+
+    def more_data(self) -> dict[str, Any]:
+        """The name of the recommended action."""
+        return {"action_label": self.action_label}
 
     def records(self) -> list[dict[str, Any]]:
         """One row per action: its value, interval and share of the policy.
