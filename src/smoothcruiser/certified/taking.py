@@ -60,9 +60,13 @@ class Taking:
         search, now = self.search, time.perf_counter()
         if limits.callback is None or now - self._told < least_seconds:
             return None
+        if self.is_first:  # nothing is known yet; the inspection is reported next
+            return None
+        limited = limits.seconds is not None
         report = Progress(
             calls=search.num_calls - at.first_call,
             seconds=now - self._begun,
+            seconds_left=max(0.0, limits.deadline - now) if limited else None,
             interval=search.memory.interval(at.root),
             half_width=search.memory.half_width(at.root, limits.target),
             states=search.memory.num_nodes - 1,
@@ -157,6 +161,9 @@ class Taking:
     def inspect(self, at: Position, left: int, limits: Ends) -> int:
         """Inspect the step before the first sample, and return the calls."""
         search = self.search
+        if limits.phases.begin("inspecting", calls=search.num_calls - at.first_call):
+            search._save(at)
+            return 0
         state = search.memory.states[at.root]
         calls = search._inspected.begin(search._sampler, state, left, limits)
         search.num_calls += calls

@@ -89,8 +89,8 @@ def plan(
     PROBLEM is built in (chain:n=5) or your own (module:attribute). Where --budget or
     --seconds do not pay for the promise, the answer is the best that they do.
     """
+    from smoothcruiser.progress.bar import Bar
     from smoothcruiser.report.answers import show_estimate
-    from smoothcruiser.report.bar import Bar
     from smoothcruiser.report.console import console
     from smoothcruiser.report.many import show_estimates
 
@@ -101,7 +101,7 @@ def plan(
         from smoothcruiser.report.page import check_page
 
         check_page(page)
-    bar = Bar(console(stderr=True))
+    bar = Bar(lines=False)
     head = Head(None if as_json else console(), bar)
     truth = None
     with ctrl_c() as stopped:
@@ -175,8 +175,6 @@ class Head:
                 with self.bar.hidden():
                     self.show()
                     put(self.out, fields(rows))
-        if follows:
-            self.bar.announce(found)
 
     def show(self) -> None:
         """Print what was not printed so far."""
@@ -224,7 +222,7 @@ def _method_of(asked: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str, A
     own = {name: rest.pop(name) for name in ("options", "delta_prime", "certify")}
     method = resolve(rest.pop("method"), **own)
     if "progress" in method.takes:  # the bar is ours: nobody asked for it by name
-        rest["progress"] = head.bar.report
+        rest["progress"] = head.bar
     return problem, method, rest
 
 
@@ -283,8 +281,8 @@ def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
     stored = stored_run(run, store)
     find_modules_here()
     trusted = trust or _allowed(stored, head.bar)
-    ready = pick_up(stored, store, trust=trusted, progress=head.bar.report, **given)
-    head.before = head.bar.before = stored.calls_done
+    ready = pick_up(stored, store, trust=trusted, progress=head.bar, **given)
+    head.before = stored.calls_done
     head.about(ready.query.problem, ready.query.state, f"run {run}, resumed")
     head.announce(ready)
     return ready.run()
@@ -318,12 +316,12 @@ def _stopped_early(
     error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
 ) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
-    from smoothcruiser.report.bar import describe
+    from smoothcruiser.progress.bar import describe
 
     last = bar.last
     known = "before it reported anything"
-    if last is not None:
-        known = f"at {describe(last, bar.before)}"
+    if last is not None and last.calls > 0:
+        known = f"at {describe(last)}"
     interval = None if last is None else last.interval
     if interval is not None and asked["delta"] is not None:
         known += (

@@ -294,7 +294,7 @@ class Scheduling(Prepared):
         """Calls that measured the simulator."""
         return 0 if self.fitted is None else self.fitted.calls
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
@@ -321,7 +321,7 @@ class Repeating(Session):
         ready = self._ready
         moved = ready.query.at(query.state, query.seed)
         moved = replace(moved, limits=query.limits, progress=query.progress)
-        found: Estimate = replace(ready, query=moved).run()
+        found: Estimate = replace(ready, query=moved).answer()
         if ready.fitted is not None:  # measuring the simulator is paid for once
             once = replace(ready.fitted, seconds=0.0, pressed=False)
             self._ready = replace(ready, fitted=once)

@@ -20,11 +20,12 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods import resolve
-from smoothcruiser.methods.base import Method, Session, refuse_unused
+from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
 from smoothcruiser.problem.adapter import live_adapter, prefixes
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import finish, shown
 from smoothcruiser.query import KEYWORDS, Query
 
 # A method's own parameters: what ``resolve`` takes beside the name.
@@ -49,7 +50,8 @@ class Agent:
                 ``operator`` are needed among the options, as for its adapter.
             method: as in ``plan``.
             sample: take actions at random by the policy, not its best one.
-            **options: the keywords of ``plan``, for every decision.
+            **options: the keywords of ``plan``, for every decision; ``progress``
+                shows or reports each of them.
         """
         self.env: Any = None
         if not isinstance(problem, Problem):
@@ -98,7 +100,10 @@ class Agent:
             raise InvalidInput(
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
-        self.estimate = self.session.decide(state, remaining=remaining)
+        progress = self.query.progress
+        with shown(progress):
+            self.estimate = self.session.decide(state, remaining=remaining)
+            finish(progress, **last_report(self.estimate))
         if self.estimate.action is None:
             raise InvalidInput(
                 "The method promised a value alone and recommends no action; drop "

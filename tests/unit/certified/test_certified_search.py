@@ -358,7 +358,7 @@ def test_budget_seconds_and_callback_stop_with_a_valid_interval():
     )
     told = []
     stopped = Certified(problem, delta=0.05).query(
-        epsilon=1e-4, callback=lambda p: (told.append(p), len(told) < 5)[1]
+        epsilon=1e-4, progress=lambda p: (told.append(p), len(told) < 5)[1]
     )
     assert len(told) == 5
     assert "callback" in stopped.notes[0]

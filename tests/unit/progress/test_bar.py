@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.report.bar import describe
+from smoothcruiser.progress.bar import describe
 
 
 @pytest.mark.compiles
