@@ -7,6 +7,7 @@ and games.
 True
 """
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,9 @@ from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.progress import Progress
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
+
+# Silent unless a program asks to hear (docs/progress.md).
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 

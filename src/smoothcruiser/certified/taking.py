@@ -13,6 +13,7 @@ when the time is up.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from contextlib import suppress
@@ -34,6 +35,8 @@ from smoothcruiser.progress import Progress
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
+
+log = logging.getLogger(__name__)
 
 LAST_SWEEPS = 2  # for which the clock leaves room
 SLICE_SHARE = 0.25  # of the time that is left
@@ -258,6 +261,7 @@ class Taking:
                 sampler.draw(batch, max(most, sampler.workers))
             except Interrupted as stop:
                 self.lost = stop.calls
+                log.info("a slice was broken off: %d calls are dropped", stop.calls)
                 return limits.over() or "seconds"
             finally:
                 search.num_calls += batch.drawn - before

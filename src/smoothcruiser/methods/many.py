@@ -62,7 +62,7 @@ from smoothcruiser.methods.portfolio import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
-from smoothcruiser.progress import Callback, Progress, finish, shown
+from smoothcruiser.progress import Callback, Progress, finish, shown, time_left
 from smoothcruiser.query import Limits, Promise, Query, check_delta
 from smoothcruiser.schedule.numbers import short
 
@@ -455,11 +455,17 @@ class Call:
         def report(one: Progress) -> object:
             if one.phase in ("preparing", "done"):
                 return None
+            calls, spent = before + one.calls, time.perf_counter() - begin
+            price = None if one.price is None else before + left * one.price
+            until = None
+            if self.until < math.inf:
+                until = self.until - time.perf_counter()
             every = replace(
                 one,
-                calls=before + one.calls,
-                seconds=time.perf_counter() - begin,
-                price=None if one.price is None else before + left * one.price,
+                calls=calls,
+                seconds=spent,
+                seconds_left=time_left(calls, price, spent, until),
+                price=price,
                 done=done,
                 total=self.total,
                 label=f"state {min(done + 1, self.total):,} of {self.total:,}",

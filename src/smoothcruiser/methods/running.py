@@ -200,6 +200,8 @@ def _sampled(
             alarm.cancel()
             if pool is not None:
                 pool.close()
+    if breaker.fired:
+        log.warning("a call of the oracle was broken off, after the time limit")
     if pool is None:
         return outcome, Ran(row.name)
     looks = pool.look_calls  # also of an inspection that was stopped

@@ -317,16 +317,18 @@ def _pieces(news: Progress) -> list[tuple[int, str]]:
     if news.phase == "solving" and news.done is not None:
         found.append((2, counts(news.done, "sweep")))
     if news.nodes is not None:
-        found.append((5, f"{amount(news.nodes)} nodes"))
+        found.append((5, counts(news.nodes, "node")))
     fresh = news.calls - news.resumed
     if news.price is not None and fresh > 0 and news.seconds > 0.0:
         found.append((6, rate(fresh / news.seconds)))
     if news.seconds_left is not None and counted:
-        found.append((2, f"{duration(news.seconds_left)} left"))
+        # a schedule may end early, where the data allow it
+        most = "up to " if news.price is not None and news.nodes is None else ""
+        found.append((2, f"{most}{duration(news.seconds_left)} left"))
     if news.interval is not None and news.price is not None:
         low, high = news.interval
         middle, half = (low + high) / 2, (high - low) / 2
-        found.append((3, f"value {middle:.4g} ± {half:.2g} so far"))
+        found.append((3, f"value {middle:.4g} ± {half:.2g}"))
     elif news.phase == "solving" and news.half_width is not None:
         found.append((3, f"error at most {news.half_width:.2g}"))
     elif news.half_width is not None:
