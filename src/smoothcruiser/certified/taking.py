@@ -171,6 +171,7 @@ class Taking:
         calls = search._inspected.begin(search._sampler, state, left, limits)
         search.num_calls += calls
         search._save(at)
+        limits.phases.begin("sampling", calls=search.num_calls - at.first_call)
         return calls
 
     def end_query(self, limits: Ends, state: Any) -> None:
