@@ -137,7 +137,7 @@ class Interrupting(NotebookClient):
         return super().process_message(msg, cell, cell_index)
 
     def _interrupt(self):
-        asyncio.ensure_future(self.km.interrupt_kernel())
+        self.pressed = asyncio.ensure_future(self.km.interrupt_kernel())
 
 
 @pytest.fixture(scope="module")

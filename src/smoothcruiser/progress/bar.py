@@ -71,7 +71,7 @@ class Bar:
         self._depth = 0
         self._surface: Surface | None = None
         self._begun = 0.0  # when the phase began
-        self._log = Lines()  # it remembers when its last line was
+        self._log = LogLines()  # it remembers when its last line was
 
     def __reduce__(self) -> Any:
         return type(self), ()  # what is on the screen stays in its process
@@ -123,7 +123,7 @@ class Bar:
         self._surface = None
 
 
-def _surface(log: Lines | None) -> Surface | None:
+def _surface(log: LogLines | None) -> Surface | None:
     """Where the bar of this process can be shown."""
     if _in_notebook():
         return Cell()
@@ -153,7 +153,7 @@ class Terminal:
         out = Console(stderr=True, highlight=False, markup=False, emoji=False)
         shown = self
 
-        class Words(ProgressColumn):
+        class Beside(ProgressColumn):
             """The line beside the bar, as long as there is room for it."""
 
             max_refresh = None
@@ -169,7 +169,7 @@ class Terminal:
         self._bar = RichProgress(
             SpinnerColumn(dots),
             BarColumn(NARROW),
-            Words(),
+            Beside(),
             console=out,
             transient=True,
             redirect_stdout=False,
@@ -231,7 +231,7 @@ class Cell:
             self._handle.update(shown, raw=True)
 
 
-class Lines:
+class LogLines:
     """A line now and then, on standard error: for a log."""
 
     def __init__(self) -> None:
