@@ -91,6 +91,14 @@ def test_a_plan_reports_its_phases_and_its_counts(name: str) -> None:
     assert is_same(found, sc.plan(simulator(), **asked))
 
 
+def test_a_schedule_that_is_run_reports_as_a_plan_does() -> None:
+    seen: list[Progress] = []
+    schedule = sc.explain(simulator(), **PROMISE)
+    found = sc.run(simulator(), schedule, progress=seen.append)
+    assert phases(seen) == SAMPLING[1:]
+    assert (seen[-1].calls, seen[-1].interval) == (found.calls_spent, found.interval)
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_false_in_any_phase_ends_a_plan_with_an_interval_that_holds(name: str) -> None:
     """No report but the last one follows it."""
