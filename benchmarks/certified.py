@@ -180,7 +180,7 @@ def one_run(
     budget = int(10.0 ** rng.uniform(2.5, math.log10(most_calls)))
     try:
         memory.query(
-            budget=budget, callback=lambda news: intervals.append(news.interval)
+            budget=budget, progress=lambda news: intervals.append(news.interval)
         )
     except OracleError:  # bounds that exclude each other: a miss
         return family, True, True, memory.num_calls

@@ -7,6 +7,7 @@ and games.
 True
 """
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,9 @@ if TYPE_CHECKING:
     from smoothcruiser.display.trees import view
     from smoothcruiser.exact.solution import Solution
     from smoothcruiser.tree.tree import Tree
+
+# Silent unless a program asks to hear (docs/progress.md).
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __version__ = "0.1.0"
 

@@ -19,6 +19,7 @@ from smoothcruiser.methods.base import (
     Explanation,
     Method,
     Prepared,
+    last_report,
     planned,
     prepared,
     refuse_unused,
@@ -27,6 +28,7 @@ from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import finish, shown
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.tree.searches import Search
@@ -98,7 +100,8 @@ def plan(
         shards: parts that an action's samples are cut into, for slow simulators.
         store: a file that keeps finished shards, or what certified search knows, for
             ``resume``.
-        progress: a function that gets a ``Progress`` now and then.
+        progress: True for a bar, or a function that gets a ``Progress`` now and then
+            and may return False to stop with what holds (docs/progress.md).
     """
     query = Query.of(problem, state, **asked)
     query = query.at(query.place, query.seed)
@@ -180,7 +183,8 @@ def prepare(
     """
     query = Query.of(problem, state, **asked)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    return prepared(chosen, query)
+    with shown(query.progress):
+        return prepared(chosen, query)
 
 
 @overload
@@ -320,7 +324,10 @@ def evaluate(
     check_keywords("evaluate", asked, KEYWORDS)
     query = Query.of(problem, evaluation.start_of(policy, state), **asked)
     refuse_unused("evaluate", query, EVALUATES)
-    return evaluation.evaluate(query, policy)
+    with shown(query.progress):
+        found = evaluation.evaluate(query, policy)
+        finish(query.progress, **last_report(found))
+    return found
 
 
 def calibrate(

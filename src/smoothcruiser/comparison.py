@@ -23,18 +23,22 @@ out of reach, its row says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import NOWHERE, Estimate
+from smoothcruiser.jit.interrupts import heard, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import Callback, Phases, Progress, finish, read, shown
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.fields import Fields
 from smoothcruiser.records.frames import Framed, drawn
@@ -164,12 +168,13 @@ def compare(
     methods: Sequence[str | Method | Search] | None = None,
     seeds: Sequence[int] = (0,),
     truth: Truth | None = None,
-    progress: Callable[[str, int, int], object] | None = None,
+    progress: bool | Callback | None = None,
 ) -> Comparison:
     """One run for each method, budget and seed, in this order.
 
     A planner that refuses a budget leaves a run without a value, whose ``note``
-    gives the reason.
+    gives the reason. Ctrl-C, and False from ``progress``, end it with the runs that
+    are done; ``not_run`` has the others.
 
     Args:
         problem: The MDP or game.
@@ -179,7 +184,9 @@ def compare(
         seeds: One run per seed; 0 alone by default.
         truth: What ``truth_of`` returns, if it was computed before; by default
             it is computed here.
-        progress: Called before each run with (method, runs done, runs in all).
+        progress: As in ``plan``: True for a bar, or a function that gets a
+            ``Progress`` when a run begins and while it lasts. ``done`` of ``total``
+            runs have ended, ``label`` names the one under way.
 
     Example:
         >>> import smoothcruiser as sc
@@ -189,11 +196,24 @@ def compare(
         [('certified', True), ('uct', True)]
     """
     jobs = jobs_of(planners() if methods is None else methods, budgets, seeds)
+    callback = read(progress)
     state = problem.start(state)
-    if truth is None and not problem.is_terminal(state):
-        truth = truth_of(problem, state)
-    runs = each_run(problem, state, jobs, truth=truth, progress=progress)
-    return Comparison.of(problem, state, truth, tuple(runs))
+    rows: list[PlannerRun] = []
+    begin = time.perf_counter()
+    with shown(callback):
+        with stoppable(), suppress(KeyboardInterrupt):
+            if truth is None and not problem.is_terminal(state):
+                truth = truth_of(problem, state)
+            for row in each_run(problem, state, jobs, truth=truth, progress=callback):
+                rows.append(row)
+        finish(
+            callback,
+            calls=sum(row.num_calls for row in rows),
+            seconds=time.perf_counter() - begin,
+            done=len(rows),
+            total=len(jobs),
+        )
+    return Comparison.of(problem, state, truth, rows, jobs[len(rows) :])
 
 
 @dataclass(frozen=True)
@@ -347,9 +367,13 @@ def each_run(
     jobs: Sequence[PlannedRun],
     *,
     truth: Truth | None = None,
-    progress: Callable[[str, int, int], object] | None = None,
+    progress: Callback | None = None,
 ) -> Iterator[PlannerRun]:
-    """The rows of ``compare``, each as soon as its run has ended."""
+    """The rows of ``compare``, each as soon as its run has ended.
+
+    They end with a run that was stopped, which has no row: it did not have its
+    budget.
+    """
     state = problem.start(state)
     if problem.is_terminal(state):
         raise InvalidInput(
@@ -357,21 +381,84 @@ def each_run(
             "is 0 and there is nothing to compare."
         )
     truth = truth or truth_of(problem, state)
-    for done, job in enumerate(jobs):
-        if progress is not None:
-            progress(job.name, done, len(jobs))
-        yield _run(problem, state, job, truth)
+    telling = _Telling(progress, len(jobs))
+    for job in jobs:
+        stops = heard()
+        if telling.begin(job):
+            return
+        row = _run(problem, state, job, truth, telling)
+        if telling.refused or heard() > stops:
+            return
+        telling.end(row)
+        yield row
+
+
+class _Telling:
+    """Reports on a run as one of many."""
+
+    def __init__(self, callback: Callback | None, total: int) -> None:
+        self.phases, self.total = Phases(callback), total
+        self.calls = self.done = 0  # of the runs that ended
+        self.raised: Exception | None = None  # by the progress function itself
+        self._began = time.perf_counter()
+
+    @property
+    def refused(self) -> bool:
+        """Whether the progress function returned False."""
+        return self.phases.refused
+
+    def begin(self, job: PlannedRun) -> bool:
+        """Report that a run begins; return whether to stop."""
+        self.label = f"run {self.done + 1:,} of {self.total:,}: {job.name}"
+        return self.phases.begin("comparing", **self._facts(0))
+
+    def inside(self) -> Callback | None:
+        """What hears of the run that has begun."""
+        return None if self.phases.callback is None else self._tell
+
+    def end(self, row: PlannerRun) -> None:
+        """Count a run that has ended."""
+        self.calls, self.done = self.calls + row.num_calls, self.done + 1
+
+    def _tell(self, seen: Progress) -> object:
+        if seen.phase in ("preparing", "done"):
+            return None
+        facts = {"states": seen.states, "nodes": seen.nodes}
+        facts |= self._facts(seen.calls)
+        try:
+            stop = self.phases.tell(phase=seen.phase, **facts)
+        except Exception as error:
+            self.raised = error
+            raise
+        return False if stop else None
+
+    def _facts(self, calls: int) -> dict[str, Any]:
+        return {
+            "calls": self.calls + calls,
+            "seconds": time.perf_counter() - self._began,
+            "done": self.done,
+            "total": self.total,
+            "label": self.label,
+        }
 
 
 def _run(
-    problem: Problem, state: Any, job: PlannedRun, truth: Truth | None
+    problem: Problem,
+    state: Any,
+    job: PlannedRun,
+    truth: Truth | None,
+    telling: _Telling,
 ) -> PlannerRun:
     name, budget, seed = job.name, job.budget, job.seed
     try:
-        estimate = _planned(problem, state, job.method, budget, seed)
+        estimate = _planned(problem, state, job, telling.inside())
     except SmoothcruiserError as error:
+        if telling.raised is error:
+            raise
         return PlannerRun(name, budget, seed, note=str(error).split("\n")[0])
     except Exception as error:  # of a method that is not ours: the others go on
+        if telling.raised is error:
+            raise
         note = f"{type(error).__name__}: {error}".split("\n")[0]
         return PlannerRun(name, budget, seed, note=note)
     if estimate.notes and estimate.notes[0].startswith(NOTHING_GROWN):
@@ -421,12 +508,14 @@ def measured(
 
 
 def _planned(
-    problem: Problem, state: Any, method: str | Method | Search, budget: int, seed: int
+    problem: Problem, state: Any, job: PlannedRun, progress: Callback | None
 ) -> Estimate:
-    found = resolve(method)
-    asked = found.spending(problem, budget, DELTA)
+    found = resolve(job.method)
+    asked = found.spending(problem, job.budget, DELTA)
     if "seed" in found.takes:
-        asked["seed"] = seed
+        asked["seed"] = job.seed
+    if "progress" in found.takes:
+        asked["progress"] = progress
     return api.plan(problem, state, method=found, **asked)
 
 

@@ -28,7 +28,8 @@ from smoothcruiser.problem.arguments import (
 )
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Callback, Progress
+from smoothcruiser.progress import read as read_progress
 from smoothcruiser.schedule.schedule import Target
 
 _OF_VALUE = re.compile(r"(\S+)\s*%\s*of\s+(?:the\s+)?value", re.IGNORECASE)
@@ -62,7 +63,7 @@ class Asked(TypedDict, total=False):
     tls: tuple[str | Path, str | Path, str | Path] | None
     shards: int | None
     store: str | Path | None
-    progress: Callable[[Progress], object] | None
+    progress: bool | Callable[[Progress], object] | None
 
 
 KEYWORDS = tuple(Asked.__annotations__)
@@ -164,7 +165,7 @@ class Query:
     limits: Limits = Limits()
     compute: Compute = Compute()
     seed: int = 0
-    progress: Callable[[Progress], object] | None = None
+    progress: Callback | None = None
     given: frozenset[str] = frozenset()
 
     @classmethod
@@ -179,11 +180,7 @@ class Query:
                 f"target must be 'q_values' or 'value', got {values['target']!r}."
             )
         check_seconds(values["seconds"])
-        if values["progress"] is not None and not callable(values["progress"]):
-            raise InvalidInput(
-                "progress must be a function that takes a Progress, got "
-                f"{values['progress']!r}."
-            )
+        progress = read_progress(values["progress"])
         counts = {name: _count(name, values[name]) for name in COUNTS}
         epsilon, relative = read_epsilon(values["epsilon"], problem.facts)
         query = cls(
@@ -210,8 +207,8 @@ class Query:
                 store=None if store is None else check_store(store),
             ),
             seed=check_seed(values["seed"]),
-            progress=values["progress"],
-            given=frozenset(k for k, v in asked.items() if v != DEFAULTS[k]),
+            progress=progress,
+            given=frozenset(k for k, v in asked.items() if _is_given(k, v)),
         )
         if state is None and problem.initial_state is None:
             return query
@@ -231,6 +228,13 @@ class Query:
     def at(self, state: Any, seed: int) -> Query:
         """The same request about another state, with a seed of its own."""
         return replace(self, state=state, seed=seed)
+
+
+def _is_given(name: str, value: object) -> bool:
+    """Whether a keyword asks for something; progress=False does not."""
+    if name == "progress":
+        return value is not None and value is not False
+    return bool(value != DEFAULTS[name])
 
 
 COUNTS = ("simulations", "max_states", "workers", "shards")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,7 +18,7 @@ from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Callback, Phases
 from smoothcruiser.query import nearest_to_zero
 
 DEFAULT_BUDGET = 10**9
@@ -41,12 +41,17 @@ class Ends:
     budget: int
     seconds: float | None
     deadline: float
-    callback: Callable[[Progress], object] | None
+    callback: Callback | None
     target: Target
     # the share of |V| that half-widths may have, in place of epsilon
     relative: float | None = None
     floor: float = 0.0  # the half-width that double precision can reach
     hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
+    phases: Phases = field(default_factory=lambda: Phases(None))
+
+    def heard_by(self, hold: Hold) -> Ends:
+        """The same limits in a held run, which reports its phases."""
+        return replace(self, hold=hold, phases=Phases(self.callback, hold))
 
     @property
     def latest(self) -> float:
@@ -57,6 +62,8 @@ class Ends:
         """Why to stop now, with ``need`` seconds for the answer; None: go on."""
         if self.hold.came:
             return "hand"
+        if self.phases.refused:
+            return "callback"
         return "seconds" if time.perf_counter() + need > self.deadline else None
 
     def later(self, seconds: float) -> Ends:
@@ -67,7 +74,7 @@ class Ends:
         """The limits of what only the answer needs, after a stop."""
         hand = time.perf_counter() + HAND_SECONDS
         deadline = min(self.deadline, hand) if self.hold.came else self.deadline
-        return replace(self, deadline=deadline, hold=Hold())
+        return replace(self, deadline=deadline, hold=Hold(), phases=Phases(None))
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
         """The half-width that ends the query where V is known to lie in ``interval``.
@@ -93,7 +100,7 @@ def make_limits(
     epsilon: float | None,
     budget: float | None,
     seconds: float | None,
-    callback: Callable[[Progress], object] | None,
+    callback: Callback | None,
     target: str,
     now: float,
     relative: float | None = None,
@@ -110,10 +117,12 @@ def make_limits(
             raise InvalidInput(
                 f"{name} must be a finite number above 0, got {value!r:.60}{hint}."
             )
-    if all(x is None for x in (epsilon, relative, budget, seconds, callback)):
+    # a bar ends nothing
+    ends = None if isinstance(callback, AbstractContextManager) else callback
+    if all(x is None for x in (epsilon, relative, budget, seconds, ends)):
         raise InvalidInput(
             "Certified search has to know when to stop: give epsilon, relative, "
-            "budget, seconds or callback."
+            "budget, seconds, or a progress function that returns False."
         )
     if target not in ("q_values", "value"):
         raise InvalidInput(f"target must be 'q_values' or 'value', got {target!r}.")

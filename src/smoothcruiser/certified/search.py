@@ -32,11 +32,9 @@ What this file decides: rounds and stops. Proofs: docs/certified.md.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -67,7 +65,7 @@ from smoothcruiser.certified.views import Viewed
 from smoothcruiser.engines.watchdog import ended_at, overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.jit.interrupts import Hold, held
+from smoothcruiser.jit.interrupts import held
 from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
@@ -75,7 +73,8 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.undiscounted import refuse_unbounded
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Callback, reported
+from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
 from smoothcruiser.shown import Shown, brief
 
@@ -214,6 +213,7 @@ class Certified(Shown, Viewed):
 
     # --- queries --------------------------------------------------------------
 
+    @reported
     def query(
         self,
         state: Any = None,
@@ -222,21 +222,22 @@ class Certified(Shown, Viewed):
         relative: float | None = None,
         budget: float | None = None,
         seconds: float | None = None,
-        callback: Callable[[Progress], object] | None = None,
+        progress: bool | Callback | None = None,
         target: Target = "q_values",
     ) -> Estimate:
         """Return the Estimate at ``state``, with half-widths of at most ``epsilon``.
 
         With ``relative`` in its place they are at most that share of |V|. They
-        are larger where budget, seconds, callback, Ctrl-C or the room for states
+        are larger where budget, seconds, progress, Ctrl-C or the room for states
         ended the query before. ``target`` says which intervals have to be
         narrow: those of all action values (and so that of the value), or the
         value's alone. ``budget`` counts the calls of this query (``num_calls``). All
-        estimates of one memory hold together with probability 1 - delta.
+        estimates of one memory hold together with probability 1 - delta. ``progress``
+        is as in ``plan``.
         """
         begin = time.perf_counter()
         limits = make_limits(
-            epsilon, budget, seconds, callback, target, begin, relative
+            epsilon, budget, seconds, read_progress(progress), target, begin, relative
         )
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
@@ -244,8 +245,8 @@ class Certified(Shown, Viewed):
         if self.keeper is not None:
             self.spelling.check(state)
         with held() as hold:
-            limits = replace(limits, hold=hold)
-            compile_seconds = self._prepare(state, hold, limits.deadline)
+            limits = limits.heard_by(hold)
+            compile_seconds = self._prepare(state, limits)
             limits = limits.later(self._loading)
             try:
                 root = self.memory.node_of(state)
@@ -268,7 +269,7 @@ class Certified(Shown, Viewed):
         *,
         budget: float | None = None,
         seconds: float | None = None,
-        callback: Callable[[Progress], object] | None = None,
+        callback: Callback | None = None,
     ) -> Estimate:
         """Return the Estimate of the query that was under way when this was saved.
 
@@ -282,9 +283,9 @@ class Certified(Shown, Viewed):
             at.epsilon, budget, seconds, callback, at.target, begin, at.relative
         )
         with held() as hold:
-            limits = replace(limits, hold=hold)
+            limits = limits.heard_by(hold)
             state = self.memory.states[at.root]
-            compile_seconds = self._prepare(state, hold, limits.deadline)
+            compile_seconds = self._prepare(state, limits)
             limits = limits.later(self._loading)
             left = limits.budget - (self.num_calls - at.first_call)
             if at.waiting(self._intake.batch) > left:  # a smaller budget than before
@@ -306,7 +307,7 @@ class Certified(Shown, Viewed):
             self._sampler.deadline = limits.deadline
             late = ended_at(limits.latest, limits.hold)
             with self._faults(), overdue(limits.seconds), late:
-                reason = self._search(at, limits, begin)
+                reason = self._search(at, limits, begin + compile_seconds)
                 self._taking.end_query(limits, state)
         self.reason = reason
         self._remember(at)
@@ -343,21 +344,22 @@ class Certified(Shown, Viewed):
             self.fault = f"{type(error).__name__}: {error}"
             raise
 
-    def _prepare(self, state: Any, hold: Hold, deadline: float = math.inf) -> float:
+    def _prepare(self, state: Any, limits: Ends) -> float:
         """Compile what the first query needs, and return the seconds spent."""
         self._check_whole()
         self._loading = 0.0  # of these seconds, those that count against no limit
         if self._prepared:
             return 0.0
         begin = time.perf_counter()
-        self._prepared = self._build(state, hold, deadline)
+        self._prepared = self._build(state, limits)
         took = time.perf_counter() - begin
         if self._prepared and not self._sampler.workers:  # they are waited for
             self._loading = took
         return took
 
-    def _build(self, state: Any, hold: Hold, deadline: float) -> bool:
+    def _build(self, state: Any, limits: Ends) -> bool:
         problem, memory = self.problem, self.memory
+        refused = limits.phases.begin("compiling")
         self._region = make_region(problem, memory, self.bound, self.radius_scale)
         self._region.allow(self.delta)
         self._sweeps = Sweeps(problem, self._region, self._crossed)
@@ -365,9 +367,12 @@ class Certified(Shown, Viewed):
         if not self.exact:
             self._sweeps.exact = False
             self._region.sample()
+        if refused:
+            return False
+        wait = limits.hold, limits.deadline
         try:
             self._sampler = make_sampler(
-                problem, memory, state, self.seed, self._compute, hold, deadline
+                problem, memory, state, self.seed, self._compute, *wait
             )
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False

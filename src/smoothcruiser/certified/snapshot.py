@@ -24,6 +24,7 @@ import numpy as np
 from smoothcruiser.certified import soundness
 from smoothcruiser.certified.graph import END, ENTRIES, ENTRY, NODE, free_slots
 from smoothcruiser.certified.intake import Batch
+from smoothcruiser.certified.limits import make_limits
 from smoothcruiser.certified.memory import Memory, Seen
 from smoothcruiser.certified.memory_kernel import SHORT_SCAN
 from smoothcruiser.certified.numbers import NumberNodes, NumberStates
@@ -32,7 +33,6 @@ from smoothcruiser.certified.soundness import require
 from smoothcruiser.certified.spelling import Spelling
 from smoothcruiser.engines.inspection import Look, Looks
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.states import copied, is_fixed
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def _restore(search: Certified, data: bytes) -> None:
     soundness.check_graph(search, nodes, pairs, entries)
     _fill_graph(memory, nodes, pairs, entries)
     first = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
-    search._prepare(first, Hold())
+    search._prepare(first, make_limits(None, 1, None, None, "value", 0.0))
     if not search._prepared:
         raise KeyboardInterrupt
     sampler, region = search._sampler, search._region

@@ -13,6 +13,7 @@ when the time is up.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from contextlib import suppress
@@ -34,6 +35,8 @@ from smoothcruiser.progress import Progress
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
+
+log = logging.getLogger(__name__)
 
 LAST_SWEEPS = 2  # for which the clock leaves room
 SLICE_SHARE = 0.25  # of the time that is left
@@ -60,9 +63,13 @@ class Taking:
         search, now = self.search, time.perf_counter()
         if limits.callback is None or now - self._told < least_seconds:
             return None
+        if self.is_first:  # nothing is known yet; the inspection is reported next
+            return None
+        limited = limits.seconds is not None
         report = Progress(
             calls=search.num_calls - at.first_call,
             seconds=now - self._begun,
+            seconds_left=max(0.0, limits.deadline - now) if limited else None,
             interval=search.memory.interval(at.root),
             half_width=search.memory.half_width(at.root, limits.target),
             states=search.memory.num_nodes - 1,
@@ -157,10 +164,14 @@ class Taking:
     def inspect(self, at: Position, left: int, limits: Ends) -> int:
         """Inspect the step before the first sample, and return the calls."""
         search = self.search
+        if limits.phases.begin("inspecting", calls=search.num_calls - at.first_call):
+            search._save(at)
+            return 0
         state = search.memory.states[at.root]
         calls = search._inspected.begin(search._sampler, state, left, limits)
         search.num_calls += calls
         search._save(at)
+        limits.phases.begin("sampling", calls=search.num_calls - at.first_call)
         return calls
 
     def end_query(self, limits: Ends, state: Any) -> None:
@@ -251,6 +262,7 @@ class Taking:
                 sampler.draw(batch, max(most, sampler.workers))
             except Interrupted as stop:
                 self.lost = stop.calls
+                log.info("a slice was broken off: %d calls are dropped", stop.calls)
                 return limits.over() or "seconds"
             finally:
                 search.num_calls += batch.drawn - before

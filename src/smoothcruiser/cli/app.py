@@ -20,6 +20,7 @@ load Numba.
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pkgutil
 import sys
@@ -122,6 +123,9 @@ def app(context: click.Context) -> None:
 def main() -> NoReturn:
     """The entry point: runs a command and turns errors into one sentence and a code."""
     prepare_streams()
+    # Warnings, as of workers that are awaited, go to standard error, unless a program
+    # of the user's own has a handler.
+    logging.getLogger("smoothcruiser").handlers.clear()
     taker = sys.stdout
     if taker is None:
         sys.exit(tell_lost_output(None))

@@ -81,6 +81,7 @@ def compare(
     """
     from smoothcruiser import comparison as comparing
     from smoothcruiser.display.console import console
+    from smoothcruiser.progress.bar import Bar
 
     start = state_of(problem, state)
     if plot is not None:
@@ -90,10 +91,8 @@ def compare(
     truth = None if problem.is_terminal(start) else comparing.truth_of(problem, start)
     jobs = comparing.jobs_of(chosen, budgets, range(repeats))
     rows: list[PlannerRun] = []
-    with _progress() as report, ctrl_c() as stopped, suppress(KeyboardInterrupt):
-        for row in comparing.each_run(
-            problem, start, jobs, truth=truth, progress=report
-        ):
+    with Bar(lines=False) as bar, ctrl_c() as stopped, suppress(KeyboardInterrupt):
+        for row in comparing.each_run(problem, start, jobs, truth=truth, progress=bar):
             if stopped:  # the planner answered with what it had: not its budget's worth
                 break
             rows.append(row)
@@ -127,42 +126,6 @@ def _chosen(methods: str | None, usual: tuple[str, ...]) -> list[str]:
             f"{', '.join(METHODS)}."
         )
     return names
-
-
-def _progress() -> Any:
-    """A context that gives a function (method, done, all) -> None; silent where
-    standard error is no terminal.
-    """
-    from contextlib import contextmanager
-
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    from smoothcruiser.display.console import console
-
-    out = console(stderr=True)
-
-    @contextmanager
-    def context() -> Any:
-        columns = (
-            BarColumn(24),
-            TextColumn(
-                "{task.completed:.0f} of {task.total:.0f} runs, {task.description}",
-                markup=False,
-            ),
-        )
-        with Progress(
-            *columns,
-            console=out,
-            transient=True,
-            disable=not out.is_terminal,
-            redirect_stdout=False,
-        ) as bar:
-            task = bar.add_task("starting", total=1)
-            yield lambda name, done, total: bar.update(
-                task, description=name, completed=done, total=total
-            )
-
-    return context()
 
 
 # --- the plot -----------------------------------------------------------------

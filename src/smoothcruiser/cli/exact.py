@@ -26,10 +26,12 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     (module:attribute).
     """
     from smoothcruiser import api
+    from smoothcruiser.progress.bar import Bar
 
     start = state_of(problem, state)
     with ctrl_c() as stopped:
-        estimate = api.plan(problem, start, method="exact")
+        bar = Bar(lines=False)
+        estimate = api.plan(problem, start, method="exact", progress=bar)
     if as_json:
         print_json(estimate.to_dict())
     else:

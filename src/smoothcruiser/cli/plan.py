@@ -92,10 +92,10 @@ def plan(
     --seconds do not pay for the promise, the answer is the best that they do.
     """
     from smoothcruiser.display.answers import answer_blocks
-    from smoothcruiser.display.bar import Bar
     from smoothcruiser.display.console import console
     from smoothcruiser.display.many import planned_page
     from smoothcruiser.display.terminal import put_blocks, show
+    from smoothcruiser.progress.bar import Bar
 
     if states is not None:
         one = {"--state": asked["state"], "--resume": resume, "--report": page}
@@ -104,7 +104,7 @@ def plan(
         from smoothcruiser.display.page import check_page
 
         check_page(page)
-    bar = Bar(console(stderr=True))
+    bar = Bar(lines=False)
     head = Head(None if as_json else console(), bar)
     truth = None
     with ctrl_c() as stopped:
@@ -179,8 +179,6 @@ class Head:
                 with self.bar.hidden():
                     self.show()
                     put_blocks(self.out, [Fields(rows)])
-        if follows:
-            self.bar.announce(found)
 
     def show(self) -> None:
         """Print what was not printed so far."""
@@ -229,7 +227,7 @@ def _method_of(asked: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str, A
     own = {name: rest.pop(name) for name in ("options", "delta_prime", "certify")}
     method = resolve(rest.pop("method"), **own)
     if "progress" in method.takes:  # the bar is ours: nobody asked for it by name
-        rest["progress"] = head.bar.report
+        rest["progress"] = head.bar
     return problem, method, rest
 
 
@@ -288,8 +286,8 @@ def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
     stored = stored_run(run, store)
     find_modules_here()
     trusted = trust or _allowed(stored, head.bar)
-    ready = pick_up(stored, store, trust=trusted, progress=head.bar.report, **given)
-    head.before = head.bar.before = stored.calls_done
+    ready = pick_up(stored, store, trust=trusted, progress=head.bar, **given)
+    head.before = stored.calls_done
     head.about(ready.query.problem, ready.query.state, f"run {run}, resumed")
     head.announce(ready)
     return ready.run()
@@ -323,12 +321,12 @@ def _stopped_early(
     error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
 ) -> NoReturn:
     """Say what is known of a run that ended before it had an answer, and leave."""
-    from smoothcruiser.display.bar import describe
+    from smoothcruiser.progress.bar import describe
 
     last = bar.last
     known = "before it reported anything"
-    if last is not None:
-        known = f"at {describe(last, bar.before)}"
+    if last is not None and last.calls > 0:
+        known = f"at {describe(last)}"
     interval = None if last is None else last.interval
     if interval is not None and asked["delta"] is not None:
         known += (

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from smoothcruiser.cli.completion import method_names, opponent_names
+from smoothcruiser.cli.exit import SIGNALLED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
     Probability,
@@ -96,19 +97,22 @@ def play(
     """
     from smoothcruiser.play.agent import Agent
     from smoothcruiser.play.episodes import play as play_episodes
+    from smoothcruiser.progress.bar import Bar
 
     episodes, steps, options = (asked.pop(n) for n in ("episodes", "steps", "options"))
     _check_promise(problem, method, asked)
     agent = Agent(problem, method, options=options, **asked)
-    summary = play_episodes(
-        agent,
-        episodes=episodes,
-        steps=steps,
-        seed=asked["seed"],
-        opponent=_opponent(opponent, problem, asked),
-        side=None if side is None else int(side),
-        progress=None if as_json else _progress(episodes),
-    )
+    other = _opponent(opponent, problem, asked)
+    with ctrl_c() as stopped:
+        summary = play_episodes(
+            agent,
+            episodes=episodes,
+            steps=steps,
+            seed=asked["seed"],
+            opponent=other,
+            side=None if side is None else int(side),
+            progress=Bar(lines=False),
+        )
     if as_json:
         print_json(summary.to_dict())
     else:
@@ -116,6 +120,8 @@ def play(
         from smoothcruiser.shown import page_of
 
         show(page_of(summary))
+    if stopped:
+        sys.exit(SIGNALLED + stopped[0])
 
 
 def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
@@ -128,23 +134,6 @@ def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
             f"Method {method} plans every decision by a promise: give --epsilon 5% "
             "--delta 0.1, or take a planner without one: --method uct --budget 10000."
         )
-
-
-def _progress(episodes: int) -> Any:
-    """A line on standard error that is rewritten after each episode, where
-    there is a terminal to show it.
-    """
-    if not sys.stderr.isatty():
-        return None
-
-    def show(done: int, episode: Any) -> None:
-        click.echo(
-            f"\r{done} of {episodes} episodes, last return {episode.plain_return:.4g}  ",
-            nl=done == episodes,
-            err=True,
-        )
-
-    return show
 
 
 def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:

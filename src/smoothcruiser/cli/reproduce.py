@@ -9,13 +9,15 @@ statistics are not. Heavy imports wait until the command runs.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import Interrupted, InvalidInput
+from smoothcruiser.progress import Callback, Phases, read, shown
 
 PARTS = ("figure1", "figure2", "table1", "all")
 
@@ -73,23 +75,23 @@ def reproduce(what: str, out: Path, quick: bool, seed: int) -> None:
     """
     from smoothcruiser.display.console import console
 
-    for path in reproduce_into(out, what, QUICK if quick else Effort(), seed):
+    effort = QUICK if quick else Effort()
+    for path in reproduce_into(out, what, effort, seed, progress=True):
         console().print(str(path), soft_wrap=True)
 
 
 def reproduce_into(
-    out: Path, what: str = "all", effort: Effort | None = None, seed: int = 0
+    out: Path,
+    what: str = "all",
+    effort: Effort | None = None,
+    seed: int = 0,
+    *,
+    progress: bool | Callback | None = None,
 ) -> list[Path]:
-    """Run ``what`` and write its files into ``out``; returns their paths."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    """Run ``what`` and write its files into ``out``; returns their paths.
 
-    from smoothcruiser.display.console import console
+    ``progress`` is as in ``plan``; False from it ends the work, and nothing is written.
+    """
     from smoothcruiser.reproduce.report import write_report
 
     chosen = Effort() if effort is None else effort
@@ -99,26 +101,37 @@ def reproduce_into(
         raise InvalidInput(
             f"The folder {out} cannot be made ({error.strerror}); give another to --out."
         ) from error
-    columns = (
-        TextColumn("{task.description:<34}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console(stderr=True)) as progress:
-        results = _run(what, chosen, seed, progress)
+    callback = read(progress)
+    with shown(callback):
+        results = _run(what, chosen, seed, Phases(callback))
     return [*results.save(out), *write_report(results, out)]
 
 
-def _run(what: str, effort: Effort, seed: int, progress: Any) -> Any:
+def _run(what: str, effort: Effort, seed: int, phases: Phases) -> Any:
     from smoothcruiser.reproduce import figures, full, relaxing, table1
     from smoothcruiser.reproduce.results import Results
 
-    def bar(title: str, total: int) -> Any:
-        task = progress.add_task(title, total=total)
-        return lambda: progress.advance(task)
-
     begin = time.perf_counter()
+
+    def bar(title: str, total: int) -> Callable[[], None]:
+        done = -1
+
+        def tick() -> None:
+            nonlocal done
+            done += 1
+            stop = phases.tell(
+                phase="reproducing",
+                label=f"{title}: {done:,} of {total:,}",
+                seconds=time.perf_counter() - begin,
+                done=done,
+                total=total,
+            )
+            if stop:
+                raise Interrupted("The progress function returned False.")
+
+        tick()
+        return tick
+
     found: dict[str, Any] = {}
     wanted = set(PARTS[:-1]) if what == "all" else {what}
     if "figure1" in wanted:

@@ -25,7 +25,7 @@ from smoothcruiser.engines.scores import Sums, added
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import hear
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Callback, Phases, time_left
 from smoothcruiser.schedule.schedule import Schedule
 
 Keep = Callable[[Shard, Partial], None]
@@ -92,7 +92,7 @@ Enough = Callable[[int, RootSums], bool]  # (checkpoint, tally) -> may it stop?
 class Listener:
     """What is called during a run, and with what."""
 
-    progress: Callable[[Progress], object] | None = None
+    progress: Callback | None = None
     keep: Keep | None = None  # called with every newly run shard, e.g. to store it
     # for the progress display
     interval: Callable[[dict[int, RootSums]], tuple[float, float] | None] | None = None
@@ -256,10 +256,12 @@ def run(
     listener: Listener = Listener(),
     alarm: Alarm | None = None,
     room: float = float("inf"),
+    until: Callable[[], float] | None = None,
 ) -> Outcome:
     """The outcome of running every shard that is needed, or those up to a stop.
 
-    No shard is begun that could take the run's calls above ``room``.
+    No shard is begun that could take the run's calls above ``room``. ``until`` says
+    for reports how many seconds are left of a time limit.
     """
     begin = time.perf_counter()
     outcome = ledger.outcome
@@ -269,32 +271,35 @@ def run(
         schedule.facts.num_actions if root.target == "q_values" else 1
     )
     per_sample = per_action // root.samples
-    refused = False  # whether the progress function returned False
+    phases = Phases(listener.progress)
+    resumed = outcome.calls_spent
+    price = per_action * len(outcome.tallies)
 
     def report(shard: Shard, part: Partial) -> bool:
-        nonlocal refused
         outcome.calls_spent += ledger.add(shard, part)
         if listener.keep is not None and part.draws == shard.count:
             listener.keep(shard, part)
         if listener.progress is not None:
             tallies, _ = ledger.so_far()
-            answer = listener.progress(
-                Progress(
-                    calls=outcome.calls_spent,
-                    price=per_action * len(outcome.tallies),
-                    seconds=time.perf_counter() - begin,
-                    interval=None
-                    if listener.interval is None
-                    else listener.interval(tallies),
-                )
+            seconds = time.perf_counter() - begin
+            limit = None if until is None else until()
+            interval = listener.interval
+            stop = phases.tell(
+                calls=outcome.calls_spent,
+                seconds=seconds,
+                seconds_left=time_left(
+                    outcome.calls_spent - resumed, price - resumed, seconds, limit
+                ),
+                interval=None if interval is None else interval(tallies),
             )
-            if answer is False and not ledger.complete:
-                refused = True
+            if stop and not ledger.complete:
                 raise Interrupted("The progress function returned False.")
         return ledger.complete
 
     try:
         if not ledger.complete:
+            if phases.begin("sampling", calls=resumed, resumed=resumed, price=price):
+                raise Interrupted("The progress function returned False.")
             workers.abreast = len(ledger.live)
             left = room - outcome.calls_spent
             shards = ledger.source(left, lambda shard: shard.count * per_sample)
@@ -305,7 +310,7 @@ def run(
         hear(stop)
         workers.stop()
         late = alarm is not None and alarm.rang
-        outcome.stopped = Cause.CALLBACK if refused else cause_of(stop, late)
+        outcome.stopped = cause_of(stop, late, phases.refused)
         outcome.calls_spent += workers.unfinished
         for shard, part, _ in workers.left:
             outcome.calls_spent += ledger.add(shard, part)
@@ -317,8 +322,13 @@ def run(
     return outcome
 
 
-def cause_of(error: BaseException, late: bool) -> Cause:
-    """What stopped a run that ended with ``error``, after its time limit or before."""
+def cause_of(error: BaseException, late: bool, refused: bool = False) -> Cause:
+    """What stopped a run that ended with ``error``, after its time limit or before.
+
+    ``refused`` says that the progress function returned False.
+    """
+    if refused:
+        return Cause.CALLBACK
     if late:
         return Cause.SECONDS
     return Cause.HAND if isinstance(error, KeyboardInterrupt) else Cause.OUTSIDE

@@ -44,12 +44,13 @@ from smoothcruiser.evaluation.confidence import HIGH, LOW, TOTAL, T, begin
 from smoothcruiser.evaluation.notes import RolloutSummary, claim, delta_of, notes_of
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
+from smoothcruiser.evaluation.unevaluated import unevaluated
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Phases, time_left
 from smoothcruiser.query import Query
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.setting import REACH
@@ -127,12 +128,20 @@ def evaluate(query: Query, policy: Any) -> Estimate:
     setting = rollout_setting(problem, steps, bounds.middle)
     with held() as hold:
         task = RolloutTask(problem, state, setting, query.seed, hold)
+        phases = Phases(query.progress, hold)
+        if phases.begin("compiling"):
+            return unevaluated(query, (bounds.low, bounds.high), phases.refused)
         with closing(rollouts_of(task, policy, compiled)) as rollouts:
-            return _evaluated(query, policy, bounds, task, rollouts)
+            return _evaluated(query, policy, bounds, task, rollouts, phases)
 
 
 def _evaluated(
-    query: Query, policy: Any, bounds: Bounds, task: RolloutTask, rollouts: Rollouts
+    query: Query,
+    policy: Any,
+    bounds: Bounds,
+    task: RolloutTask,
+    rollouts: Rollouts,
+    phases: Phases,
 ) -> Estimate:
     """The answer of the rollouts, until a limit or a stop ends them."""
     problem, state, hold, steps = (
@@ -146,17 +155,23 @@ def _evaluated(
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     allowed = LOOK_SECONDS if seconds is None else BEFORE_SHARE * seconds
     allowed = max(allowed, LEAST_SECONDS)
-    calls, pairs = _looked(query, hold, None, inspected, min(LOOK_SECONDS, allowed))
+    phases.begin("inspecting")
+    calls, pairs = 0, Looks()
+    if not phases.refused:
+        allowed = min(LOOK_SECONDS, allowed)
+        calls, pairs = _looked(query, hold, None, inspected, allowed)
     rollouts.spend(calls + len(pairs))  # each pair is called once more at the end
     each = (time.perf_counter() - started) / max(1, calls)
     after = min(LOOK_SECONDS, len(pairs) * each)
     if seconds is not None:
         after = min(after, AFTER_SHARE * seconds)
         rollouts.deadline = started + seconds - after
-    found = _certain(rollouts, bounds, most_calls) if problem.deterministic else None
+    found = None
+    if problem.deterministic and not phases.refused:
+        found = _certain(rollouts, bounds, most_calls)
     if found is None:
         with overdue(seconds):
-            found = _sampled(rollouts, bounds, query, hold, steps)
+            found = _sampled(rollouts, bounds, query, phases, steps, len(pairs))
     ran = time.perf_counter() - started
     after = min(after, HAND_SECONDS) if hold.came else LOOK_SECONDS
     if seconds is not None:
@@ -268,9 +283,17 @@ def _certain(
 
 
 def _sampled(
-    rollouts: Rollouts, bounds: Bounds, query: Query, hold: Hold, steps: int
+    rollouts: Rollouts,
+    bounds: Bounds,
+    query: Query,
+    phases: Phases,
+    steps: int,
+    reserved: int,
 ) -> RolloutSummary:
-    """The mean of rollouts and the interval of V_pi, until a limit is reached."""
+    """The mean of rollouts and the interval of V_pi, until a limit is reached.
+
+    ``reserved`` calls are counted that the inspection at the end will make.
+    """
     epsilon, most_calls = query.promise.epsilon, _most_calls(query)
     # Bets for the count that a budget pays for (more where episodes end early);
     # for an unknown count with epsilon or a clock.
@@ -279,8 +302,11 @@ def _sampled(
         aim = 0.0
     sequence = begin(delta_of(query), aim)
     started = time.perf_counter()
-    count, next_check, refused = 0, FIRST_CHECK, False
-    while True:
+    count, next_check = 0, FIRST_CHECK
+    price = None if most_calls == NO_LIMIT else most_calls
+    used_up = refused = phases.refused or phases.begin("evaluating", price=price)
+    low, high = bounds.low, bounds.high
+    while not used_up:
         speed = count / max(time.perf_counter() - started, 1e-9)
         batch = min(next_check - count, max(1, int(BATCH_SECONDS * speed)))
         more = rollouts.run(batch, most_calls, bounds.least, bounds.spread, sequence)
@@ -292,17 +318,16 @@ def _sampled(
         due = count >= next_check
         narrow = due and epsilon is not None and (high - low) / 2.0 <= epsilon
         if query.progress is not None and not used_up and not narrow:
-            report = Progress(
-                calls=rollouts.calls,
-                price=None if most_calls == NO_LIMIT else most_calls,
-                seconds=time.perf_counter() - started,
+            spent = time.perf_counter() - started
+            until = rollouts.deadline - time.perf_counter()
+            limit = None if until == math.inf else until
+            refused = phases.tell(
+                calls=rollouts.calls - reserved,
+                seconds=spent,
+                seconds_left=time_left(rollouts.calls, price, spent, limit),
                 interval=(low, high) if low <= high else None,
+                half_width=(high - low) / 2.0 if low <= high else None,
             )
-            try:
-                with hold.opened():
-                    refused = query.progress(report) is False
-            except KeyboardInterrupt:
-                used_up = True
         if low > high or used_up or narrow or refused:
             break
         if due:
@@ -311,7 +336,7 @@ def _sampled(
     if count:
         mean = bounds.least + bounds.spread * float(sequence[TOTAL]) / count
     mean = min(max(mean, low), high)
-    return RolloutSummary(count, mean, (low, high), refused=refused)
+    return RolloutSummary(count, mean, (low, high), refused=phases.refused)
 
 
 def _certificate(

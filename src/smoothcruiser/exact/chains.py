@@ -14,15 +14,16 @@ is best (``strategy``), and any proof (``proof``): nothing here is trusted.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.exact import graph_kernel
-from smoothcruiser.exact.model import PART_SECONDS, Over, never_over
+from smoothcruiser.exact.model import PART_SECONDS
 from smoothcruiser.exact.stopped import UNIT
+from smoothcruiser.exact.watch import Watch
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
@@ -39,12 +40,13 @@ class Work:
     """What a search has spent, and when it has to stop."""
 
     max_sweeps: int | None = None
-    over: Over = never_over
+    over: Watch = field(default_factory=Watch)
     sweeps: int = 0
 
     def spend(self, sweeps: int = 1) -> None:
         """Count passes over the transitions; refuse those beyond ``max_sweeps``."""
         self.sweeps += sweeps
+        self.over.swept(sweeps)
         if self.max_sweeps is not None and self.sweeps > self.max_sweeps:
             raise Unpayable(
                 f"max_sweeps={self.max_sweeps} passes were not enough to prove a bound "

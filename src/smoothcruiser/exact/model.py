@@ -20,6 +20,7 @@ import numpy as np
 
 from smoothcruiser.exact import loops
 from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
+from smoothcruiser.exact.watch import Watch
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.operators.parts import parts_of
@@ -28,12 +29,6 @@ from smoothcruiser.problem.tabular import Bools, Floats, Tables
 
 # sweeps between two looks at the clock: at first, and for how long
 FIRST_PART, PART_SECONDS = 16, 0.025
-
-Over = Callable[[], str | None]  # why to stop now, if there is a reason
-
-
-def never_over() -> None:
-    """No reason to stop."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +67,20 @@ class Evaluator:
     reads: int  # numbers that one sweep reads
 
     def sweep(
-        self, x: Floats, most: int, enough: float, over: Over = never_over
+        self, x: Floats, most: int, enough: float, watch: Watch | None = None
     ) -> int:
         """Sweep ``x`` in place, and return the number of sweeps.
 
         It is ``most``, or fewer once a sweep's width is at most ``enough`` or
-        ``over`` gives a reason to stop.
+        ``watch`` gives a reason to stop.
         """
+        watch = Watch() if watch is None else watch
         done, part = 0, FIRST_PART
-        while done < most and over() is None:
+        while done < most and watch() is None:
             begin = time.perf_counter()
             found = self._sweep(x, min(part, most - done), enough)
             done += abs(found)
+            watch.swept(abs(found))
             if found < 0:
                 break
             if time.perf_counter() - begin < PART_SECONDS:

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.errors import Interrupted, InvalidInput, OracleError
+from smoothcruiser.exact.watch import Watch
 from smoothcruiser.problem.answers import flickering
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import (
@@ -80,23 +81,32 @@ def check_model(problem: Problem) -> None:
         )
 
 
-def known_model(problem: Problem, deadline: float = math.inf) -> Known:
+def known_model(
+    problem: Problem, deadline: float = math.inf, watch: Watch | None = None
+) -> Known:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
         return Known(problem.tables)
     check_model(problem)
-    return explore(problem, deadline=deadline)
+    return explore(problem, deadline=deadline, watch=watch)
 
 
 def explore(
-    problem: Problem, *, most_states: int | None = None, deadline: float = math.inf
+    problem: Problem,
+    *,
+    most_states: int | None = None,
+    deadline: float = math.inf,
+    watch: Watch | None = None,
 ) -> Known:
     """Tables of the states reachable from ``initial_state``, and these states in order.
 
     With a horizon they are the states within it. Raises ``TooLarge`` where there
     are more than ``most_states`` (by default ``MOST_STATES``), or where
-    ``time.perf_counter()`` passes ``deadline`` first.
+    ``time.perf_counter()`` passes ``deadline`` first; ``Interrupted`` where ``watch``
+    hears from the progress function that it is to stop.
     """
+    watch = Watch() if watch is None else watch
+    watch.begin("exploring")
     check_ends(problem)
     rows = _NumberedStates(problem, MOST_STATES if most_states is None else most_states)
     depth: list[int] = rows.depth
@@ -115,6 +125,11 @@ def explore(
                 f"The time was up when {len(rows.states):,} states had been met and "
                 f"{row:,} of them explored; allow more, or {_instead(problem)}.",
                 len(rows.states),
+            )
+        if watch.found(len(rows.states)):
+            raise Interrupted(
+                "The progress function returned False when "
+                f"{len(rows.states):,} states had been met, and not all."
             )
         profile = rows.profiles[row]
         if profile is None:

@@ -53,22 +53,20 @@ from smoothcruiser.exact.chains import Work
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import (
     Kernels,
-    Over,
     evaluator,
-    never_over,
     prepare,
     room_for_policy,
 )
-from smoothcruiser.exact.reachable import Known, known_model
+from smoothcruiser.exact.reachable import Known
 from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
+from smoothcruiser.exact.watch import Watch
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.undiscounted import is_undiscounted
 
-METHODS = ("auto", "value-iteration", "policy-iteration", "modified-policy-iteration")
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
 # States of a dense linear solve: 32 MB and about 0.3 s. Larger problems evaluate
 # policies by sweeps.
@@ -86,42 +84,6 @@ UNLIMITED = 2**62
 MOST_STAGE_VALUES = 250_000_000  # 2 GB of float64
 
 
-def solve(
-    problem: Problem,
-    *,
-    tolerance: float | None = None,
-    method: str = "auto",
-    max_sweeps: int | None = None,
-) -> Solution:
-    """The Solution of a problem whose model is known.
-
-    The problem has ``tables``, or ``outcomes`` and hashable states; then the
-    states reachable from ``initial_state`` are solved. With a horizon the
-    method is backward induction, and ``discount`` may be 1. At discount 1 without a
-    horizon it is strategy iteration (``undiscounted``).
-
-    Args:
-        problem: what to solve.
-        tolerance: bound on max |values - V*|, in units of reward. It is met, or
-            the call raises InvalidInput (rounding forbids it) or Unpayable
-            (``max_sweeps`` ended first). None, the default, aims at 1e-10 of
-            the span of rewards.
-        method: "auto" (the default), "value-iteration", "policy-iteration" or
-            "modified-policy-iteration".
-        max_sweeps: most passes over the transitions; None, the default, sets no
-            limit: every step shrinks the bound.
-
-    Example:
-        >>> import smoothcruiser as sc
-        >>> chain = sc.make("chain:n=5", discount=0.9, operator="max")
-        >>> round(float(sc.solve(chain).values[0]), 4)  # one reward, after three steps
-        0.729
-    """
-    _check(tolerance, method, max_sweeps)
-    asked = {"tolerance": tolerance, "method": method, "max_sweeps": max_sweeps}
-    return solve_model(problem, known_model(problem), **asked)  # type: ignore[arg-type]
-
-
 def solve_model(
     problem: Problem,
     known: Known,
@@ -129,21 +91,25 @@ def solve_model(
     tolerance: float | None = None,
     method: str = "auto",
     max_sweeps: int | None = None,
-    over: Over = never_over,
+    watch: Watch | None = None,
 ) -> Solution:
     """The Solution of a problem whose states are listed, as in ``solve``.
 
-    Where ``over`` gives a reason to stop, it is the Solution of the sweeps so far,
+    Where ``watch`` gives a reason to stop, it is the Solution of the sweeps so far,
     with the bound that these have proven.
     """
+    watch = Watch() if watch is None else watch
+    watch.begin("compiling", known.tables.num_states)
     if is_undiscounted(problem):
-        return solve_totals(problem, known, Work(max_sweeps, over), tolerance, method)
+        return solve_totals(problem, known, Work(max_sweeps, watch), tolerance, method)
     begin = time.perf_counter()
     model, kernels, compile_seconds = prepare(problem, known.tables)
+    watch.compiled(compile_seconds)
+    watch.begin("solving", known.tables.num_states)
     search = _Search(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
-    search.over = over
+    search.over = watch
     if problem.horizon is not None:
         found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
@@ -172,28 +138,6 @@ def solve_model(
         **names_of(problem, known.states),
         note=found.note,
     )
-
-
-def _check(tolerance: object, method: object, max_sweeps: object) -> None:
-    if tolerance is not None:
-        number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
-        if not number or not 0.0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
-            raise InvalidInput(
-                f"tolerance must be a finite number above 0 or None, got {tolerance!r}."
-            )
-    if method not in METHODS:
-        raise InvalidInput(
-            f"method must be one of {', '.join(METHODS)}, got {method!r}."
-        )
-    if max_sweeps is not None and (
-        isinstance(max_sweeps, bool)
-        or not isinstance(max_sweeps, int)
-        or max_sweeps < 1
-    ):
-        raise InvalidInput(
-            "max_sweeps must be a whole number of at least 1 or None, got "
-            f"{max_sweeps!r}."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +174,7 @@ class _Search:
     ) -> None:
         self.model, self.kernels, self.finite = model, kernels, finite
         self.max_sweeps, self.sweeps = max_sweeps, 0
-        self.over: Over = never_over  # says when to stop with what was reached
+        self.over = Watch()  # says when to stop with what was reached
         self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.rounding_scale = operator.rounding_scale(model.live.shape[1])
@@ -250,6 +194,7 @@ class _Search:
         else:
             self.kernels.q(m, v)
             self.sweeps += 1
+            self.over.swept(1)
         w = np.empty(len(v))
         self.kernels.values(m, w)
         low, high, top = low_high(v, w)
@@ -383,6 +328,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
             point = point if accepted else search.backup(before.w)
         stalled = 0 if point.width < best.width else stalled + 1
         best = point if point.width < best.width else best
+        search.over.proved(search.bound(best))
     bound, floor = search.bound(best), search.floor(best.top)
     note = ""
     if bound > aim and stalled < PATIENCE:

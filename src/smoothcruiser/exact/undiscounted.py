@@ -92,6 +92,8 @@ def solve_totals(
             "discount below 1, or Max()."
         )
     compile_seconds = _warm()
+    work.over.compiled(compile_seconds)
+    work.over.begin("solving", known.tables.num_states)
     begin = time.perf_counter()
     totals = _totals(known)
     found = _signed(totals, known, work) if totals.signed else _unsigned(totals, work)

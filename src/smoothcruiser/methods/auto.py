@@ -19,6 +19,7 @@ the clock, unless ``seconds=`` makes it. Proofs and measurements: docs/auto.md.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from dataclasses import dataclass, replace
@@ -32,13 +33,14 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     Session,
+    Unbegun,
     listed,
     unused,
 )
 from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
 from smoothcruiser.methods.exact import Exact, Lookup
 from smoothcruiser.methods.known import known_model_answer
-from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race, Unbegun
+from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
 from smoothcruiser.methods.pricing import (
     call_ratio,
     least_of_search,
@@ -57,6 +59,8 @@ from smoothcruiser.schedule.schedule import Level
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.pilot import Pilot
+
+log = logging.getLogger(__name__)
 
 # calls of the walks of a pilot: a hundredth of the schedule's price, within these
 FEWEST, MOST = 32, 64
@@ -87,6 +91,8 @@ class Auto(Method):
     def prepare(self, query: Query) -> Prepared:
         """The chosen method's own preparation, with the reason as its first note."""
         chosen = self._choose(query)
+        if chosen.notes:
+            log.info("%s", chosen.notes[0])
         takes = chosen.method.takes
         idle = unused(query, takes)
         if not idle:

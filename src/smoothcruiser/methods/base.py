@@ -14,6 +14,7 @@ their table (``methods.METHODS``).
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -22,12 +23,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_undiscounted
+from smoothcruiser.progress import Phases, finish, shown
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.shapes import Count
@@ -36,6 +38,10 @@ from smoothcruiser.shown import Shown, brief
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
 
+log = logging.getLogger(__name__)
+
+BY_HAND = "Stopped by hand"
+SAID_STOP = "The progress function returned False"
 DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 
 
@@ -87,7 +93,7 @@ class Prepared(Shown, ABC):
     """An answer that was thought through and not yet computed.
 
     ``explanation`` is what ``explain`` shows; ``notes`` say why ``auto`` chose the
-    method; ``run()`` computes the Estimate.
+    method; ``run()`` computes the Estimate. Methods write ``answer``.
     """
 
     method: Method
@@ -96,9 +102,24 @@ class Prepared(Shown, ABC):
     notes: tuple[str, ...] = ()
     stored: StoredRun | None = None  # the run that is taken up, if one is
 
-    @abstractmethod
     def run(self) -> Estimate:
-        """The Estimate."""
+        """The Estimate; ``progress`` hears of it while it is computed."""
+        progress = self.query.progress
+        with shown(progress):
+            found = self.answer()
+            finish(progress, **last_report(found))
+        log.debug(
+            "%s answered after %d calls in %.3g s, and %.3g s of compiling",
+            found.method,
+            found.num_calls,
+            found.seconds,
+            found.compile_seconds,
+        )
+        return found
+
+    @abstractmethod
+    def answer(self) -> Estimate:
+        """What ``run`` returns: the part that each method writes."""
 
     def check(self) -> None:
         """Refuse now what ``run`` would refuse before its first oracle call."""
@@ -242,7 +263,8 @@ class Session:
 
     def fixed(self, state: Any) -> Estimate:
         """The Estimate at ``state`` that depends on nothing that was decided before."""
-        return prepared(self.method, self._at(state, self.query.seed, None)).run()
+        query = replace(self._at(state, self.query.seed, None), progress=None)
+        return prepared(self.method, query).answer()
 
     def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
         """An earlier answer with what was learned since; by default as it was.
@@ -258,7 +280,7 @@ class Session:
         """Release workers and memory."""
 
     def _decide(self, query: Query) -> Estimate:
-        return prepared(self.method, query).run()
+        return prepared(self.method, query).answer()
 
     def _at(self, state: Any, seed: int, remaining: int | None) -> Query:
         query, problem = self.query, self.query.problem
@@ -281,6 +303,8 @@ def prepared(method: Method, query: Query) -> Prepared:
         refuse_undiscounted(query.problem, method.name)
     if query.state is not None and query.problem.is_terminal(query.state):
         return _ended(method, query)
+    if Phases(query.progress).begin("preparing"):
+        return _refused(method, query)
     ready = method.prepare(query)
     if not isinstance(ready, Prepared):
         raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
@@ -289,10 +313,11 @@ def prepared(method: Method, query: Query) -> Prepared:
 
 def planned(method: Method, query: Query) -> Estimate:
     """The Estimate of a request, also where Ctrl-C comes before its first sample."""
-    try:
-        return prepared(method, query).run()
-    except KeyboardInterrupt as stop:
-        return unbegun(method, query, stop)
+    with shown(query.progress):
+        try:
+            return prepared(method, query).run()
+        except KeyboardInterrupt as stop:
+            return unbegun(method, query, stop)
 
 
 def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
@@ -304,7 +329,7 @@ def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
     if not method.promises:
         raise stop
     hear(stop)
-    why = "Stopped by hand before the first sample"
+    why = f"{BY_HAND} before the first sample"
     found = unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
     # what timed the simulator before, where that was done
     return replace(found, num_calls=getattr(stop, "calls", 0))
@@ -334,6 +359,51 @@ def listed(names: Iterable[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unbegun(Prepared):
+    """The answer where a stop came before the first sample."""
+
+    why: str = f"{BY_HAND} before the first sample"
+    calls: int = 0  # that were made to decide
+
+    @property
+    def looked(self) -> int:
+        """Calls that were made to decide."""
+        return self.calls
+
+    def answer(self) -> Estimate:
+        """What is known without a sample."""
+        found = self.unsampled(self.query.place)
+        return self.annotated(replace(found, num_calls=found.num_calls + self.calls))
+
+    def unsampled(self, state: Any) -> Estimate:
+        """What is known of any state, without the calls."""
+        query = self.query
+        return unsampled_estimate(
+            query.problem, state, self.method.name, self.why, query.seed
+        )
+
+
+def _refused(method: Method, query: Query) -> Prepared:
+    """The answer where the progress function returned False before all else."""
+    if query.state is None or is_undiscounted(query.problem):
+        raise Interrupted(f"{SAID_STOP}, and nothing is known yet.")
+    nothing = Forecast(method.name, 0, f"{SAID_STOP} before it was decided.")
+    why = f"{SAID_STOP} before the first sample"
+    return Unbegun(method=method, query=query, explanation=nothing, why=why)
+
+
+def last_report(found: Estimate) -> dict[str, Any]:
+    """What the last report says: the calls that were made, and what they showed."""
+    spent = found.calls_spent
+    return {
+        "calls": found.num_calls if spent is None else spent,
+        "price": found.price,
+        "seconds": found.seconds,
+        "interval": found.interval,
+    }
+
+
 def _ended(method: Method, query: Query) -> Prepared:
     """The answer at a terminal state; what the method does elsewhere explains it."""
     explanation: Any = Forecast(
@@ -351,6 +421,6 @@ def _ended(method: Method, query: Query) -> Prepared:
 class Ended(Prepared):
     """The answer at a terminal state."""
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """Zero, for sure."""
         return terminal_estimate(self.query.problem, self.query.place, self.method.name)

@@ -30,6 +30,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows, known_row
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.undiscounted import refuse_unbounded
+from smoothcruiser.progress import part
 from smoothcruiser.query import Promise, Query
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Searching(Prepared):
 
     method: CertifiedSearch
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
         with held():  # also while modules are imported and workers end
             return self.annotated(self._run())
@@ -373,5 +374,5 @@ def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
         budget=budget if limits.calls is None else limits.calls,
         seconds=limits.seconds,
         target=query.promise.target,
-        callback=query.progress,
+        progress=part(query.progress),
     )

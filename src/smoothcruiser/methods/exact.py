@@ -7,11 +7,19 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.estimate import Estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import Hold, held
-from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
+from smoothcruiser.methods.base import (
+    BY_HAND,
+    SAID_STOP,
+    Forecast,
+    Method,
+    Prepared,
+    Session,
+)
 from smoothcruiser.problem.undiscounted import is_undiscounted
+from smoothcruiser.progress import part
 from smoothcruiser.query import Query, nearest_to_zero
 
 if TYPE_CHECKING:
@@ -64,7 +72,7 @@ class Solving(Prepared):
 
     known: Known | None = None  # the model, where its states are listed already
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The row of the solution that belongs to the state.
 
         Where time or Ctrl-C ends it before, it is that of the sweeps so far, or what
@@ -78,32 +86,31 @@ class Solving(Prepared):
         from smoothcruiser.exact.estimate import exact_estimate
         from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solver import solve_model
+        from smoothcruiser.exact.watch import Watch
 
         begin = time.perf_counter()
         problem, state = self.query.problem, self.query.place
         seconds = self.query.limits.seconds
         deadline = math.inf if seconds is None else begin + seconds
+        over = Watch(self.query.progress, hold, deadline)
         if problem.tables is None:
             problem = replace(problem, initial_state=state)
 
-        def over() -> str | None:
-            if hold.came:
-                return "hand"
-            return "seconds" if time.perf_counter() > deadline else None
-
         try:
             with hold.opened():
-                known = self.known or known_model(problem, deadline)
-        except (TooLarge, KeyboardInterrupt) as stop:
+                known = self.known or known_model(problem, deadline, over)
+        except (TooLarge, Interrupted, KeyboardInterrupt) as stop:
             # there are too many states for any time, or any total is possible
             if over() is None or is_undiscounted(problem):
                 raise
             told = str(stop) or "Stopped by hand while states were being listed."
             answer = unsampled_estimate(problem, state, self.method.name, told)
             return self.annotated(replace(answer, seconds=time.perf_counter() - begin))
-        solution = solve_model(problem, known, over=over)
+        solution = solve_model(problem, known, watch=over)
         bound = float(solution.residual_bound)
-        stopped = "Stopped by hand. " if hold.came and solution.note else ""
+        stopped = f"{BY_HAND}. " if hold.came else ""
+        if over.phases.refused and not hold.came:
+            stopped = f"{SAID_STOP}. "
         said = (f"{stopped}{solution.note}",) if solution.note else ()
         false = broken_claims(problem, known, solution, state)
         notes = (*self.notes, *said, *false)
@@ -153,7 +160,7 @@ class Lookup(Session):
             problem = query.problem
             if problem.tables is None and problem.initial_state is None:
                 problem = replace(problem, initial_state=query.state)
-            self._solution = solve(problem)
+            self._solution = solve(problem, progress=part(query.progress))
         try:
             answer = exact_estimate(query.problem, self._solution, query.state)
         except InvalidInput:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,10 +42,13 @@ from smoothcruiser.errors import (
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import heard, stoppable
 from smoothcruiser.methods.base import (
+    BY_HAND,
     DEFAULT_BUDGET,
+    SAID_STOP,
     Method,
     Prepared,
     Session,
+    Unbegun,
     prepared,
     refuse_unused,
 )
@@ -54,19 +57,35 @@ from smoothcruiser.methods.joint import together
 from smoothcruiser.methods.portfolio import (
     Chosen,
     Race,
-    Unbegun,
     choice_notes,
     unbegun_in_time,
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Callback, Progress, finish, shown, time_left
 from smoothcruiser.query import Limits, Promise, Query, check_delta
 from smoothcruiser.schedule.numbers import short
 
 
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     """The answers at all ``states``; ``query`` holds the rest of the request."""
+    with shown(query.progress):
+        found = _planned(method, query, states)
+        calls = sum(
+            x.num_calls if x.calls_spent is None else x.calls_spent
+            for x in {id(x): x for x in found.estimates}.values()
+        )
+        finish(
+            query.progress,
+            calls=max(calls, found.num_calls),
+            seconds=found.seconds,
+            done=len(found.estimates),
+            total=len(found.estimates),
+        )
+    return found
+
+
+def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     begin = time.perf_counter()
     if query.compute.store is not None:
         raise InvalidInput(
@@ -86,8 +105,9 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     notes: tuple[str, ...] = ()
     name, looked = method.name, 0
     if live:
-        each = _share(query, len(live))
-        ready = prepared(method, each.at(places[live[0]], query.seed))
+        first_state = _share(query, len(live)).at(places[live[0]], query.seed)
+        each = replace(first_state, progress=None)
+        ready = prepared(method, first_state)
         ready = _payable(query, ready, len(live))
         if isinstance(ready, Chosen | Race):  # compiling counts against no limit
             begin = time.perf_counter() - ready.spent
@@ -140,6 +160,8 @@ def _answers(
             calls=None if total is None else total - spent,
             until=_until(query, begin, last),
             progress=query.progress,
+            known=sum(i not in todo for i in there),
+            total=len(there),
         )
         most = part.query.limits.calls
         if not last and call.calls is not None and most is not None:
@@ -251,7 +273,6 @@ def _share(query: Query, count: int) -> Query:
             calls=None if calls is None else max(1, calls // count),
             seconds=None if seconds is None else seconds / count,
         ),
-        progress=None,
     )
 
 
@@ -290,10 +311,6 @@ def _budget(query: Query) -> int | None:
     return query.limits.calls or (DEFAULT_BUDGET if promised else None)
 
 
-BY_HAND = "The call was stopped by hand"
-SAID_STOP = "The callback said stop"
-
-
 @dataclass
 class Call:
     """One method on many states."""
@@ -305,7 +322,9 @@ class Call:
     begin: float
     calls: int | None  # at the most, of all
     until: float  # when time is up
-    progress: Callable[[Progress], object] | None
+    progress: Callback | None
+    known: int = 0  # states that an earlier part has answered
+    total: int = 1  # of all parts
     spent: int = 0
     ended: str = ""  # why no more states are asked about
     # states whose share of the limits was used up: more may help them
@@ -425,19 +444,31 @@ class Call:
                 return None
         return replace(self.query.limits, calls=calls, seconds=seconds)
 
-    def _reporter(self, left: int) -> Callable[[Progress], object] | None:
+    def _reporter(self, left: int) -> Callback | None:
         """What tells the caller how far all states are; False from it ends the call."""
         tell = self.progress
         if tell is None:
             return None
         begin, before = self.begin, self.spent
+        done = self.known + sum(self.reached)
 
         def report(one: Progress) -> object:
+            if one.phase in ("preparing", "done"):
+                return None
+            calls, spent = before + one.calls, time.perf_counter() - begin
+            price = None if one.price is None else before + left * one.price
+            until = None
+            if self.until < math.inf:
+                until = self.until - time.perf_counter()
             every = replace(
                 one,
-                calls=before + one.calls,
-                seconds=time.perf_counter() - begin,
-                price=None if one.price is None else before + left * one.price,
+                calls=calls,
+                seconds=spent,
+                seconds_left=time_left(calls, price, spent, until),
+                price=price,
+                done=done,
+                total=self.total,
+                label=f"state {min(done + 1, self.total):,} of {self.total:,}",
             )
             if tell(every) is False:
                 self.ended = SAID_STOP

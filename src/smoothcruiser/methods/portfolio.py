@@ -15,16 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from smoothcruiser.estimate import (
-    Estimate,
-    unsampled_estimate,
-)
+from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.jit.interrupts import hear
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, Unbegun
 from smoothcruiser.methods.certified import Searching, ask, memory_of
 from smoothcruiser.methods.joint import both, together
 from smoothcruiser.methods.scheduled import Scheduling
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Progress, added
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.fields import Fields
@@ -198,31 +195,6 @@ def seen_by(pilot: Pilot) -> str:
 # --- running ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Unbegun(Prepared):
-    """The answer where a stop came before the first sample."""
-
-    why: str = "Stopped by hand before the first sample"
-    calls: int = 0  # that were made to decide
-
-    @property
-    def looked(self) -> int:
-        """Calls that were made to decide."""
-        return self.calls
-
-    def run(self) -> Estimate:
-        """What is known without a sample."""
-        found = self.unsampled(self.query.place)
-        return self.annotated(replace(found, num_calls=found.num_calls + self.calls))
-
-    def unsampled(self, state: Any) -> Estimate:
-        """What is known of any state, without the calls."""
-        query = self.query
-        return unsampled_estimate(
-            query.problem, state, self.method.name, self.why, query.seed
-        )
-
-
 def unbegun_in_time(ready: Prepared, spent: float) -> Unbegun | None:
     """The answer where deciding took all the time that there was; None if not."""
     seconds = ready.query.limits.seconds
@@ -264,19 +236,21 @@ class Chosen(Prepared):
         """Refuse what the method refuses."""
         self.inner.check()
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate of the method, with the calls of the look."""
         late = unbegun_in_time(self, self.spent)
         if late is not None:
-            return late.run()
+            return late.answer()
         inner, seconds = self.inner, self.query.limits.seconds
         if seconds is not None:
             inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
+        progress = added(inner.query.progress, self.looked)
+        inner = replace(inner, query=replace(inner.query, progress=progress))
         try:
-            return self.annotated(_with_choice(inner.run(), self))
+            return self.annotated(_with_choice(inner.answer(), self))
         except KeyboardInterrupt as stop:  # before the run was ready for it
             hear(stop)
-            return unbegun(self).run()
+            return unbegun(self).answer()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -317,17 +291,18 @@ class Race(Prepared):
         """Refuse what the schedule refuses."""
         self.schedule.check()
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
         late = unbegun_in_time(self, self.spent)
         if late is not None:
-            return late.run()
+            return late.answer()
         begin = time.perf_counter() - self.spent
         search, seconds = self.search, self.query.limits.seconds
         if seconds is not None:
             search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
         memory = memory_of(search.query, self.search.method.bound)
-        judge = _Judge(search.query, memory)
+        told = added(self.query.progress, self.looked)
+        judge = _Judge(replace(search.query, progress=told), memory)
         query = replace(search.query, state=search.query.place, progress=judge)
         try:
             first = ask(memory, query, DEFAULT_BUDGET)
@@ -337,7 +312,7 @@ class Race(Prepared):
                 longer = memory.go_on(
                     budget=self._calls_left(),
                     seconds=_left(seconds, begin),
-                    callback=self.query.progress,
+                    callback=told,
                 )
                 first = replace(
                     longer,
@@ -352,16 +327,10 @@ class Race(Prepared):
         scheduling = self.schedule
         if seconds is not None:
             scheduling = _with_seconds(scheduling, _left(seconds, begin))
-        if self.query.progress is not None:
-            scheduling = replace(
-                scheduling,
-                query=replace(
-                    scheduling.query,
-                    progress=_after(self.query.progress, first),
-                ),
-            )
+        told = added(told, first.num_calls, first.seconds, _with(first.interval))
+        scheduling = replace(scheduling, query=replace(scheduling.query, progress=told))
         try:
-            second = scheduling.run()
+            second = scheduling.answer()
         except KeyboardInterrupt as stop:  # before the schedule was ready for it
             hear(stop)
             return self.annotated(_with_choice(self._of_all(first), self))
@@ -474,23 +443,14 @@ def _with_seconds(ready: P, seconds: float | None) -> P:
     )
 
 
-def _after(
-    progress: Callable[[Progress], object], first: Estimate
-) -> Callable[[Progress], object]:
-    """Reports on a schedule that count what the search before it took."""
+def _with(
+    first: Interval | None,
+) -> Callable[[Interval | None], Interval | None]:
+    """What an interval leaves of ``first``: both hold."""
 
-    def report(seen: Progress) -> object:
-        interval = seen.interval
-        if interval is not None and first.interval is not None:
-            interval = both(interval, first.interval)
-        return progress(
-            replace(
-                seen,
-                calls=seen.calls + first.num_calls,
-                seconds=seen.seconds + first.seconds,
-                price=None if seen.price is None else seen.price + first.num_calls,
-                interval=interval or first.interval,
-            )
-        )
+    def narrowed(found: Interval | None) -> Interval | None:
+        if found is None or first is None:
+            return found or first
+        return both(found, first)
 
-    return report
+    return narrowed

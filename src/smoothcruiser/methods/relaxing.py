@@ -24,6 +24,7 @@ from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import Callback, added
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
@@ -78,20 +79,25 @@ class Relaxing(Scheduling):
                 "a larger epsilon."
             )
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate of V_0 and of its action values."""
         self.check()
         plan: Relaxation = self.explanation
         problem = under(self.query.problem, plan.operator)
         inner = Scheduling(
             method=self.method,
-            query=replace(self.query, problem=problem),
+            query=replace(self.query, problem=problem, progress=_untold(self.query)),
             explanation=plan.schedule,
             workers=self.workers,
         )
-        found = unrelaxed(self.query.problem, plan, inner.run())
+        found = unrelaxed(self.query.problem, plan, inner.answer())
         notes = (plan.verdict, *((GREEDY,) if found.policy else ()), *found.notes)
         return self.annotated(replace(found, notes=notes))
+
+
+def _untold(query: Query) -> Callback | None:
+    """Reports without an interval: that of the run is about another value."""
+    return added(query.progress, 0, interval=lambda found: None)
 
 
 # of the largest number in a shift: bands are sums of powers, rounded a few times

@@ -8,6 +8,7 @@ problem and the versions. The bits are those of a run that was never stopped.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
+
+
+log = logging.getLogger(__name__)
 
 
 def resume(
@@ -88,5 +92,12 @@ def pick_up(
     query = Query.of(problem, where, store=store, **asked)
     query = replace(
         query, seed=stored.seed, compute=replace(query.compute, shards=stored.shards)
+    )
+    log.info(
+        "run %d of %s goes on with %s, after %d calls",
+        stored.id,
+        store,
+        stored.method,
+        stored.calls_done,
     )
     return method.pick_up(stored, query).with_notes(*notes)

@@ -9,6 +9,7 @@ limit has passed by more than its grace.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
 from smoothcruiser.methods.fitting import Fitted, inspects
+from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
 from smoothcruiser.schedule.schedule import Schedule
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from smoothcruiser.store import Record, Store, StoredRun
 
     Open = Callable[[Job, Compute], Workers]
+
+log = logging.getLogger(__name__)
 
 # Of the seconds of a run, for each of the inspections of the step before and after it.
 LOOK_SHARE = 0.05
@@ -145,13 +149,20 @@ def _sampled(
     clock = _Clock(query.limits.seconds, chosen.seconds)
     row = choose(query.problem, query.compute)
     pool, alarm, outcome = None, Alarm(), None
-    repeated = 0
+    repeated, phases = 0, Phases(query.progress)
+    earlier = sum(part.calls for part in ledger.parts.values())
+
+    def begin(phase: Phase) -> None:
+        if phases.begin(phase, calls=earlier, resumed=earlier):
+            raise Interrupted("The progress function returned False.")
+
     with Breaker() as breaker:
         try:
             if chosen.pressed:
                 raise KeyboardInterrupt
             if clock.seconds is not None and row.pool is not None:
                 breaker.arm(clock.left() + clock.grace)
+            begin("compiling" if row.pool is None else "starting")
             pool = _opened(opened, job, query.compute)
             clock.end += pool.compile_seconds
             if clock.seconds is not None:
@@ -159,11 +170,12 @@ def _sampled(
                 breaker.arm(clock.left() + clock.grace)
             if clock.left() <= 0.0:  # nothing is begun that would only be ended
                 raise Interrupted("The time was over before the first call.")
-            begin = time.perf_counter()
+            looked_at = time.perf_counter()
             if inspects(query):
+                begin("inspecting")
                 pool.inspect(query.seed, clock.share)
             if clock.seconds is not None:  # leave time to do so after the run
-                took = (time.perf_counter() - begin) / 2.0
+                took = (time.perf_counter() - looked_at) / 2.0
                 alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
             outcome = run_shards(
                 pool,
@@ -173,6 +185,7 @@ def _sampled(
                 listener=listener,
                 alarm=alarm,
                 room=chosen.room,
+                until=None if clock.seconds is None else clock.left,
             )
             if clock.left() > -clock.grace and inspects(query):
                 limit = clock.last_look(outcome)
@@ -181,11 +194,14 @@ def _sampled(
             hear(error)
             if outcome is None:
                 late = alarm.rang or breaker.fired or clock.left() <= 0.0
-                outcome = ledger.stopped(cause_of(error, late))
+                outcome = ledger.stopped(cause_of(error, late, phases.refused))
+                log.info("stopped before the first shard: %s", outcome.stopped)
         finally:
             alarm.cancel()
             if pool is not None:
                 pool.close()
+    if breaker.fired:
+        log.warning("a call of the oracle was broken off, after the time limit")
     if pool is None:
         return outcome, Ran(row.name)
     looks = pool.look_calls  # also of an inspection that was stopped

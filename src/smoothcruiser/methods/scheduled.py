@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Method, Prepared, Session
+from smoothcruiser.methods.base import (
+    DEFAULT_BUDGET,
+    Method,
+    Prepared,
+    Session,
+    last_report,
+)
 from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted
 from smoothcruiser.methods.running import started
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import finish, shown
 from smoothcruiser.query import Asked, Compute, Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
@@ -294,7 +301,7 @@ class Scheduling(Prepared):
         """Calls that measured the simulator."""
         return 0 if self.fitted is None else self.fitted.calls
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
@@ -321,7 +328,7 @@ class Repeating(Session):
         ready = self._ready
         moved = ready.query.at(query.state, query.seed)
         moved = replace(moved, limits=query.limits, progress=query.progress)
-        found: Estimate = replace(ready, query=moved).run()
+        found: Estimate = replace(ready, query=moved).answer()
         if ready.fitted is not None:  # measuring the simulator is paid for once
             once = replace(ready.fitted, seconds=0.0, pressed=False)
             self._ready = replace(ready, fitted=once)
@@ -354,7 +361,10 @@ def run(
         )
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
-    return started(query, Fitted(schedule=schedule))
+    with shown(query.progress):
+        found = started(query, Fitted(schedule=schedule))
+        finish(query.progress, **last_report(found))
+    return found
 
 
 def _check_family(query: Query, stored: str, number: int) -> None:

@@ -11,17 +11,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Certificate, Estimate, about, best_action
+from smoothcruiser.estimate import (
+    Certificate,
+    Estimate,
+    about,
+    best_action,
+    unsampled_estimate,
+)
 from smoothcruiser.jit.interrupts import Hold, held
-from smoothcruiser.methods.base import Forecast, Method, Prepared, Session
-from smoothcruiser.progress import Progress
+from smoothcruiser.methods.base import (
+    BY_HAND,
+    SAID_STOP,
+    Forecast,
+    Method,
+    Prepared,
+    Session,
+)
+from smoothcruiser.progress import Callback, Phases, added
 from smoothcruiser.query import Limits, Query
+from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.searches import UCT, Search
 
 if TYPE_CHECKING:
@@ -126,7 +139,7 @@ class Growing(Prepared):
 
     method: TreeSearch
 
-    def run(self) -> Estimate:
+    def answer(self) -> Estimate:
         """The Estimate: without a certificate, or with that of the tree's policy."""
         with held() as hold:
             return self.annotated(self._run(hold))
@@ -136,24 +149,27 @@ class Growing(Prepared):
         budget, simulations = query.limits.calls, query.limits.simulations
         seconds = query.limits.seconds
         calls = budget if budget is None or not certify else budget // 2
+        phases = Phases(query.progress, hold)
         begin = time.perf_counter()
+        if phases.begin("compiling"):
+            why = SAID_STOP if phases.refused else BY_HAND
+            return _unplanted(self.method, query, why)
         tree = _planted(self.method, query)
         # compiling is part of what the user waits for
         planted = time.perf_counter()
         left = None if seconds is None else max(1e-3, seconds - (planted - begin))
-        limits = Limits(calls=calls, seconds=left, simulations=simulations)
         if left is not None and certify:
             left /= 2.0
-        reporter = _Reporter(query.progress, limits, planted)
+        growth = Growth(
+            simulations=simulations,
+            calls=calls,
+            seconds=left,
+            progress=query.progress,
+        )
         with suppress(KeyboardInterrupt):  # a tree answers at any time
-            tree.grow(
-                simulations=simulations,
-                calls=calls,
-                seconds=left,
-                progress=None if query.progress is None else reporter,
-            )
+            tree.grow_by(growth)
         answer = tree.estimate() if any(tree.node(0).edge_visits) else _blind(tree)
-        if certify and (hold.came or reporter.refused):
+        if certify and (hold.came or growth.refused):
             answer = _boxed(tree, answer)
         elif certify:
             paid = tree.num_calls if budget is None and seconds is None else None
@@ -166,15 +182,21 @@ class Growing(Prepared):
                 budget=paid,
                 seconds=left,
                 delta=query.promise.delta,
-                progress=query.progress,
+                progress=added(query.progress, tree.num_calls, tree.seconds),
             )
-        if not hold.came and not reporter.refused:
+        if not hold.came and not growth.refused:
             return answer
         note = (
             f"Stopped by {'hand' if hold.came else 'the callback'} after "
             f"{answer.num_calls:,} calls: the answer of what was grown."
         )
         return replace(answer, notes=(*answer.notes, note))
+
+
+def _unplanted(method: TreeSearch, query: Query, why: str) -> Estimate:
+    """What is known without a tree, where it was not wanted any more."""
+    why = f"{why} before the first simulation"
+    return unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
 
 
 def _blind(tree: Tree) -> Estimate:
@@ -246,43 +268,6 @@ def _planted(method: TreeSearch, query: Query) -> Tree:
     )
 
 
-class _Reporter:
-    """Turns a growing tree into reports, and knows whether one was answered by False."""
-
-    def __init__(
-        self,
-        progress: Callable[[Progress], object] | None,
-        limits: Limits,
-        begin: float,
-    ) -> None:
-        self.progress, self.limits, self.begin = progress, limits, begin
-        self.refused = False
-
-    def __call__(self, tree: Tree) -> object:
-        assert self.progress is not None
-        limits, spent = self.limits, time.perf_counter() - self.begin
-        share = max(
-            tree.simulations / limits.simulations if limits.simulations else 0.0,
-            spent / limits.seconds if limits.seconds else 0.0,
-            1e-9,
-        )
-        # the calls allowed, or as many as the limit will do for at this speed
-        price = limits.calls
-        if price is None:
-            price = max(tree.num_calls, round(tree.num_calls / min(1.0, share)))
-        said = self.progress(
-            Progress(
-                calls=tree.num_calls,
-                price=price,
-                seconds=spent,
-                simulations=tree.simulations,
-                value=tree.node(0).value,
-            )
-        )
-        self.refused = said is False
-        return said
-
-
 class Keeping(Session):
     """A tree that is kept below the moves made since the last decision."""
 
@@ -301,6 +286,9 @@ class Keeping(Session):
             or self._move is None
             or not tree.follow(self._move, query.state, horizon)
         ):
+            if Phases(query.progress).begin("compiling"):
+                self._move = None
+                return _unplanted(self.method, query, SAID_STOP)
             tree, fresh = _planted(self.method, query), True
             tree.warm()
         self.tree, self._move = tree, None
@@ -311,15 +299,15 @@ class Keeping(Session):
             limits = Limits(calls=DEFAULT_CALLS)
         if limits.seconds is not None:
             limits = replace(limits, seconds=max(1e-3, limits.seconds - spent))
-        tree.grow(
+        growth = Growth(
             simulations=limits.simulations,
             calls=limits.calls,
             seconds=limits.seconds,
-            progress=None
-            if query.progress is None
-            else _Reporter(query.progress, limits, time.perf_counter()),
+            progress=query.progress,
         )
-        estimate = tree.estimate()
+        tree.grow_by(growth)
+        grown = any(tree.node(0).edge_visits) or not growth.refused
+        estimate = tree.estimate() if grown else _blind(tree)
         compiling = estimate.compile_seconds if fresh else 0.0
         return replace(
             estimate,
@@ -340,7 +328,7 @@ def certified(
     budget: int | None,
     seconds: float | None = None,
     delta: float | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: Callback | None = None,
 ) -> Estimate:
     """``answer`` with the certificate of the tree's policy, a lower bound on V."""
     from smoothcruiser.evaluation.evaluate import evaluate

@@ -20,11 +20,12 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods import resolve
-from smoothcruiser.methods.base import Method, Session, refuse_unused
+from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
 from smoothcruiser.problem.adapter import live_adapter, prefixes
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import finish, shown
 from smoothcruiser.query import KEYWORDS, Query
 from smoothcruiser.tree.searches import Search
 
@@ -120,7 +121,10 @@ class Agent:
             raise InvalidInput(
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
-        self.estimate = self.session.decide(state, remaining=remaining)
+        progress = self.query.progress
+        with shown(progress):
+            self.estimate = self.session.decide(state, remaining=remaining)
+            finish(progress, **last_report(self.estimate))
         if self.estimate.action is None:
             raise InvalidInput(
                 "The method promised a value alone and recommends no action; drop "

@@ -17,12 +17,15 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.play.agent import Agent
+from smoothcruiser.play.reports import Reports
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.progress import Callback, read, shown
 from smoothcruiser.records.data import Data
 from smoothcruiser.shown import Shown, brief
 
@@ -108,14 +111,18 @@ def play(
     seed: int = 0,
     opponent: Player | Agent = random_player,
     side: int | None = None,
-    progress: Callable[[int, Episode], object] | None = None,
+    progress: bool | Callback | None = None,
 ) -> Summary:
     """The Summary of ``episodes`` episodes of the agent's problem.
 
     In games the agent is the max player in even episodes and the min player in
     odd ones, or always ``side``; ``opponent`` moves for the other one.
-    ``steps`` ends an episode that has no end of its own.
+    ``steps`` ends an episode that has no end of its own. ``progress`` is True for a
+    bar, or a function that gets a ``Progress`` after each decision (``done`` of
+    ``total`` episodes have ended); where it returns False, and at Ctrl-C, the Summary
+    is that of the episodes that have ended.
     """
+    callback = read(progress)
     if not isinstance(agent, Agent):
         raise InvalidInput(
             f"play lets an Agent act, got {type(agent).__name__}; make one: "
@@ -153,13 +160,18 @@ def play(
             "initial_state= where the problem is made."
         )
     most = _most_steps(problem) if steps is None else steps
-    played = []
-    for number in range(episodes):
-        mine = side or (1 + number % 2 if problem.is_game else 1)
-        episode = _episode(agent, opponent, mine, most, seed, number)
-        played.append(episode)
-        if progress is not None:
-            progress(number + 1, episode)
+    played: list[Episode] = []
+    with shown(callback):
+        reports = Reports(callback, episodes)
+        with stoppable(), reports.kept():
+            while len(played) < episodes and not reports.stopped:
+                number = len(played)
+                mine = side or (1 + number % 2 if problem.is_game else 1)
+                episode = _episode(agent, opponent, mine, most, seed, number, reports)
+                if not reports.stopped:
+                    played.append(episode)
+                    reports.ended(episode.plain_return)
+        reports.finish()
     return summarized(agent, played, _name(opponent) if problem.is_game else None)
 
 
@@ -176,8 +188,15 @@ def _most_steps(problem: Problem) -> int:
 
 
 def _episode(
-    agent: Agent, opponent: Player | Agent, mine: int, most: int, seed: int, number: int
+    agent: Agent,
+    opponent: Player | Agent,
+    mine: int,
+    most: int,
+    seed: int,
+    number: int,
+    reports: Reports,
 ) -> Episode:
+    """One episode, or the beginning of one where ``reports`` says stop."""
     problem = agent.problem
     world = _stream(seed, Key.WORLD, number)
     other = _stream(seed, Key.OTHER_PLAYER, number)
@@ -202,7 +221,10 @@ def _episode(
             seconds += max(0.0, time.perf_counter() - begin - compiling)
             decisions += 1
             done.append(agent.action_label or str(action))
-            calls += 0 if agent.estimate is None else agent.estimate.num_calls
+            made = 0 if agent.estimate is None else agent.estimate.num_calls
+            calls += made
+            if reports.decided(made):
+                break
         elif isinstance(opponent, Agent):
             action = opponent.decide(state, remaining=left)
         else:

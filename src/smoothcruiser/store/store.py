@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shlex
 import sqlite3
 import time
@@ -46,6 +47,8 @@ from smoothcruiser.store.runs import DamagedRun, Runs
 from smoothcruiser.store.seal import seal
 from smoothcruiser.store.versions import all_versions
 
+log = logging.getLogger(__name__)
+
 
 class Store:
     """An open store; use as a context manager or ``close`` it."""
@@ -59,6 +62,7 @@ class Store:
             self.connection = open_to_write(self.path)
         else:
             self.connection, self._closing = open_to_read(self.path)
+        log.info("store %s is opened to %s", self.path, "write" if write else "read")
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.inspection import look_once
@@ -31,12 +30,15 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
-from smoothcruiser.problem.arguments import check_seconds, check_seed, is_whole
+from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import by_identity
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
+from smoothcruiser.progress import Callback, finish, shown
+from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import check_problem
 from smoothcruiser.shown import Shown, brief
+from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import (
@@ -51,7 +53,6 @@ from smoothcruiser.tree.setting import REACH, setting_of, truncation
 
 MOST_SHOWN = 10  # actions whose visits a note lists
 MOST_TRIED = 1000  # states after our move in which the other player's move is sought
-UNLIMITED = 2**62
 FULL_SLICE = 4096  # calls: smaller slices only find out how long a call takes
 SLICE_SECONDS = 0.025  # at the least: about 20 to 40 checks per second
 
@@ -174,32 +175,36 @@ class Tree(Shown):
         simulations: int | None = None,
         calls: int | None = None,
         seconds: float | None = None,
-        progress: Callable[[Tree], object] | None = None,
+        progress: bool | Callback | None = None,
     ) -> Tree:
         """This tree after more simulations, oracle calls or seconds.
 
         The limit that is reached first ends it. With simulations or calls the
         tree depends on the seed alone, however they are sliced; with seconds,
         on the machine. There are never more calls than requested: a simulation
-        that needs more waits, and is resumed next time. ``progress`` is called
-        a few times per second, and ends it by returning False. Ctrl-C raises
-        KeyboardInterrupt and leaves a tree that answers and can grow on.
+        that needs more waits, and is resumed next time. ``progress`` is True for
+        a bar, or a function that gets a ``Progress`` a few times per second, whose
+        calls are those of this growth; it ends the growth by returning False. Ctrl-C
+        raises KeyboardInterrupt and leaves a tree that answers and can grow on.
         """
-        if simulations is None and calls is None and seconds is None:
-            raise InvalidInput("grow needs a limit: simulations=, calls= or seconds=.")
-        for name, value in (("simulations", simulations), ("calls", calls)):
-            if value is not None and (not is_whole(value) or value < 0):
-                raise InvalidInput(
-                    f"{name} must be a whole number of at least 0, got {value!r}."
-                )
-        check_seconds(seconds)
-        begin = time.perf_counter()
-        last_simulation = (
-            UNLIMITED if simulations is None else self.simulations + int(simulations)
+        callback = read_progress(progress)
+        growth = Growth(
+            simulations=simulations, calls=calls, seconds=seconds, progress=callback
         )
-        last_call = UNLIMITED if calls is None else self.num_calls + int(calls)
+        with shown(callback):
+            self.grow_by(growth)
+            finish(callback, **growth.facts(self))
+        return self
+
+    def grow_by(self, growth: Growth) -> None:
+        """Grow within limits that were checked, and report."""
+        last_simulation, last_call = growth.start(self)
+        begin, seconds = time.perf_counter(), growth.seconds
         with held() as hold, overdue(seconds):
             try:
+                with hold.opened():
+                    if growth.begin(self):
+                        return
                 # This takes one call, and only where a state can be written into at
                 # all.
                 if not self._untouched and last_call > self.num_calls:
@@ -224,16 +229,15 @@ class Tree(Shown):
                     if hold.came:
                         raise KeyboardInterrupt
                     full = size >= FULL_SLICE or now - before >= SLICE_SECONDS
-                    if progress is not None and full:
+                    if full:
                         with hold.opened():
-                            said = progress(self)
-                        if said is False:
+                            refused = growth.tell(self)
+                        if refused:
                             break
                     if now - before < SLICE_SECONDS:
                         size *= 2
             finally:  # Ctrl-C included
                 self.seconds += time.perf_counter() - begin
-        return self
 
     def advance(self, action: int, next_state: Any) -> Tree:
         """This tree rooted at ``next_state`` after ``action``.

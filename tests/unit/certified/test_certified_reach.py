@@ -59,7 +59,7 @@ def test_the_walk_over_poles_ends_at_the_best():
     from pole to pole did not.
     """
     memory = Certified(coin(), delta=0.1, seed=1)
-    memory.query(budget=3_000, callback=lambda told: told.calls < 2_000)
+    memory.query(budget=3_000, progress=lambda told: told.calls < 2_000)
     memory._at.swept = 0
     memory._sweeps.settle(memory._at, make_limits(None, 1, None, None, "value", 0.0))
     before = memory.memory.graph.pairs[: memory.memory.num_pairs].copy()

@@ -358,13 +358,16 @@ def test_budget_seconds_and_callback_stop_with_a_valid_interval():
     )
     told = []
     stopped = Certified(problem, delta=0.05).query(
-        epsilon=1e-4, callback=lambda p: (told.append(p), len(told) < 5)[1]
+        epsilon=1e-4, progress=lambda p: (told.append(p), len(told) < 5)[1]
     )
-    assert len(told) == 5
+    assert [news.phase for news in told[:2]] == ["compiling", "inspecting"]
+    assert told[2].interval is None  # sampling begins
+    assert len(told) == 6
+    assert told[-1].phase == "done"
     assert "callback" in stopped.notes[0]
     assert all(
         a.interval[0] <= b.interval[0] and b.interval[1] <= a.interval[1]
-        for a, b in pairwise(told)
+        for a, b in pairwise(told[3:])
     )
 
 

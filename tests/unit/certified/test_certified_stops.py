@@ -185,7 +185,7 @@ def test_a_callback_stops_within_a_round(monkeypatch):
         return report.calls < 60
 
     memory = Certified(coin(), delta=0.1)
-    answer = memory.query(epsilon=1e-3, callback=enough)
+    answer = memory.query(epsilon=1e-3, progress=enough)
     assert memory.reason == "callback"
     assert answer.num_calls < 256 + 24  # the first round, and the inspection
     assert holds(answer)

@@ -10,6 +10,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.exact.solver import solve_model
+from smoothcruiser.exact.watch import Watch
 
 pytestmark = pytest.mark.compiles
 
@@ -48,7 +49,7 @@ def test_a_tree_answers_whenever_it_is_stopped(number, certify):
 
 def test_a_tree_that_a_callback_stops_is_certified_by_what_the_rewards_allow():
     problem = sc.make("chain:n=5", discount=0.5, temperature=0.1)
-    stop = {"progress": lambda report: False, "certify": True, "budget": 10**8}
+    stop = {"progress": lambda news: not news.calls, "certify": True, "budget": 10**8}
     answer = sc.plan(problem, method="ments", **stop)
     assert "Stopped by the callback" in " ".join(answer.notes)
     assert answer.interval == pytest.approx(problem.facts.value_bounds())
@@ -67,13 +68,18 @@ def test_an_evaluation_in_machine_code_is_stopped_from_its_callback():
     solution = sc.solve(problem)
 
     def press(report):
-        signal.raise_signal(signal.SIGINT)
+        if report.phase == "evaluating":
+            signal.raise_signal(signal.SIGINT)
 
     found = sc.evaluate(problem, solution, delta=0.01, budget=10**9, progress=press)
     assert "Stopped by hand after" in found.notes[-1]
     assert found.interval[0] <= solution.values[0] <= found.interval[1]
     found = sc.evaluate(
-        problem, solution, delta=0.01, budget=10**9, progress=lambda report: False
+        problem,
+        solution,
+        delta=0.01,
+        budget=10**9,
+        progress=lambda news: not news.calls,
     )
     assert "by the callback" in found.notes[-1]
 
@@ -99,6 +105,18 @@ WORLDS = {
 }
 
 
+class Counting(Watch):
+    """A watch that is pressed after a number of looks."""
+
+    def __init__(self, most):
+        super().__init__()
+        self.left = most
+
+    def __call__(self):
+        self.left -= 1
+        return None if self.left >= 0 else "hand"
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_sweep_of_an_exact_solution_has_a_bound_that_holds(name):
     """Stopped after each number of looks at the clock; values and action values."""
@@ -106,12 +124,11 @@ def test_every_sweep_of_an_exact_solution_has_a_bound_that_holds(name):
     whole = sc.solve(problem)
     bounds = []
     for most in range(40):
-        looks = iter(range(most))
         part = solve_model(
             problem,
             known_model(problem),
             method="value-iteration",
-            over=lambda looks=looks: None if next(looks, None) is not None else "hand",
+            watch=Counting(most),
         )
         slack = part.residual_bound + whole.residual_bound
         assert np.abs(part.values - whole.values).max() <= slack

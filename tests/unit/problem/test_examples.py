@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.exact.solver import solve
+from smoothcruiser.exact import solve
 
 pytestmark = pytest.mark.compiles
 

@@ -49,13 +49,14 @@ def test_growth_in_pieces_is_growth_at_once():
 
 def test_seconds_and_progress(monkeypatch):
     """A clock that moves by 1/8 s at each reading, read twice per slice: the
-    fourth slice ends at 1 s, and the three before it are reported.
+    fourth slice ends at 1 s, and the three before it are reported, between the
+    beginning and the end.
     """
     tree, seen = Tree(GARNET, method="ments"), []
     clock = SimpleNamespace(perf_counter=itertools.count(0.0, 0.125).__next__)
     monkeypatch.setattr("smoothcruiser.tree.tree.time", clock)
-    tree.grow(seconds=1.0, progress=lambda t: seen.append(t.num_calls))
-    assert seen == [1, 2, 3]
+    tree.grow(seconds=1.0, progress=lambda news: seen.append(news.calls))
+    assert seen == [0, 1, 2, 3, 4]
     assert tree.num_calls == 4
 
 
@@ -352,8 +353,9 @@ def test_a_copy_grows_by_itself(executor):
 
 
 def test_ctrl_c_answers_with_what_was_grown():
-    def press(tree):
-        raise KeyboardInterrupt
+    def press(news):
+        if news.phase == "sampling" and news.calls:
+            raise KeyboardInterrupt
 
     answer = sc.plan(GARNET, method="uct", budget=10**9, progress=press)
     assert "Stopped by hand after" in answer.notes[-1]

@@ -117,8 +117,12 @@ class Dask(Futures):
         if now - self.counted < (COUNT_SECONDS if self.proven else POLL_SECONDS):
             return
         self.counted = now
-        self.threads = self._called(self.link.client.nthreads)
+        before, self.threads = self.threads, self._called(self.link.client.nthreads)
         there = self.threads.keys()
+        for address in before.keys() - there:
+            LOG.warning("The Dask worker at %s is gone.", address)
+        for address in there - before.keys():
+            LOG.info("The Dask worker at %s has joined.", address)
         self.proven &= there
         self.proofs = {name: x for name, x in self.proofs.items() if name in there}
         self.refused = {name: x for name, x in self.refused.items() if name in there}

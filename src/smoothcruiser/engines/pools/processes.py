@@ -20,9 +20,11 @@ What this file leaves out: other machines (``dask``).
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import pickle
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -50,6 +52,8 @@ from smoothcruiser.errors import (
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import from_spec
+
+log = logging.getLogger(__name__)
 
 # A problem as it travels: its spec, its pickle, and the fingerprint it must have
 # when rebuilt.
@@ -187,6 +191,7 @@ class SpawnedPool(ProcessPoolExecutor):
         It tells a death while the oracle ran from one before any process had
         begun.
         """
+        log.warning("a worker process has died; the run ends")
         if self.began.is_set():
             return OracleError(
                 f"A worker process died while it ran the oracle ({self.ending()}); "
@@ -277,7 +282,9 @@ def recipe_of(problem: Problem) -> Recipe:
     have.
     """
     try:
-        pickled = pickle.dumps(problem)
+        pickled = _by_value(problem)
+    except InvalidInput:
+        raise
     except Exception as error:
         if problem.spec is None:
             raise InvalidInput(
@@ -290,9 +297,36 @@ def recipe_of(problem: Problem) -> Recipe:
     return problem.spec, pickled, fingerprint(problem).parts
 
 
+def _by_value(thing: Any) -> bytes:
+    """The pickle of a thing, with what was defined in a notebook's cell inside.
+
+    A process imports functions by the name of their module. What was typed into a
+    cell, or at a prompt, is in no module that it could import; cloudpickle sends the
+    code itself.
+    """
+    pickled = pickle.dumps(thing)
+    main = sys.modules.get("__main__")
+    imported = any(getattr(main, x, None) for x in ("__spec__", "__file__"))
+    if imported or b"__main__" not in pickled:
+        return pickled
+    try:
+        import cloudpickle  # type: ignore[import-untyped]
+    except ImportError:
+        raise InvalidInput(
+            "Worker processes cannot see what is defined in a notebook's cell or at a "
+            "prompt; install cloudpickle (pip install cloudpickle, or the extra "
+            "'dask'), write the step into a module and import it (%%writefile), or use "
+            "executor='python'."
+        ) from None
+    sent: bytes = cloudpickle.dumps(thing)
+    return sent
+
+
 def _pickled(name: str, thing: Any) -> bytes:
     try:
-        return pickle.dumps(thing)
+        return _by_value(thing)
+    except InvalidInput:
+        raise
     except Exception as error:
         raise InvalidInput(
             f"The {name} cannot be sent to another process ({type(error).__name__}: "

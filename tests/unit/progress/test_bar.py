@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.display.bar import describe
+from smoothcruiser.progress.bar import describe
 
 
 @pytest.mark.compiles
@@ -29,5 +29,5 @@ def test_progress_shows_what_is_certified_so_far() -> None:
         report.interval[0] - 1e-9 <= estimate.value <= report.interval[1] + 1e-9
         for report in seen
     )
-    assert "so far" in describe(seen[-1])
-    assert "so far" not in describe(replace(seen[-1], interval=None))
+    assert " ± " in describe(seen[-1])
+    assert " ± " not in describe(replace(seen[-1], interval=None))

@@ -1,0 +1,214 @@
+"""One report on a run, for every method and verb: what ``progress=`` is called with.
+
+    progress=True        a bar (``progress.bar``)
+    progress=function    it gets a ``Progress`` now and then; False from it ends the run
+    progress=None        silence (False too)
+
+``read`` is the only place that understands the argument. A run tells its story through
+``Phases``: each phase is reported when it begins, and logged. What a report says never
+changes what is computed: bits and counts are the same with and without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.interrupts import Hold, held
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Phase = Literal[
+    "preparing",  # a method is chosen, a schedule computed, a simulator timed
+    "compiling",  # the simulator and the engine become machine code
+    "starting",  # worker processes or a cluster
+    "inspecting",  # the step is called to see whether it keeps its contract
+    "sampling",
+    "exploring",  # the states of a known model are listed
+    "solving",  # sweeps over a known model
+    "evaluating",  # rollouts of a policy
+    "comparing",  # a run of ``compare`` begins
+    "playing",  # between two decisions of ``play``
+    "reproducing",
+    "done",  # the last report: calls, seconds and interval of the answer
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Where a run is. What a method does not know is None."""
+
+    phase: Phase = "sampling"
+    calls: int  # oracle calls so far
+    seconds: float  # since the run began, without compiling
+    seconds_left: float | None = None  # at the present speed, or until a time limit
+    price: int | None = None  # calls of the whole run at the most
+    interval: tuple[float, float] | None = None  # of the value: what holds already
+    half_width: float | None = None  # what epsilon is compared with
+    states: int | None = None  # certified search: states met; exact: states listed
+    nodes: int | None = None  # tree search: nodes in memory
+    simulations: int | None = None  # tree search
+    value: float | None = None  # tree search: the root's, without a promise
+    # what is counted beside calls: sweeps of a solver, states of ``plan_many``, runs of
+    # ``compare``, episodes of ``play``
+    done: int | None = None
+    total: int | None = None
+    label: str = ""  # the run under way, in words
+    resumed: int = 0  # of the calls, those of earlier sessions of a stored run
+
+
+Callback = Callable[[Progress], object]
+
+
+def read(progress: object) -> Callback | None:
+    """What is called with reports, from the argument ``progress=``."""
+    if progress is None or progress is False:
+        return None
+    if progress is True:
+        from smoothcruiser.progress.bar import Bar
+
+        return Bar()
+    if callable(progress):
+        return progress
+    raise InvalidInput(
+        "progress must be True (a bar), a function that takes a Progress, or None, got "
+        f"{progress!r:.60}."
+    )
+
+
+@contextmanager
+def shown(progress: Callback | None) -> Iterator[None]:
+    """A bar is on the screen for as long as this is open; nothing for a function."""
+    if isinstance(progress, AbstractContextManager):
+        with progress:
+            yield
+    else:
+        yield
+
+
+def time_left(
+    calls: int, price: int | None, seconds: float, until: float | None = None
+) -> float | None:
+    """The seconds left, from ``calls`` of ``price`` made in ``seconds``.
+
+    ``until`` are the seconds to a time limit, which may come first.
+    """
+    left = until
+    if price is not None and calls > 0 and seconds > 0.0:
+        left = max(0.0, (price - calls) * seconds / calls)
+        left = left if until is None else min(left, until)
+    return None if left is None else max(0.0, left)
+
+
+class Phases:
+    """The phases of one run: each is reported when it begins, and logged.
+
+    ``refused`` says whether the callback returned False.
+    """
+
+    def __init__(self, callback: Callback | None, hold: Hold | None = None) -> None:
+        """Phases that are reported to ``callback``.
+
+        ``hold`` is that of a held run: Ctrl-C in the callback is noted there, and not
+        raised.
+        """
+        self.callback, self.hold = callback, hold
+        self.refused = False
+        self.last = Progress(phase="preparing", calls=0, seconds=0.0)
+        self._began: float | None = None
+
+    def begin(self, phase: Phase, **facts: Any) -> bool:
+        """Report that a phase begins; return whether the run has to stop."""
+        if log.isEnabledFor(logging.DEBUG):
+            now = time.perf_counter()
+            if self._began is not None:
+                log.debug("%s took %.3g s", self.last.phase, now - self._began)
+            log.debug("%s begins", phase)
+            self._began = now
+        return self.tell(phase=phase, **facts)
+
+    def tell(self, **facts: Any) -> bool:
+        """Report what has changed; return whether the run has to stop."""
+        self.last = replace(self.last, **facts)
+        if self.callback is None:
+            return False
+        if self.hold is None:
+            said = self.callback(self.last)
+        else:
+            try:
+                with self.hold.opened():
+                    said = self.callback(self.last)
+            except KeyboardInterrupt:
+                return True
+        self.refused = self.refused or said is False
+        return said is False
+
+
+def added(
+    callback: Callback | None,
+    calls: int,
+    seconds: float = 0.0,
+    interval: Callable[[Any], Any] | None = None,
+) -> Callback | None:
+    """Reports on a part of a run that count what came before it.
+
+    ``interval`` is applied to the interval of each report.
+    """
+    if callback is None or (calls == 0 and seconds == 0.0 and interval is None):
+        return callback
+
+    def report(seen: Progress) -> object:
+        return callback(
+            replace(
+                seen,
+                calls=seen.calls + calls,
+                seconds=seen.seconds + seconds,
+                price=None if seen.price is None else seen.price + calls,
+                interval=seen.interval if interval is None else interval(seen.interval),
+            )
+        )
+
+    return report
+
+
+def part(callback: Callback | None) -> Callback | None:
+    """Reports of a part of a run: all but its last one, which is not that of the run."""
+    if callback is None:
+        return None
+    return lambda seen: None if seen.phase == "done" else callback(seen)
+
+
+def finish(callback: Callback | None, **facts: Any) -> None:
+    """Send the last report, of an answer; what the callback returns is ignored."""
+    if callback is None:
+        return
+    # the answer is there: Ctrl-C in the callback must not lose it
+    with held(), suppress(KeyboardInterrupt):
+        callback(Progress(**facts | {"phase": "done", "seconds_left": 0.0}))
+
+
+def reported(verb: Callable[P, T]) -> Callable[P, T]:
+    """A verb that takes ``progress=``, with its bar, and its answer as the last report."""
+
+    @wraps(verb)
+    def reporting(*args: P.args, **kwargs: P.kwargs) -> T:
+        callback = read(kwargs.get("progress"))
+        if callback is None:
+            return verb(*args, **kwargs)
+        kwargs["progress"] = callback
+        with shown(callback):
+            found: Any = verb(*args, **kwargs)
+            facts = {"calls": found.num_calls, "seconds": found.seconds}
+            finish(callback, interval=found.interval, **facts)
+        return found  # type: ignore[no-any-return]
+
+    return reporting

@@ -1,0 +1,355 @@
+"""The bar of ``progress=True``: in a terminal, in a notebook, or lines in a log.
+
+A bar is a function of a ``Progress`` and a context (``progress.shown``): it is on the
+screen while the context is open, and may be opened again. It goes to standard error,
+so that a pipe carries the answer alone:
+
+    terminal    a bar that is redrawn in place and leaves nothing behind
+    notebook    one line under the cell that is rewritten in place, and stays
+    elsewhere   a line now and then: the first at once, the next after ``FIRST_WAIT``
+                seconds, later ones more and more rarely
+
+A second bar within a first one (a simulator that plans, say) shows nothing. What this
+file leaves out: when a run reports.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from smoothcruiser.errors import printable
+from smoothcruiser.progress import Phase, Progress
+from smoothcruiser.schedule.numbers import amount, counts, duration, rate
+
+NARROW = 16  # characters of the bar itself: the words beside it say more
+BESIDE = NARROW + 4  # the bar, the spinner and the spaces between
+TICKS = 0.1  # seconds between two redraws in a notebook
+FIRST_WAIT, SLOWER, LONGEST_WAIT = 2.0, 1.5, 60.0  # seconds between lines in a log
+
+# What is shown of a phase that has nothing to count yet.
+WORDS: dict[Phase, str] = {
+    "preparing": "preparing",
+    "compiling": "compiling",
+    "starting": "starting the workers",
+    "inspecting": "inspecting the step",
+    "exploring": "listing the states",
+    "solving": "solving",
+    "evaluating": "rolling out the policy",
+    "comparing": "comparing",
+    "playing": "playing",
+    "reproducing": "reproducing",
+    "sampling": "sampling",
+    "done": "done",
+}
+
+_open: list[Bar] = []  # the bars whose contexts are open; the first one is shown
+
+
+class Surface(Protocol):
+    """Where a bar is shown."""
+
+    def show(self, news: Progress | None, begun: float) -> None:
+        """Show the latest report; ``begun`` is when its phase began."""
+
+    def close(self, news: Progress | None) -> None:
+        """Leave the screen."""
+
+
+class Bar:
+    """Use as a context around a run, and as its ``progress``."""
+
+    def __init__(self, *, lines: bool = True) -> None:
+        """A bar; with ``lines`` it writes lines where there is no terminal."""
+        self.last: Progress | None = None  # the latest report
+        self.lines = lines
+        self._depth = 0
+        self._surface: Surface | None = None
+        self._begun = 0.0  # when the phase began
+        self._log = LogLines()  # it remembers when its last line was
+
+    def __reduce__(self) -> Any:
+        return type(self), ()  # what is on the screen stays in its process
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth == 1:
+            self.last, self._begun = None, time.perf_counter()
+            _open.append(self)
+            self._raise()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._lower()
+            _open.remove(self)
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """The bar out of the way, so that lines can be printed where it was."""
+        self._lower()
+        yield
+        self._raise()
+
+    def __call__(self, news: Progress) -> None:
+        """Show the latest report of a run."""
+        if self.last is None or news.phase != self.last.phase:
+            self._begun = time.perf_counter()
+        self.last = news
+        if self._surface is not None:
+            self._surface.show(news, self._begun)
+
+    def _raise(self) -> None:
+        if _open[0] is not self:
+            return
+        self._surface = _surface(self._log if self.lines else None)
+        if self._surface is not None:
+            self._surface.show(self.last, self._begun)
+
+    def _lower(self) -> None:
+        if self._surface is not None:
+            self._surface.close(self.last)
+        self._surface = None
+
+
+def _surface(log: LogLines | None) -> Surface | None:
+    """Where the bar of this process can be shown."""
+    if _in_notebook():
+        return Cell()
+    if sys.stderr is not None and sys.stderr.isatty():
+        return Terminal()
+    return log
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
+# --- surfaces -----------------------------------------------------------------
+
+
+class Terminal:
+    """A bar of rich on standard error, redrawn by a thread of its own."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, ProgressColumn, SpinnerColumn
+        from rich.progress import Progress as RichProgress
+        from rich.text import Text
+
+        out = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        shown = self
+
+        class Beside(ProgressColumn):
+            """The line beside the bar, as long as there is room for it."""
+
+            max_refresh = None
+
+            def render(self, task: Any) -> Text:
+                room = max(20, out.width - BESIDE)
+                text = shortened(shown.news, shown.begun, room)
+                return Text(printable(text), no_wrap=True, overflow="ellipsis")
+
+        dots = "dots" if "utf" in (out.encoding or "").lower() else "line"
+        # Standard output must not be redirected: it may be a file while this bar
+        # is on a terminal.
+        self._bar = RichProgress(
+            SpinnerColumn(dots),
+            BarColumn(NARROW),
+            Beside(),
+            console=out,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task("", total=None)
+        self.news: Progress | None = None
+        self.begun = time.perf_counter()
+        self._bar.start()
+
+    def show(self, news: Progress | None, begun: float) -> None:
+        """Keep the report for the next redraw."""
+        self.news, self.begun = news, begun
+        done, total = _share(news)
+        self._bar.update(self._task, completed=done, total=total)
+
+    def close(self, news: Progress | None) -> None:
+        """Wipe the bar off the screen."""
+        self._bar.stop()
+
+
+class Cell:
+    """One line under a notebook's cell, rewritten in place."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._drawn = -1.0
+        self._text = ""
+
+    def show(self, news: Progress | None, begun: float, *, now: bool = False) -> None:
+        """Rewrite the line, a few times per second at the most."""
+        if not now and time.perf_counter() - self._drawn < TICKS:
+            return
+        text = describe(news)
+        if text != self._text:
+            self._draw(text, news)
+        self._drawn, self._text = time.perf_counter(), text
+
+    def close(self, news: Progress | None) -> None:
+        """Leave the last line."""
+        self.show(news, 0.0, now=True)
+
+    def _draw(self, text: str, news: Progress | None) -> None:
+        from IPython.display import display
+
+        done, total = _share(news)
+        state = "" if total is None else f' value="{done:g}" max="{total:g}"'
+        bar = f"<progress{state}></progress> "
+        if news is not None and news.phase == "done":
+            bar = ""
+        shown = {
+            "text/plain": text,
+            "text/html": f"<div>{bar}<code>{html.escape(text)}</code></div>",
+        }
+        if self._handle is None:
+            handle = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = handle
+        else:
+            self._handle.update(shown, raw=True)
+
+
+class LogLines:
+    """A line now and then, on standard error: for a log."""
+
+    def __init__(self) -> None:
+        self._next, self._wait = 0.0, FIRST_WAIT
+        self._written = False
+
+    def show(self, news: Progress | None, begun: float) -> None:
+        """Write a line, if the last one is old enough."""
+        now = time.perf_counter()
+        if news is None or news.phase == "done" or now < self._next:
+            return
+        self._next = now + self._wait
+        self._wait = min(LONGEST_WAIT, SLOWER * self._wait)
+        self._written = True
+        _write(describe(news))
+
+    def close(self, news: Progress | None) -> None:
+        """Write how it ended, if anything was written of this run."""
+        if self._written and news is not None and news.phase == "done":
+            _write(describe(news))
+        self._written = False
+
+
+def _write(line: str) -> None:
+    if sys.stderr is not None:
+        print(f"smoothcruiser: {printable(line)}", file=sys.stderr, flush=True)
+
+
+# --- words --------------------------------------------------------------------
+
+
+def _share(news: Progress | None) -> tuple[float, float | None]:
+    """(how much is done, of how much): the filled part of the bar."""
+    if news is None or news.phase == "exploring":
+        return 0.0, None
+    if news.price is not None:
+        return float(min(news.calls, news.price)), float(news.price)
+    if news.total is not None:
+        return float(news.done or 0), float(news.total)
+    return 0.0, None
+
+
+def describe(news: Progress | None) -> str:
+    """A report in one line, with all that it knows."""
+    if news is None:
+        return WORDS["preparing"]
+    return ", ".join(text for _, text in _pieces(news))
+
+
+def shortened(news: Progress | None, begun: float, room: int) -> str:
+    """A report in a line of at most ``room`` characters: what matters most.
+
+    A phase that has nothing to count shows how long it has lasted.
+    """
+    pieces = [(0, WORDS["preparing"])] if news is None else _pieces(news)
+    if len(pieces) == 1 and (lasted := time.perf_counter() - begun) >= 1.0:
+        pieces.append((1, duration(lasted)))
+    while len(pieces) > 1 and len(", ".join(text for _, text in pieces)) > room:
+        pieces.remove(max(pieces))
+    return ", ".join(text for _, text in pieces)
+
+
+def _pieces(news: Progress) -> list[tuple[int, str]]:
+    """The parts of a line, each with its rank: those of high ranks go first."""
+    found: list[tuple[int, str]] = []
+    if news.label:
+        found.append((1, news.label))
+    if news.phase == "done":
+        return [*found, *_ended(news)]
+    counted = news.calls > news.resumed or (news.calls > 0 and news.phase == "sampling")
+    if not counted or news.phase in (
+        "compiling",
+        "starting",
+        "inspecting",
+        "preparing",
+    ):
+        if not news.label or news.phase not in ("comparing", "playing", "reproducing"):
+            found.append((0, WORDS[news.phase]))
+    else:
+        found.append((0, _calls(news)))
+    if news.states is not None:
+        found.append((4, counts(news.states, "state")))
+    if news.phase == "solving" and news.done is not None:
+        found.append((2, counts(news.done, "sweep")))
+    if news.nodes is not None:
+        found.append((5, counts(news.nodes, "node")))
+    fresh = news.calls - news.resumed
+    if news.price is not None and fresh > 0 and news.seconds > 0.0:
+        found.append((6, rate(fresh / news.seconds)))
+    if news.seconds_left is not None and counted:
+        # a schedule may end early, where the data allow it
+        most = "up to " if news.price is not None and news.nodes is None else ""
+        found.append((2, f"{most}{duration(news.seconds_left)} left"))
+    if news.interval is not None and news.price is not None:
+        low, high = news.interval
+        middle, half = (low + high) / 2, (high - low) / 2
+        found.append((3, f"value {middle:.4g} ± {half:.2g}"))
+    elif news.phase == "solving" and news.half_width is not None:
+        found.append((3, f"error at most {news.half_width:.2g}"))
+    elif news.half_width is not None:
+        found.append((3, f"half-width {news.half_width:.3g}"))
+    elif news.value is not None:
+        found.append((3, f"value {news.value:.4g}"))
+    return found
+
+
+def _calls(news: Progress) -> str:
+    of = "" if news.price is None else f" of {amount(news.price)}"
+    return f"{amount(news.calls)}{of} calls"
+
+
+def _ended(news: Progress) -> list[tuple[int, str]]:
+    """The last line."""
+    found = f"done: {amount(news.calls)} calls in {duration(news.seconds)}"
+    if news.calls == 0:
+        found = f"done in {duration(news.seconds)}"
+    pieces = [(0, found)]
+    if news.interval is not None:
+        low, high = news.interval
+        pieces.append((3, f"value {(low + high) / 2:.4g} ± {(high - low) / 2:.2g}"))
+    return pieces

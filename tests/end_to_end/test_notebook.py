@@ -1,0 +1,217 @@
+"""A notebook whose step is defined in a cell, run in a real kernel by nbclient.
+
+One kernel runs all cells. A cell that runs for ever is interrupted as Jupyter does it,
+through the kernel's manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+pytestmark = pytest.mark.compiles
+
+SETUP = """
+import json
+import logging
+import smoothcruiser as sc
+
+def step(state, action, rng):
+    return 0.5 * rng.random() + 0.1 * action, int(rng.integers(6))
+
+mdp = sc.MDP(
+    step, num_actions=2, discount=0.5, operator=sc.Entropy(0.5), initial_state=0
+)
+promise = {"epsilon": 0.3, "delta": 0.1}
+truth = (0.8, 1.8)  # what any reasonable answer overlaps
+"""
+
+# name -> a cell; the last line of what it prints is JSON, which the test reads
+CELLS = {
+    "plan": """
+answer = sc.plan(mdp, method="smoothcruiser", progress=True, **promise)
+print(json.dumps([answer.value, answer.interval]))
+""",
+    "callable": """
+phases = []
+def stop(news):
+    phases.append(news.phase)
+    return news.calls < 20
+part = sc.plan(mdp, method="certified", epsilon=1e-3, delta=0.1, progress=stop)
+print(json.dumps([phases, part.interval, part.num_calls]))
+""",
+    "interrupt plan": """
+print("running", flush=True)
+part = sc.plan(mdp, method="certified", epsilon=1e-6, delta=0.1, budget=10**9)
+print(json.dumps([part.interval, part.notes]))
+""",
+    "interrupt schedule": """
+print("running", flush=True)
+part = sc.plan(mdp, method="smoothcruiser", epsilon=0.05, delta=0.1, budget=10**9)
+print(json.dumps([part.interval, part.notes]))
+""",
+    "interrupt evaluate": """
+print("running", flush=True)
+part = sc.evaluate(mdp, lambda state: [0.5, 0.5], budget=10**9)
+print(json.dumps([part.interval, part.notes]))
+""",
+    "interrupt plan_many": """
+print("running", flush=True)
+parts = sc.plan_many(mdp, [0, 1], method="certified", epsilon=1e-6, delta=0.1)
+print(json.dumps([parts[1].interval, parts[1].notes]))
+""",
+    "interrupt query": """
+from smoothcruiser.certified.search import Certified
+print("running", flush=True)
+part = Certified(mdp, delta=0.1).query(epsilon=1e-6)
+print(json.dumps([part.interval, part.notes]))
+""",
+    "interrupt compare": """
+from smoothcruiser.comparison import compare
+print("running", flush=True)
+rows = compare(mdp, budgets=[20, 10**9], methods=["uct"])
+print(json.dumps([row.budget for row in rows]))
+""",
+    "interrupt solve": """
+import numpy as np
+ring = np.roll(np.eye(500), 1, axis=1)[:, None, :]  # no two plays ever meet
+rewards = np.linspace(0.0, 1.0, 500)[:, None]
+model = sc.tabular(ring, rewards, discount=1 - 1e-5, operator=sc.Max())
+print("running", flush=True)
+part = sc.solve(model, method="value-iteration")
+print(json.dumps([part.residual_bound, part.note]))
+""",
+    "after": """
+again = sc.plan(mdp, method="smoothcruiser", **promise)
+print(json.dumps(again.value == answer.value))
+""",
+    "processes": """
+apart = sc.plan(
+    mdp, method="smoothcruiser", executor="processes", workers=1, **promise
+)
+print(json.dumps([apart.executor, apart.value == answer.value]))
+""",
+    "frame": """
+if hasattr(answer, "to_frame"):
+    frame = answer.to_frame()
+    print(json.dumps(len(frame)))
+else:
+    print("null")
+""",
+    "plot": """
+if hasattr(answer, "plot"):
+    axes = answer.plot()
+    print(json.dumps(type(axes).__name__))
+else:
+    print("null")
+""",
+    "logging": """
+import io
+heard = io.StringIO()
+handler = logging.StreamHandler(heard)
+logger = logging.getLogger("smoothcruiser")
+logger.addHandler(handler)
+logger.setLevel(logging.DEBUG)
+sc.plan(mdp, progress=True, **promise)
+logger.removeHandler(handler)
+logger.setLevel(logging.WARNING)
+print(json.dumps(heard.getvalue().splitlines()))
+""",
+}
+
+
+class Interrupting(NotebookClient):
+    """A client that interrupts the kernel soon after a cell has said "running"."""
+
+    AFTER = 1.0  # seconds
+
+    def process_message(self, msg, cell, cell_index):
+        text = msg["content"].get("text", "") if msg["msg_type"] == "stream" else ""
+        if text.startswith("running"):
+            loop = asyncio.get_event_loop()
+            loop.call_later(self.AFTER, self._interrupt)
+        return super().process_message(msg, cell, cell_index)
+
+    def _interrupt(self):
+        self.pressed = asyncio.ensure_future(self.km.interrupt_kernel())
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    """The cells of the notebook after it was run, by name."""
+    sources = {"setup": SETUP, **CELLS}
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in sources.values()]
+    )
+    Interrupting(book, timeout=120, kernel_name="python3").execute()
+    nbformat.validate(book)
+    return dict(zip(sources, book.cells, strict=True))
+
+
+def printed(cell):
+    """What the last line that a cell printed holds."""
+    text = "".join(o["text"] for o in cell.outputs if o.get("name") == "stdout")
+    return json.loads(text.splitlines()[-1])
+
+
+def overlaps(interval):
+    return interval[0] <= 1.8 and interval[1] >= 0.8
+
+
+def test_a_step_of_a_cell_is_planned_with_a_bar_that_is_one_line(notebook):
+    value, interval = printed(notebook["plan"])
+    assert interval[0] <= value <= interval[1]
+    shown = [o for o in notebook["plan"].outputs if o["output_type"] == "display_data"]
+    assert len(shown) == 1  # rewritten in place
+    assert shown[0]["data"]["text/plain"].startswith("done: ")
+    assert "<code>done: " in shown[0]["data"]["text/html"]
+    assert not [o for o in notebook["plan"].outputs if o.get("name") == "stderr"]
+
+
+def test_a_callable_stops_it(notebook):
+    phases, interval, calls = printed(notebook["callable"])
+    assert phases[:4] == ["preparing", "compiling", "inspecting", "sampling"]
+    assert phases[-1] == "done"
+    assert overlaps(interval)
+    assert calls < 10_000
+
+
+@pytest.mark.parametrize("what", ["plan", "schedule", "evaluate", "plan_many", "query"])
+def test_an_interrupted_cell_has_the_answer_so_far(notebook, what):
+    interval, notes = printed(notebook[f"interrupt {what}"])
+    assert overlaps(interval)
+    assert any("by hand" in note for note in notes), notes
+
+
+def test_an_interrupted_comparison_has_the_runs_that_are_done(notebook):
+    assert printed(notebook["interrupt compare"]) == [20]
+
+
+def test_an_interrupted_solution_has_the_bound_of_its_sweeps(notebook):
+    bound, note = printed(notebook["interrupt solve"])
+    assert 1e-6 < bound < 1e6
+    assert "stopped after" in note
+
+
+def test_the_kernel_goes_on_after_interrupts(notebook):
+    assert printed(notebook["after"]) is True
+
+
+def test_a_step_of_a_cell_runs_on_processes(notebook):
+    assert printed(notebook["processes"]) == ["processes", True]
+
+
+def test_an_answer_becomes_a_frame_and_a_plot(notebook):
+    assert printed(notebook["frame"]) in (None, 2)
+    assert printed(notebook["plot"]) in (None, "Axes")
+
+
+def test_the_log_says_what_was_chosen_once(notebook):
+    lines = printed(notebook["logging"])
+    assert sum("auto " in line for line in lines) == 1
+    assert "compiling begins" in lines
+    assert not [o for o in notebook["logging"].outputs if o.get("name") == "stderr"]
