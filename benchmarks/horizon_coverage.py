@@ -20,10 +20,13 @@ So that "no failure" says something, all runs are repeated with radii a quarter 
 (``radius_scale``); many of those should fail.
 
 At discount 1 half of the runs declare ``min_probability``, truly: 0.1 to 1 times the
-smallest probability. Every third world without a horizon is also run with a false
-declaration, 10 to 100 times too large: as a table, which can give the lie away at once,
-and as a plain simulator. Those runs promise nothing, so they are counted apart: "refused" (an
-error said so), "held", or "excluded the truth".
+smallest probability. All runs of worlds whose outcomes are at the minimum
+(``declared_worlds``) declare it in full. A fifth of the worlds are also run as plain
+simulators that list the rows of some pairs (``outcomes=``). Every third world without a
+horizon is also run with a false declaration, 10 to 100 times too large: as a table,
+which can give the lie away at once, and as a plain simulator. Those runs promise
+nothing, so they are counted apart: "refused" (an error said so), "held", or "excluded
+the truth".
 
 The exit code says whether a share is beyond its delta, or a run raised an error that is
 no answer. A family that this version refuses to search is listed, and is no error.
@@ -43,6 +46,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from declared_worlds import half_known, random_at_least
 from sharp_coverage import binomial_tail
 from timing import signed
 from verification_worlds import World, random_horizon, random_undiscounted
@@ -72,6 +76,7 @@ class Plan(NamedTuple):
     epsilon: float | None
     target: str
     second: int | None  # a second query starts here
+    told: Any = None  # (S, A): rows that a simulator lists
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,24 @@ def plans(number: int) -> Iterator[Plan]:
         "second": int(rng.choice(live)) if rng.random() < 0.4 else None,
     }
     yield Plan(family=family, declared=declared, false=False, hidden=False, **common)
+    if number % 10 < 2:  # with a horizon and without one
+        yield Plan(
+            family=f"partly known, {world.family}",
+            declared=declared,
+            false=False,
+            hidden=True,
+            told=half_known(world, number),
+            **common,
+        )
+    if number % 10 in (2, 7):
+        edge = random_at_least(number // 5)
+        most = edge.min_probability * NOT_A_MULTIPLE
+        live = np.flatnonzero(~edge.terminal)
+        second = None if common["second"] is None else int(rng.choice(live))
+        changed = common | {"world": edge, "second": second}
+        yield Plan(
+            family=edge.family, declared=most, false=False, hidden=False, **changed
+        )
     if undiscounted and seed % 3 == 0 and world.min_probability <= 0.05:
         factor = 10.0 ** rng.uniform(1.0, 2.0)
         common["declared"] = min(0.5, world.min_probability * factor)
@@ -139,7 +162,9 @@ def carry_out(plan: Plan, scale: float = 1.0) -> Outcome:
         return Outcome(plan.family, plan.delta, plan.false, scale, kind, **more)
 
     try:
-        problem = plan.world.problem(min_probability=plan.declared, hidden=plan.hidden)
+        problem = plan.world.problem(
+            min_probability=plan.declared, hidden=plan.hidden, told=plan.told
+        )
         search = sc.Certified(problem, delta=plan.delta, seed=plan.number)
     except InvalidInput as error:
         kind = "refused when made" if _refuted(plan, error) else "unavailable"
