@@ -41,6 +41,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -236,10 +237,15 @@ def narrowed(table: Any, problem: sc.Problem) -> float:
     return (high - low) / span if math.isfinite(span) and span > 0.0 else math.nan
 
 
-def study(number: int) -> list[Outcome]:
-    """The runs of one number, each with whole radii and with a quarter of them."""
+def study(number: int, families: tuple[str, ...] = ()) -> list[Outcome]:
+    """The runs of one number, each with whole radii and with a quarter of them.
+
+    Where ``families`` are given, only those of which a word begins the name.
+    """
     found = []
     for plan in plans(number):
+        if families and not plan.family.startswith(families):
+            continue
         try:
             found.append(carry_out(plan))
             if not plan.false and found[-1].kind != "unavailable":
@@ -367,13 +373,15 @@ def page(found: list[Outcome], seconds: float) -> tuple[str, bool]:
     return "\n".join(lines).rstrip() + "\n", good
 
 
-def gather(first: int, runs: int, workers: int) -> list[Outcome]:
+def gather(
+    first: int, runs: int, workers: int, families: tuple[str, ...] = ()
+) -> list[Outcome]:
     """The outcomes of runs ``first`` to ``first + runs - 1``, in their order."""
     numbers = range(first, first + runs)
     if workers == 1:
-        return [run for number in numbers for run in study(number)]
+        return [run for number in numbers for run in study(number, families)]
     with get_context("spawn").Pool(workers) as pool:
-        parts = pool.imap(study, numbers, chunksize=8)
+        parts = pool.imap(partial(study, families=families), numbers, chunksize=8)
         return [run for part in parts for run in part]
 
 
@@ -384,10 +392,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--families",
+        nargs="+",
+        default=(),
+        help="only those that begin with these words",
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     begin = time.perf_counter()
-    found = gather(options.first, options.runs, options.workers)
+    families = tuple(options.families)
+    found = gather(options.first, options.runs, options.workers, families)
     text, good = page(found, time.perf_counter() - begin)
     print(text)
     if options.out is not None:
