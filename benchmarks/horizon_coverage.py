@@ -20,10 +20,13 @@ So that "no failure" says something, all runs are repeated with radii a quarter 
 (``radius_scale``); many of those should fail.
 
 At discount 1 half of the runs declare ``min_probability``, truly: 0.1 to 1 times the
-smallest probability. Every third world without a horizon is also run with a false
-declaration, 10 to 100 times too large: as a table, which can give the lie away at once,
-and as a plain simulator. Those runs promise nothing, so they are counted apart: "refused" (an
-error said so), "held", or "excluded the truth".
+smallest probability. All runs of worlds whose outcomes are at the minimum
+(``declared_worlds``) declare it in full. A fifth of the worlds are also run as plain
+simulators that list the rows of some pairs (``outcomes=``). Every third world without a
+horizon is also run with a false declaration, 10 to 100 times too large: as a table,
+which can give the lie away at once, and as a plain simulator. Those runs promise
+nothing, so they are counted apart: "refused" (an error said so), "held", or "excluded
+the truth".
 
 The exit code says whether a share is beyond its delta, or a run raised an error that is
 no answer. A family that this version refuses to search is listed, and is no error.
@@ -38,11 +41,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from declared_worlds import half_known, random_at_least
 from sharp_coverage import binomial_tail
 from timing import signed
 from verification_worlds import World, random_horizon, random_undiscounted
@@ -72,6 +77,7 @@ class Plan(NamedTuple):
     epsilon: float | None
     target: str
     second: int | None  # a second query starts here
+    told: Any = None  # (S, A): rows that a simulator lists
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,24 @@ def plans(number: int) -> Iterator[Plan]:
         "second": int(rng.choice(live)) if rng.random() < 0.4 else None,
     }
     yield Plan(family=family, declared=declared, false=False, hidden=False, **common)
+    if number % 10 < 2:  # with a horizon and without one
+        yield Plan(
+            family=f"partly known, {world.family}",
+            declared=declared,
+            false=False,
+            hidden=True,
+            told=half_known(world, number),
+            **common,
+        )
+    if number % 10 in (2, 7):
+        edge = random_at_least(number // 5)
+        most = edge.min_probability * NOT_A_MULTIPLE
+        live = np.flatnonzero(~edge.terminal)
+        second = None if common["second"] is None else int(rng.choice(live))
+        changed = common | {"world": edge, "second": second}
+        yield Plan(
+            family=edge.family, declared=most, false=False, hidden=False, **changed
+        )
     if undiscounted and seed % 3 == 0 and world.min_probability <= 0.05:
         factor = 10.0 ** rng.uniform(1.0, 2.0)
         common["declared"] = min(0.5, world.min_probability * factor)
@@ -139,7 +163,9 @@ def carry_out(plan: Plan, scale: float = 1.0) -> Outcome:
         return Outcome(plan.family, plan.delta, plan.false, scale, kind, **more)
 
     try:
-        problem = plan.world.problem(min_probability=plan.declared, hidden=plan.hidden)
+        problem = plan.world.problem(
+            min_probability=plan.declared, hidden=plan.hidden, told=plan.told
+        )
         search = sc.Certified(problem, delta=plan.delta, seed=plan.number)
     except InvalidInput as error:
         kind = "refused when made" if _refuted(plan, error) else "unavailable"
@@ -211,10 +237,15 @@ def narrowed(table: Any, problem: sc.Problem) -> float:
     return (high - low) / span if math.isfinite(span) and span > 0.0 else math.nan
 
 
-def study(number: int) -> list[Outcome]:
-    """The runs of one number, each with whole radii and with a quarter of them."""
+def study(number: int, families: tuple[str, ...] = ()) -> list[Outcome]:
+    """The runs of one number, each with whole radii and with a quarter of them.
+
+    Where ``families`` are given, only those of which a word begins the name.
+    """
     found = []
     for plan in plans(number):
+        if families and not plan.family.startswith(families):
+            continue
         try:
             found.append(carry_out(plan))
             if not plan.false and found[-1].kind != "unavailable":
@@ -342,13 +373,15 @@ def page(found: list[Outcome], seconds: float) -> tuple[str, bool]:
     return "\n".join(lines).rstrip() + "\n", good
 
 
-def gather(first: int, runs: int, workers: int) -> list[Outcome]:
+def gather(
+    first: int, runs: int, workers: int, families: tuple[str, ...] = ()
+) -> list[Outcome]:
     """The outcomes of runs ``first`` to ``first + runs - 1``, in their order."""
     numbers = range(first, first + runs)
     if workers == 1:
-        return [run for number in numbers for run in study(number)]
+        return [run for number in numbers for run in study(number, families)]
     with get_context("spawn").Pool(workers) as pool:
-        parts = pool.imap(study, numbers, chunksize=8)
+        parts = pool.imap(partial(study, families=families), numbers, chunksize=8)
         return [run for part in parts for run in part]
 
 
@@ -359,10 +392,17 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=400)
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--families",
+        nargs="+",
+        default=(),
+        help="only those that begin with these words",
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     begin = time.perf_counter()
-    found = gather(options.first, options.runs, options.workers)
+    families = tuple(options.families)
+    found = gather(options.first, options.runs, options.workers, families)
     text, good = page(found, time.perf_counter() - begin)
     print(text)
     if options.out is not None:

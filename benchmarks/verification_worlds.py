@@ -217,10 +217,24 @@ class World:
         assert row is not None
         return float(self.values[row, state]), self.q_values[row, state]
 
+    def row(self, state: int, action: int) -> list[tuple[float, float, int]]:
+        """Probabilities, rewards and next states of a pair."""
+        shares, paid = self.P[state, action], self.R[state, action]
+        return [
+            (float(shares[z]), float(paid[z]), int(z)) for z in np.flatnonzero(shares)
+        ]
+
     def problem(
-        self, *, min_probability: float | None = None, hidden: bool = False
+        self,
+        *,
+        min_probability: float | None = None,
+        hidden: bool = False,
+        told: Any = None,
     ) -> sc.Problem:
-        """The world as a problem with tables, or as a plain simulator (``hidden``)."""
+        """The world as a problem with tables, or as a plain simulator (``hidden``).
+
+        ``told`` (S, A) says which rows a simulator lists (``outcomes=``); None: none.
+        """
         more = dict(self.declared)
         if min_probability is not None:
             more["min_probability"] = min_probability
@@ -248,6 +262,8 @@ class World:
             common["legal"] = lambda s, a: bool(legal[s, a])
         if terminal.any():
             common["terminal"] = lambda s: bool(terminal[s])
+        if told is not None:
+            common["outcomes"] = lambda s, a: self.row(s, a) if told[s, a] else None
         step = stepper(self.P, self.R)
         if players is None:
             return sc.MDP(step, **common)

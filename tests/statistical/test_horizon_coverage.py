@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from declared_worlds import random_at_least
 from horizon_coverage import FAILED, QUARTER, WORD, carry_out, holds, plans
 from scipy.stats import binom
 from verification_worlds import (
@@ -52,6 +53,21 @@ def test_exact_values_at_discount_1_agree_with_the_solver():
         found = solve(world.problem())
         error = np.abs(found.values - world.values[0]).max()
         assert error <= found.residual_bound + 1e-12 * world.scale, seed
+
+
+@pytest.mark.compiles
+def test_worlds_at_the_minimum_are_there_and_have_exact_values():
+    tight = 0
+    for seed in range(24):
+        world = random_at_least(seed)
+        found = solve(world.problem())
+        error = np.abs(found.values - world.values[0]).max()
+        assert error <= found.residual_bound + 1e-12, seed
+        rows = world.P[~world.terminal].reshape(-1, len(world.terminal))
+        sizes, p = np.count_nonzero(rows, axis=1), world.min_probability
+        at_p = (np.abs(rows - p) < 1e-12).sum(axis=1)
+        tight += bool(np.any((sizes > 1) & (at_p >= sizes - 1)))
+    assert tight > 12
 
 
 @pytest.mark.compiles

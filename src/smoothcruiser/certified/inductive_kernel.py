@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.certified.bounds.base import KEEP, UNIT, Outcomes
+from smoothcruiser.certified.bounds.base import EVERY, KEEP, UNIT, Outcomes
 from smoothcruiser.certified.graph import Graph
 from smoothcruiser.certified.sweeps_kernel import (
     BOUND,
@@ -62,7 +62,7 @@ def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
                 most = farthest(seen, pair, upper, rules)
                 found = min(found, most) if upper else max(found, most)
             else:
-                found = BOUND(seen, pair, upper, KEEP, rules.bound)
+                found = BOUND(seen, pair, upper, EVERY, rules.bound)
             bound = min(bound, found) if upper else max(bound, found)
         best = max(best, node["sign"] * bound)
     return float(node["sign"] * best)

@@ -21,7 +21,7 @@ import math
 from typing import Any, NamedTuple
 
 from smoothcruiser.certified.bounds.base import (
-    KEEP,
+    EVERY,
     BoundRules,
     Outcomes,
     frequencies,
@@ -78,7 +78,7 @@ def straighten(
                 bound = sample_mean(seen, pair, upper, rules.bound)
             else:
                 TILT(seen, pair, upper, rules.bound, lines.weight)
-                bound = BOUND(seen, pair, upper, KEEP, rules.bound)
+                bound = BOUND(seen, pair, upper, EVERY, rules.bound)
             decided = bound >= known if upper else bound <= known
             stays = 0.0
             for e in range(pair["start"], pair["start"] + pair["length"]):

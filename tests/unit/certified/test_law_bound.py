@@ -17,6 +17,7 @@ from scipy.special import gammaln, logsumexp
 from smoothcruiser.certified.bounds import BOUNDS, law
 from smoothcruiser.certified.bounds import counts as law_counts
 from smoothcruiser.certified.bounds.base import (
+    EVERY,
     KEEP,
     SCAN,
     WALK,
@@ -249,6 +250,22 @@ def test_a_complete_support_of_one_outcome_is_exact(whole):
     upper, lower = (whole(g, pairs, side, KEEP, rules) for side in (True, False))
     assert lower < 0.4 < upper
     assert upper - lower < 1e-15 * 3.0
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("size", [3, 8, 12, MANY_OUTCOMES])
+def test_what_holds_for_every_function_makes_no_bets(bound, whole, size):
+    """Bets are better here, but they are about V alone; from 64 on nothing is left."""
+    counts, values = [1_000] * size, np.linspace(0.2, 0.6, size)
+    for upper in (True, False):
+        g, pairs = pair_of(counts, values)
+        both = whole(g, pairs, upper, SCAN, RULES)
+        alone = bound(g, pairs, upper, WALK, RULES)
+        found = whole(g, pairs, upper, EVERY, RULES)
+        if size == MANY_OUTCOMES:
+            alone = 1.0 if upper else 0.0
+        assert found == alone
+        assert both < found - 1e-3 if upper else both > found + 1e-3
 
 
 @pytest.mark.compiles

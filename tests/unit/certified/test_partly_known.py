@@ -11,6 +11,8 @@ import numba
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.certified import inductive_kernel
+from smoothcruiser.certified.bounds import law
 from smoothcruiser.certified.bounds.betting import BETTING
 from smoothcruiser.certified.keeping import Keeper
 from smoothcruiser.certified.search import Certified
@@ -238,10 +240,14 @@ def test_check_compares_the_rows_that_there_are() -> None:
     assert "differ" in str(sc.check(problem(outcomes=swapped)))
 
 
-@pytest.mark.compiles
-def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
-    """At discount 1, bets on V say nothing of the functions that induction tries."""
-    ends: dict[str, Any] = {
+def ending(state: int, action: int, rng: Any) -> tuple[float, int]:
+    after = step(state, action, rng)[1]
+    return float(after == 20), after
+
+
+def ends(oracle: Any = ending, **changes: Any) -> sc.MDP:
+    """The walk at discount 1: 20 pays 1 and ends, as 0 does, and half of it is known."""
+    given: dict[str, Any] = {
         "discount": 1.0,
         "operator": sc.Max(),
         "terminal": lambda s: s in (0, 20),
@@ -250,13 +256,34 @@ def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
             [(p, float(z == 20), z) for p, _, z in half(s, a)] if half(s, a) else None
         ),
     }
+    return problem(oracle, **given | changes)
 
-    def ending(state: int, action: int, rng: Any) -> tuple[float, int]:
-        after = step(state, action, rng)[1]
-        return float(after == 20), after
 
+@pytest.mark.compiles
+def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
+    """At discount 1, bets on V say nothing of the functions that induction tries."""
     for bound, closes in ((BETTING.word, False), ("law", True)):
-        memory = Certified(problem(ending, **ends), delta=0.1, bound=bound)
+        memory = Certified(ends(), delta=0.1, bound=bound)
         memory.query(budget=500)
         assert not memory.exact
         assert memory._region.closes is closes  # type: ignore[attr-defined]
+
+
+@pytest.mark.compiles
+def test_induction_makes_no_bets_beside_the_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The law is not alone where nothing is declared: its bets are about V as well."""
+    memory = Certified(ends(), delta=0.1)
+    memory.query(budget=5_000)
+    assert memory.bound.word == "law"
+    g, rules = memory.memory.graph, memory._region.rules
+    bets = list[int]()
+    monkeypatch.setattr(law, "betting_side", lambda *args: bets.append(1) or 0.0)
+    monkeypatch.setattr(inductive_kernel, "BOUND", law.side)
+    sampled = g.pairs["node"][(g.pairs["cost"] > 0.0) & (g.pairs["length"] > 1)]
+    assert len(sampled) > 5
+    for node in sampled.tolist():
+        for upper in (True, False):
+            inductive_kernel.backed_up(g, node, upper, rules)
+    assert not bets

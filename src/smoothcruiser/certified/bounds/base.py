@@ -30,6 +30,9 @@ SWEPT = 0.005  # of epsilon: what the last sweeps may leave
 # What a sweep does with a choice that a bound has (the pole of betting): it keeps the
 # choice, improves it step by step, or tries everything.
 KEEP, WALK, SCAN = 0, 1, 2
+# It keeps it, and uses only what holds for every function of the outcome at once: what
+# induction at discount 1 needs. Only bounds with ``every_function`` meet it.
+EVERY = 3
 
 
 class Outcomes(NamedTuple):

@@ -41,6 +41,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds import betting
 from smoothcruiser.certified.bounds.base import (
+    EVERY,
     KEEP,
     SCAN,
     UNIT,
@@ -268,7 +269,7 @@ def law_side(
     complete, offset = pair["law_complete"] == 1, 0.0
     if pair["length"] == 1:
         bound = one_outcome(g, pair, upper, base, rules)
-    elif tune == KEEP:
+    elif tune in (KEEP, EVERY):
         offset = pair["nu_up"] if upper else pair["nu_down"]
         bound, _ = at_pole(g, pair, upper, base, offset, rules)
     else:
@@ -280,7 +281,7 @@ def law_side(
     if rules.min_probability > 0.0:
         least = declared_side(g, pair, upper, base, rules)
         told = min(bound, least) if upper else max(bound, least)
-    if tune == KEEP and not (complete and pair["length"] == 1):
+    if tune in (KEEP, EVERY) and not (complete and pair["length"] == 1):
         return float(told)
     slope = 0.0
     if not (complete and pair["length"] == 1):
@@ -358,14 +359,18 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     A pair with many entries may hold rewards rounded at random, which are no
     outcomes of its law: bets alone bound it. Where a least probability is declared no
     reward is rounded, and the law alone serves: what it says holds for all functions.
-    SCAN tries both wherever it may: the price rests on the bets.
+    SCAN tries both wherever it may: the price rests on the bets. EVERY makes no bets,
+    which are about V alone; where rewards may be rounded, nothing is left but [m, M].
     """
     declared, size = rules.min_probability > 0.0, pair["length"]
-    if not declared and size > LAW_OUTCOMES:
+    if tune == EVERY and not declared and size >= MANY_OUTCOMES:
+        node = g.nodes[pair["node"]]
+        return float(node["q_high"] if upper else node["q_low"])
+    if tune != EVERY and not declared and size > LAW_OUTCOMES:
         return bets_side(g, pair, upper, tune, rules)
     refresh(g, pair, rules)
     few = size == 1 or (size == 2 and rules.union > MANY_FUNCTIONS)
-    if declared or (few and tune != SCAN):
+    if declared or tune == EVERY or (few and tune != SCAN):
         return law_side(g, pair, upper, tune, rules)
     bets = bets_side(g, pair, upper, tune, rules)
     slope = pair["slope_up"] if upper else pair["slope_down"]
