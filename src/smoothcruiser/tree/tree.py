@@ -126,7 +126,7 @@ class Tree(Shown):
             "Tree",
             problem=self.problem.name,
             state=self.state,
-            method=self.method.name,
+            method=str(self.method),
             simulations=self.simulations,
             nodes=self.num_nodes,
         )

@@ -21,7 +21,7 @@ import smoothcruiser as sc
 from smoothcruiser import shown
 from smoothcruiser.comparison import compare, jobs_of
 from smoothcruiser.display import page, picture
-from smoothcruiser.display.document import Column, Grid
+from smoothcruiser.display.document import Column, Grid, Page, Verbatim
 from smoothcruiser.display.layout import table_lines
 from smoothcruiser.display.runs import runs_page
 from smoothcruiser.display.terminal import text_of
@@ -320,6 +320,11 @@ def test_names_are_cut_or_stand_below_or_are_wrapped() -> None:
     ]
 
 
+def test_lines_of_a_tree_are_cut_in_a_string() -> None:
+    text = text_of(Page((), (Verbatim(("└ " + "x" * 200,)),)), 80)
+    assert text == f"└ {'x' * 77}…"
+
+
 def test_runs_fit_80_columns_with_long_names() -> None:
     class Run:
         def __init__(self, name: str) -> None:
@@ -380,8 +385,8 @@ def test_a_memory_shows_its_queries_in_their_order() -> None:
     made = sc.Certified(world("ring"), delta=0.1)
     assert "No query so far" in str(made)
     first = made.query(2, epsilon=0.3)
-    second = made.query(0, epsilon=0.2)
     made.query(2, epsilon=0.25)
+    second = made.query(0, epsilon=0.2)
     rows = re.findall(r"^ +(\d) +\d\.\d+ +\[(\S+), (\S+)\]", str(made), re.MULTILINE)
     assert [row[0] for row in rows] == ["2", "0"]
     low, high = float(rows[0][1]), float(rows[0][2])

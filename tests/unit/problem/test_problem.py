@@ -92,7 +92,7 @@ def test_a_problem_is_frozen_and_prints_briefly() -> None:
         problem.discount = 0.9  # type: ignore[misc]
     assert (
         repr(problem)
-        == "MDP('mine', num_actions=2, discount=0.5, operator=Entropy(temperature=1.0))"
+        == "MDP(name='mine', num_actions=2, discount=0.5, operator=Entropy(temperature=1.0))"
     )
 
 

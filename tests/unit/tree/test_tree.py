@@ -290,7 +290,7 @@ def test_nodes_and_limits_are_checked():
     with pytest.raises(sc.InvalidInput, match="got str"):
         Tree("chain:n=5")
     assert repr(tree).startswith(
-        "<Tree of chain:n=5 at 0: ments(temperature=0.5), 20 simulations,"
+        "Tree(problem='chain:n=5', state=0, method='ments(temperature=0.5)', "
     )
 
 
