@@ -75,7 +75,7 @@ def test_a_run_that_is_stopped_where_it_looks_most_wrong(p: float) -> None:
 
         def wrong(progress: Progress) -> bool:
             if progress.interval is None:  # before the first shard
-            return True
+                return True
             return progress.interval[0] <= p <= progress.interval[1]
 
         found = sc.run(problem, schedule, seed=seed, shards=40, progress=wrong)
