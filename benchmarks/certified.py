@@ -184,7 +184,8 @@ def one_run(
         )
     except OracleError:  # bounds that exclude each other: a miss
         return family, True, True, memory.num_calls
-    nested = all(a[0] <= b[0] and b[1] <= a[1] for a, b in pairwise(intervals))
+    known = [interval for interval in intervals if interval is not None]
+    nested = all(a[0] <= b[0] and b[1] <= a[1] for a, b in pairwise(known))
     return family, misses(memory, solution, problem), nested, memory.num_calls
 
 
