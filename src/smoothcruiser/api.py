@@ -28,7 +28,7 @@ from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.progress import finish, shown
+from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.tree.searches import Search
@@ -262,6 +262,7 @@ def solve(
     tolerance: float | None = None,
     method: Solver = "auto",
     max_sweeps: int | None = None,
+    progress: bool | Callback | None = None,
 ) -> Solution:
     """The exact solution of a known model: ``.values .q_values .policy .residual_bound``.
 
@@ -283,12 +284,18 @@ def solve(
         method: "auto" (the default), "value-iteration", "policy-iteration" or
             "modified-policy-iteration".
         max_sweeps: most passes over the transitions; by default there is no limit.
+        progress: True for a bar, or a function that gets a ``Progress``. Where it returns
+            False, and at Ctrl-C, the Solution has the bound that the sweeps so far prove.
     """
     from smoothcruiser.exact import solve as solve_exactly
 
     check_problem(problem)
     return solve_exactly(
-        problem, tolerance=tolerance, method=method, max_sweeps=max_sweeps
+        problem,
+        tolerance=tolerance,
+        method=method,
+        max_sweeps=max_sweeps,
+        progress=progress,
     )
 
 

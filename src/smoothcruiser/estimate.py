@@ -111,11 +111,13 @@ class Estimate(Shown, Data, Framed):
         return None if self.action is None else self.label(self.action)
 
     def __repr__(self) -> str:
+        named = {} if self.labels is None else {"label": self.action_label}
         return brief(
             "Estimate",
             value=self.value,
             interval=self.interval,
-            action=self.action if self.labels is None else self.action_label,
+            action=self.action,
+            **named,
             method=self.method,
             calls=self.num_calls,
         )

@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     "module",
     [
-        "smoothcruiser.comparison",
+        "smoothcruiser.comparison.running",
         "smoothcruiser.evaluation.evaluate",
         "smoothcruiser.records.data",
     ],

@@ -76,13 +76,12 @@ from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Callback, reported
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
-from smoothcruiser.shown import Shown, brief
 
 STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified(Shown, Viewed):
+class Certified(Viewed):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
@@ -157,10 +156,6 @@ class Certified(Shown, Viewed):
         """Whether nothing is estimated: one look at any pair met so far suffices."""
         only_rows = self.known and self._drawn_pairs == 0
         return self.problem.deterministic or only_rows
-
-    def __repr__(self) -> str:
-        about = {"problem": self.problem.name, "delta": self.delta}
-        return brief("Certified", **about, calls=self.num_calls)
 
     def close(self) -> None:
         """End the workers, if there are any; the memory can still be read."""
@@ -330,10 +325,8 @@ class Certified(Shown, Viewed):
     def _check_whole(self) -> None:
         """Refuse to go on with a memory that an error has left unfinished."""
         if self.fault is not None:
-            raise InvalidInput(
-                f"This memory was left unfinished by an error ({self.fault}); "
-                "start a new one."
-            )
+            why = f"This memory was left unfinished by an error ({self.fault})"
+            raise InvalidInput(f"{why}; start a new one.")
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -467,8 +460,6 @@ class Certified(Shown, Viewed):
         """What to raise where the bounds of a node exclude each other."""
         delta = 0.0 if self.known and self.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)
-
-    # --- one round ------------------------------------------------------------
 
     def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
         """Choose what to sample; return None, or why there is nothing."""

@@ -51,6 +51,7 @@ class Row:
     policy: tuple[float, ...]  # of the middle of the action values' intervals
     action: int  # the recommended one
     samples: tuple[int, ...]  # of each action
+    label: str = ""  # what the recommended action is called, by default its number
 
     @property
     def value(self) -> float:
@@ -63,7 +64,7 @@ class RowTable(Framed, Sequence[Row]):
 
     frame_columns: ClassVar[tuple[str, ...]] = (
         *("state", "remaining", "player", "value", "low", "high"),
-        *("action", "policy", "samples"),
+        *("action", "label", "policy", "samples"),
     )
 
     def records(self) -> list[dict[str, Any]]:
@@ -80,6 +81,7 @@ class RowTable(Framed, Sequence[Row]):
                 "low": row.interval[0],
                 "high": row.interval[1],
                 "action": row.action,
+                "label": row.label or str(row.action),
                 "policy": row.policy[row.action],
                 "samples": sum(row.samples),
             }
@@ -186,6 +188,7 @@ class Table(Shown, RowTable):
         samples = [0] * problem.num_actions
         for action, total in zip(actions, pairs["total"].tolist(), strict=True):
             samples[action] = int(total)
+        action = best_action(spread.policy, spread.q_values, player)
         return Row(
             state=self._states[number],
             remaining=remaining,
@@ -193,8 +196,9 @@ class Table(Shown, RowTable):
             interval=(float(node["lower"]), float(node["upper"])),
             q_intervals=spread.q_intervals,
             policy=spread.policy,
-            action=best_action(spread.policy, spread.q_values, player),
+            action=action,
             samples=tuple(samples),
+            label=problem.label(self._states[number], action),
         )
 
     def at(self, state: Any, remaining: int | None = None) -> Row:

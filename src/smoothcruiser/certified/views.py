@@ -1,4 +1,4 @@
-"""How a memory of certified search is looked at: as a table, and as a picture.
+"""How a memory of certified search is looked at: as text, as a table, as a picture.
 
 What this file leaves out: the table (``certified.table``), the record of intervals
 (``certified.history``) and the drawing (``smoothcruiser.plots``).
@@ -13,7 +13,9 @@ from smoothcruiser.certified.history import History
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.table import Table, table_of
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.frames import Framed, drawn
+from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,13 +23,19 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 
-class Viewed(Framed):
+class Viewed(Shown, Framed):
     """What can be seen of a memory; ``Certified`` is one."""
 
     frame_columns = Table.frame_columns
+    problem: Problem
+    delta: float
     memory: Memory
     num_calls: int
     history: History  # how intervals narrowed; not kept in a store
+
+    def __repr__(self) -> str:
+        about = {"problem": self.problem.name, "delta": self.delta}
+        return brief("Certified", **about, calls=self.num_calls)
 
     @abstractmethod
     def _check_whole(self) -> None:

@@ -76,6 +76,6 @@ def _cells(row: Row, horizon: bool) -> tuple[str, ...]:
         *([str(row.remaining)] if horizon else []),
         f"{row.value:.3f}",
         f"[{low:.3f}, {high:.3f}]",
-        str(row.action),
+        row.label or str(row.action),
         f"{sum(row.samples):,}",
     )

@@ -58,6 +58,8 @@ def problem_page(problem: Problem) -> Page:
         ("problem", describe_facts(problem.facts)),
         ("values", _values(problem)),
     ]
+    if problem.actions is not None:
+        rows.append(("actions", ", ".join(problem.actions)))
     if problem.initial_state is not None:
         rows.append(("start", state_text(problem.initial_state)))
     rows.append(("model", _model(problem)))

@@ -41,7 +41,7 @@ def _states(solution: Solution) -> Grid:
     columns = (
         Column("state", right=plain, fit="cut"),
         Column("value", right=True),
-        Column("action", right=True),
+        Column("action", right=True, fit="cut"),
         Column("policy", right=True),
     )
     digits = _digits(solution.residual_bound)
@@ -67,4 +67,4 @@ def _row(solution: Solution, row: int, digits: int) -> tuple[str, ...]:
     if not policy.any():  # no action is legal
         return (*cells, "", "terminal")
     best = int(np.argmax(policy))
-    return (*cells, str(best), f"{100.0 * float(policy[best]):.1f}%")
+    return (*cells, solution.label(best), f"{100.0 * float(policy[best]):.1f}%")

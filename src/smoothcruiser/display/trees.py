@@ -62,13 +62,13 @@ def tree_page(tree: Tree) -> Page:
     return Page(title, tuple(blocks))
 
 
-def principal_line(tree: Tree) -> list[tuple[int, int]]:
-    """The recommended actions from the root on, each with its number of visits.
+def principal_line(tree: Tree) -> list[tuple[str, int]]:
+    """Names of the recommended actions from the root on, each with its visits.
 
     After an action it follows the outcome that was met most often, and ends where no
     simulation went on.
     """
-    found: list[tuple[int, int]] = []
+    found: list[tuple[str, int]] = []
     number: int | None = 0
     while number is not None and len(found) < LONGEST_LINE:
         node = tree.node(number)
@@ -76,15 +76,14 @@ def principal_line(tree: Tree) -> list[tuple[int, int]]:
             break
         action = tree.action(number)
         visits = dict(zip(node.actions, node.edge_visits, strict=True))[action]
-        found.append((action, visits))
+        found.append((tree.problem.label(node.state, action), visits))
         after = [child for move, child in tree.children(number) if move == action]
         number = max(after, key=lambda child: tree.node(child).visits, default=None)
     return found
 
 
 def _line(tree: Tree) -> str:
-    label = tree.estimate().label
-    moves = [f"{label(move)} ({visits:,})" for move, visits in principal_line(tree)]
+    moves = [f"{move} ({visits:,})" for move, visits in principal_line(tree)]
     return f"{' → '.join(moves)}: actions recommended one after the other (visits)"
 
 

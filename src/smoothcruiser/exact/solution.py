@@ -32,7 +32,7 @@ class Solution(Shown, Data, Framed):
 
     json_kind: ClassVar[str] = "solution"
     json_left_out: ClassVar[tuple[str, ...]] = ("key_of",)
-    frame_columns: ClassVar[tuple[str, ...]] = ("state", "value", "action")
+    frame_columns: ClassVar[tuple[str, ...]] = ("state", "value", "action", "label")
 
     # (S,), with all steps left where there is a horizon; 0 in terminal states, NaN
     # where unknown (``stages``), infinite where totals are (discount 1)
@@ -62,6 +62,11 @@ class Solution(Shown, Data, Framed):
     problem: str = ""  # its name
     # (rows, columns): state row * columns + column lies there, in built-in problems
     grid: tuple[int, int] | None = None
+    labels: tuple[str, ...] | None = None  # names of the actions, where they have any
+
+    def label(self, action: int) -> str:
+        """What an action is called: its number where it has no name."""
+        return str(action) if self.labels is None else self.labels[action]
 
     def records(self) -> list[dict[str, Any]]:
         """One row per state: its value, the most likely action, ``policy_0``, ``q_0``…
@@ -74,7 +79,9 @@ class Solution(Shown, Data, Framed):
         rows = []
         for i, state in enumerate(states):
             row = {"state": state, "value": float(self.values[i])}
-            row["action"] = int(best[i]) if best[i] >= 0 else None
+            action = int(best[i]) if best[i] >= 0 else None
+            row["action"] = action
+            row["label"] = None if action is None else self.label(action)
             for name, table in (("policy", self.policy), ("q", self.q_values)):
                 row |= {f"{name}_{a}": float(x) for a, x in enumerate(table[i])}
             rows.append(row)
@@ -135,4 +142,5 @@ def names_of(problem: Problem, states: tuple[Any, ...] | None) -> dict[str, Any]
         "key_of": state_key if states is None else problem.key_of,
         "problem": problem.name,
         "grid": grid_of(problem),
+        "labels": None if problem.actions is None else tuple(problem.actions),
     }

@@ -24,7 +24,7 @@ from smoothcruiser.methods.scheduled import Scheduling
 from smoothcruiser.progress import Progress, added
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
-from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.schedule import Level
@@ -145,7 +145,7 @@ class Decision(Shown):
             instead_of=self.options[self.num_run :],
             pilot=seen,
         )
-        found: dict[str, Any] = Fields(DecisionData).data(shown)
+        found: dict[str, Any] = DataclassShape(DecisionData).data(shown)
         return head(self.json_kind) | found
 
     def to_json(self, **options: Any) -> str:

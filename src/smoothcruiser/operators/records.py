@@ -12,7 +12,7 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
-from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import refused
 
 Known = Mapping[str, type[Operator]]
@@ -31,7 +31,7 @@ def operator_data(operator: Operator, known: Known) -> dict[str, Any]:
     """The name and the fields of an operator; ``own`` marks one that is not listed."""
     if known.get(operator.name) is not type(operator):
         return {"name": operator.name, "own": True}
-    found: dict[str, Any] = Fields(type(operator)).data(operator)
+    found: dict[str, Any] = DataclassShape(type(operator)).data(operator)
     return {"name": operator.name, **found}
 
 
@@ -46,7 +46,7 @@ def operator_from(data: Any, where: str, known: Known) -> Operator:
             "one's own is code, which JSON cannot hold; give facts=problem.facts."
         )
     cls = known[name]
-    given = Fields(cls).arguments(data, where)
+    given = DataclassShape(cls).arguments(data, where)
     operator = cls(**given)
     for part in fields(operator):
         # weights that were scaled to 1 before may lose a last bit when they are again

@@ -212,6 +212,11 @@ class Problem(Shown):
         names = tuple(_label(self.oracle, state, action) for action in numbers)
         return None if names == tuple(map(str, numbers)) else names
 
+    def label(self, state: Any, action: int) -> str:
+        """What an action is called in ``state``: its number where it has no name."""
+        found = self.labels(state)
+        return str(action) if found is None else found[action]
+
     def is_terminal(self, state: Any) -> bool:
         """Whether the episode is over in ``state``."""
         if not callable(self.terminal):

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, ClassVar, Self
 
 from smoothcruiser.errors import InvalidInput, described
-from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import Definitions, Schema, refused
 
 SCHEMA = 1
@@ -46,7 +46,7 @@ class Data:
         log10 and its digits in base 16 beside it. A state that JSON cannot hold is
         written as ``repr`` prints it, and comes back as that text.
         """
-        own: dict[str, Any] = Fields(type(self)).data(self)
+        own: dict[str, Any] = DataclassShape(type(self)).data(self)
         return head(self.json_kind) | own | self.more_data()
 
     @classmethod
@@ -57,7 +57,7 @@ class Data:
             data: what ``to_dict`` returned, or the same after JSON.
         """
         check_head(data, cls.json_kind, f"{cls.__name__}.from_dict")
-        return cls(**Fields(cls).arguments(data, cls.json_kind))
+        return cls(**DataclassShape(cls).arguments(data, cls.json_kind))
 
     def to_json(self, **options: Any) -> str:
         """The object as JSON text (``to_dict``).
@@ -88,7 +88,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Inside(Fields):
+class Inside(DataclassShape):
     """A ``Data`` inside another object."""
 
     def data(self, value: Any) -> Any:  # noqa: D102
@@ -125,7 +125,7 @@ def schema_of(kind: str, about: str | None, *classes: type) -> Schema:
     known: dict[str, Any] = {}
     required: dict[str, None] = {}
     for cls in classes:
-        whole = Fields(cls).whole(defs)
+        whole = DataclassShape(cls).whole(defs)
         known |= whole["properties"]
         required |= dict.fromkeys(whole["required"])
     body = {"type": "object", "properties": known, "required": list(required)}

@@ -2,7 +2,7 @@
 
 The type of a field says how it is written, read and described (``records.shapes``):
 ``shape_of(float | None)``. So a class whose fields have types needs no code of its own.
-Fields of type ``Any`` are states. ``hold`` adds a type that needs code of its own.
+DataclassShape of type ``Any`` are states. ``hold`` adds a type that needs code of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from smoothcruiser.records.shapes import (
     TEXT,
     WHOLE,
     Array,
-    Choice,
     Count,
     Definitions,
     Held,
@@ -40,6 +39,7 @@ from smoothcruiser.records.shapes import (
     MaybeNumber,
     Named,
     Number,
+    OneOf,
     OneState,
     Schema,
     Several,
@@ -53,7 +53,7 @@ HELD: dict[type, Held] = {}
 
 
 @dataclass(frozen=True)
-class Fields(Shape):
+class DataclassShape(Shape):
     """A dataclass, by its fields.
 
     ``json_names`` of the class gives fields other names, ``json_left_out`` are fields
@@ -154,7 +154,7 @@ def shape_of(hint: Any) -> Shape:
             one = inner[0]
             return MaybeNumber() if isinstance(one, Number) else Maybe(one)
     if origin is Literal:
-        return Choice(args)
+        return OneOf(args)
     if origin is tuple and args[-1:] == (...,):
         special: dict[Any, Shape] = {Any: ManyStates(), Count: Wholes()}
         return special.get(args[0]) or Items(shape_of(args[0]))
@@ -174,5 +174,5 @@ def shape_of(hint: Any) -> Shape:
         if own is not None:
             return own
         if is_dataclass(hint):
-            return Fields(hint)
+            return DataclassShape(hint)
     raise TypeError(f"There is no JSON for the type {hint!r}; add one with hold().")

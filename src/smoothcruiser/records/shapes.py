@@ -165,7 +165,7 @@ class MaybeNumber(Shape):
 
 
 @dataclass(frozen=True)
-class Choice(Shape):
+class OneOf(Shape):
     """One of some texts or numbers."""
 
     members: tuple[Any, ...]

@@ -43,7 +43,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.operators import OPERATORS, Entropy, Max, Operator, TemperedOperator
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head, head, schema_of
-from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import Count, Schema
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.schedule import Schedule, Target
@@ -172,7 +172,7 @@ class Relaxation(Shown, Data):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data: its schedule, the promise, and what was tried."""
-        split = Fields(Split).data(
+        split = DataclassShape(Split).data(
             Split(
                 family=self.family,
                 temperature=self.temperature,
@@ -193,7 +193,7 @@ class Relaxation(Shown, Data):
         """
         check_head(data, cls.json_kind, "Relaxation.from_dict")
         kind = cls.json_kind
-        outer = Fields(Promised).value(data, kind)
+        outer = DataclassShape(Promised).value(data, kind)
         split = outer.relaxation
         inner = {**data, **head("schedule"), "epsilon": split.sampling_epsilon}
         return cls(

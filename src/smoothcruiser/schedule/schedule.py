@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from smoothcruiser.errors import BrokenPromise, InvalidInput, said
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data, check_head
-from smoothcruiser.records.fields import Fields
+from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.frames import drawn
 from smoothcruiser.records.numbers import LARGEST_COUNT, counted
 from smoothcruiser.records.shapes import Count
@@ -357,7 +357,7 @@ class Schedule(Shown, Data):
         check_head(data, cls.json_kind, "Schedule.from_dict")
         known = {} if facts is None else {"facts": facts}
         try:
-            return cls(**Fields(cls).arguments(data, cls.json_kind, **known))
+            return cls(**DataclassShape(cls).arguments(data, cls.json_kind, **known))
         except (ArithmeticError, TypeError, IndexError, RecursionError) as error:
             raise InvalidInput(
                 f"Schedule.from_dict needs levels that keep a promise ({said(error)})."

@@ -138,13 +138,23 @@ def _turn(tree: Tree, part: Branch) -> str:
     return "  max moves" if part.node.player == 1 else "  min moves"
 
 
+def _action(tree: Tree, part: Branch, child: Branch) -> str:
+    """The name of the action that leads to ``child``, or "action" and its number."""
+    assert child.action is not None
+    labels = tree.problem.labels(part.node.state)
+    if labels is None:
+        return f"action {child.action}"
+    name = printable(labels[child.action], keep="")
+    return name if len(name) <= LABEL else name[: LABEL - 1] + "…"
+
+
 def _lines(tree: Tree, part: Branch, indent: str, lines: list[str]) -> None:
     rows = len(part.children) + (1 if part.hidden else 0)
     for i, child in enumerate(part.children):
         last = i == rows - 1
         star = "*" if child.best else " "
         lines.append(
-            f"{indent}{'└' if last else '├'}─{star}action {child.action}  q "
+            f"{indent}{'└' if last else '├'}─{star}{_action(tree, part, child)}  q "
             f"{child.q_value:.4g} → state {_state(child.node.state)}  "
             f"value {child.node.value:.4g}  visits "
             f"{child.node.visits:,}{_turn(tree, child)}"
@@ -266,7 +276,8 @@ def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     """A self-contained page with the picture, the root's numbers and the text view."""
     estimate = tree.estimate()
     rows = "".join(
-        f"<tr><td>{a}{' *' if a == estimate.action else ''}</td><td>{q:.6g}</td>"
+        f"<tr><td>{_escaped(estimate.label(a))}{' *' if a == estimate.action else ''}</td>"
+        f"<td>{q:.6g}</td>"
         f"<td>{n:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
         for a, q, n in zip(
             tree.node(0).actions,

@@ -139,7 +139,7 @@ def test_there_is_an_example_of_every_class() -> None:
 
 def test_every_class_that_shows_itself_has_a_builder() -> None:
     """And every builder is there, and belongs to a class that shows itself."""
-    for module in ("tree.tree", "certified.search", "compare", "exact.solution"):
+    for module in ("tree.tree", "certified.search", "comparison", "exact.solution"):
         import_module(f"smoothcruiser.{module}")
 
     def below(cls: type) -> set[type]:
@@ -200,7 +200,7 @@ def test_repr_is_one_short_line(name: str) -> None:
 def test_an_estimate_names_what_a_reader_needs() -> None:
     plain = sc.plan(sc.make("chain:n=5", discount=0.2, temperature=10))
     assert repr(plain) == (
-        "Estimate(value=8.66493, interval=(8.66493, 8.66493), action=1, "
+        "Estimate(value=8.66493, interval=(8.66493, 8.66493), action=1, label='right', "
         "method='exact', calls=0)"
     )
     made = OBJECTS["Estimate"]()

@@ -24,30 +24,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser import api
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.estimate import NOWHERE, Estimate
+from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import heard, stoppable
 from smoothcruiser.methods import METHODS, resolve
 from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, Progress, finish, read, shown
-from smoothcruiser.records.data import Data
-from smoothcruiser.records.fields import Fields
-from smoothcruiser.records.frames import Framed, drawn
-from smoothcruiser.records.numbers import number_data
-from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.searches import Search
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
+
+from smoothcruiser.comparison.results import Comparison, PlannedRun, PlannerRun, Truth
 
 DELTA = 0.1  # of the planners that promise
 
@@ -55,66 +51,6 @@ DELTA = 0.1  # of the planners that promise
 def planners() -> tuple[str, ...]:
     """The methods that are compared where none is named, registered ones included."""
     return tuple(name for name, method in METHODS.items() if method.compared)
-
-
-@dataclass(frozen=True)
-class PlannerRun:
-    """One planner's run; regrets and errors are None without an exact solution."""
-
-    method: str
-    budget: int
-    seed: int
-    value: float | None = None  # None where the planner refused; ``note`` says why
-    interval: tuple[float, float] | None = None
-    action: int | None = None
-    error: float | None = None
-    action_regret: float | None = None
-    policy_regret: float | None = None
-    num_calls: int = 0
-    seconds: float = 0.0
-    compile_seconds: float = 0.0
-    note: str = ""
-    estimates: str = ""  # the operator whose value it estimates
-    # error of the exact values: ``error`` is known up to this, regrets up to twice
-    truth_bound: float | None = None
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The exact solution at one state."""
-
-    value: float
-    q_values: dict[int, float]  # of the legal actions
-    player: int
-    operator: Operator
-    num_actions: int
-    bound: float = 0.0  # value and q_values are known up to this
-
-    def action_regret(self, action: int) -> float | None:
-        """What the action loses, from the mover's point of view.
-
-        None where a prior decides beside the values.
-        """
-        if self.operator.has_prior:
-            return None
-        sign = 1.0 if self.player == 1 else -1.0
-        return (
-            max(sign * q for q in self.q_values.values()) - sign * self.q_values[action]
-        )
-
-    def policy_regret(self, policy: Sequence[float]) -> float | None:
-        """What one step of the policy loses; None for operators without Omega."""
-        operator = self.operator
-        if not operator.has_omega:
-            return None
-        sign = 1.0 if self.player == 1 else -1.0
-        actions = sorted(self.q_values)
-        weights = operator.weights(self.num_actions)
-        p, w = [policy[a] for a in actions], [weights[a] for a in actions]
-        worth = sum(
-            share * sign * self.q_values[a] for share, a in zip(p, actions, strict=True)
-        )
-        return sign * self.value - (worth - operator.omega(p, w))
 
 
 def truth_of(problem: Problem, state: Any) -> Truth | None:
@@ -135,29 +71,6 @@ def truth_of(problem: Problem, state: Any) -> Truth | None:
         num_actions=problem.num_actions,
         bound=estimate.epsilon,
     )
-
-
-@dataclass(frozen=True)
-class Mean:
-    """What ``summaries`` says of one method and budget, as JSON has it."""
-
-    method: str
-    budget: int
-    runs: int
-    failed: int
-    note: str
-    estimates: str
-    value: float | None
-    value_range: tuple[float, float] | None
-    error: float | None
-    error_range: tuple[float, float] | None
-    action_regret: float | None
-    action_regret_range: tuple[float, float] | None
-    policy_regret: float | None
-    policy_regret_range: tuple[float, float] | None
-    num_calls: float | None
-    seconds: float | None
-    compile_seconds: float | None
 
 
 def compare(
@@ -214,137 +127,6 @@ def compare(
             total=len(jobs),
         )
     return Comparison.of(problem, state, truth, rows, jobs[len(rows) :])
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """A run that is to be made."""
-
-    method: str | Method | Search
-    budget: int
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """The method's name in tables."""
-        return self.method if isinstance(self.method, str) else str(self.method)
-
-
-@dataclass(frozen=True)
-class NotRun:
-    """A run that a stop by hand left out."""
-
-    method: str
-    budget: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
-    """Planners on one problem: their runs, in order, and the exact answer beside them.
-
-    It is a sequence of its runs.
-    """
-
-    json_kind: ClassVar[str] = "comparison"
-    json_names: ClassVar[Mapping[str, str]] = {"runs": "rows"}
-    json_more: ClassVar[Mapping[str, Any]] = {
-        "exact": float | None,
-        "exact_bound": float | None,
-        "means": tuple[Mean, ...],
-        "stopped": bool,
-    }
-    frame_columns: ClassVar[tuple[str, ...]] = (
-        *("method", "budget", "seed", "value", "low", "high", "action", "error"),
-        *("action_regret", "policy_regret", "num_calls", "seconds", "compile_seconds"),
-        *("note", "estimates", "truth_bound"),
-    )
-
-    runs: tuple[PlannerRun, ...]
-    truth: Truth | None  # None where the model is not known
-    problem: str
-    state: Any = None
-    operator: str = ""  # the label of the problem's own
-    not_run: tuple[NotRun, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        state: Any,
-        truth: Truth | None,
-        runs: Sequence[PlannerRun],
-        not_run: Sequence[PlannedRun] = (),
-    ) -> Comparison:
-        """The comparison of planners at a state of ``problem``."""
-        about = problem.name, state, problem.operator.label
-        left = tuple(NotRun(job.name, job.budget, job.seed) for job in not_run)
-        return cls(tuple(runs), truth, *about, left)
-
-    @overload
-    def __getitem__(self, index: int) -> PlannerRun: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[PlannerRun, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> PlannerRun | tuple[PlannerRun, ...]:
-        """The run at a place."""
-        return self.runs[index]
-
-    def __len__(self) -> int:
-        return len(self.runs)
-
-    @property
-    def repeats(self) -> int:
-        """Runs of each planner with each budget: one per seed."""
-        left = {job.seed for job in self.not_run}
-        return len(left | {run.seed for run in self.runs})
-
-    def means(self) -> list[dict[str, Any]]:
-        """Means and ranges over seeds for each method and budget, in the runs' order."""
-        return list(summaries(self.runs))
-
-    def more_data(self) -> dict[str, Any]:
-        """The exact value, and means over seeds for each method and budget."""
-        shape = Fields(Mean)
-        truth = self.truth
-        return {
-            "exact": None if truth is None else number_data(truth.value),
-            "exact_bound": None if truth is None else number_data(truth.bound),
-            "means": [shape.data(Mean(**found)) for found in self.means()],
-            "stopped": bool(self.not_run),
-        }
-
-    def records(self) -> list[dict[str, Any]]:
-        """One row per run: its answer, its error and its price."""
-        rows = []
-        for run in self.runs:
-            low, high = run.interval or NOWHERE
-            beside = {"low": low, "high": high}
-            names = [name for name in self.frame_columns if name not in beside]
-            found = {name: getattr(run, name) for name in names} | beside
-            rows.append({name: found[name] for name in self.frame_columns})
-        return rows
-
-    def plot(self, ax: Axes | None = None, *, of: str = "error") -> Axes:
-        """Draw a curve per planner against the calls it made; return the Axes.
-
-        It needs matplotlib (extra ``report``).
-
-        Args:
-            ax: where to draw; by default a figure of its own.
-            of: "error", "policy_regret", "action_regret" or "value"; without an exact
-                solution only "value" is known, and is drawn in place of "error".
-        """
-        return drawn("comparison", self, ax, of=of)
-
-    def __repr__(self) -> str:
-        return brief(
-            "Comparison",
-            problem=self.problem,
-            planners=len({run.method for run in self.runs}),
-            runs=len(self.runs),
-        )
 
 
 def jobs_of(
@@ -525,36 +307,3 @@ def ladder(budget: int, points: int) -> tuple[int, ...]:
         return (budget,)
     powers = [i / (points - 1) - 1.0 for i in range(points)]
     return tuple(sorted({max(1, round(budget * 1000.0**x)) for x in powers}))
-
-
-def summaries(rows: Sequence[PlannerRun]) -> Iterator[dict[str, Any]]:
-    """Means and ranges over seeds for each method and budget, in the rows' order."""
-    groups: dict[tuple[str, int], list[PlannerRun]] = {}
-    for row in rows:
-        groups.setdefault((row.method, row.budget), []).append(row)
-    for (method, budget), group in groups.items():
-        ran = [row for row in group if row.value is not None]
-        failed = [row for row in group if row.value is None]
-        summary: dict[str, Any] = {
-            "method": method,
-            "budget": budget,
-            "runs": len(ran),
-            "failed": len(failed),
-            "note": failed[0].note if failed else "",
-            "estimates": ran[0].estimates if ran else "",
-        }
-        for name in (
-            "value",
-            "error",
-            "action_regret",
-            "policy_regret",
-            "num_calls",
-            "seconds",
-            "compile_seconds",
-        ):
-            cells = [getattr(row, name) for row in ran]
-            found = [cell for cell in cells if cell is not None]
-            summary[name] = sum(found) / len(found) if found else None
-            if name in ("value", "error", "action_regret", "policy_regret"):
-                summary[f"{name}_range"] = (min(found), max(found)) if found else None
-        yield summary

@@ -1,0 +1,36 @@
+"""Planners beside each other: one problem, one budget, the exact answer.
+
+``running`` makes the runs, ``results`` is what they are: data, tables, pictures.
+"""
+
+from smoothcruiser.comparison.results import (
+    Comparison,
+    NotRun,
+    PlannedRun,
+    PlannerRun,
+    Truth,
+    summaries,
+)
+from smoothcruiser.comparison.running import (
+    compare,
+    each_run,
+    jobs_of,
+    ladder,
+    planners,
+    truth_of,
+)
+
+__all__ = [
+    "Comparison",
+    "NotRun",
+    "PlannedRun",
+    "PlannerRun",
+    "Truth",
+    "compare",
+    "each_run",
+    "jobs_of",
+    "ladder",
+    "planners",
+    "summaries",
+    "truth_of",
+]
