@@ -185,7 +185,7 @@ def _made(
     facts: Facts, part: str, target: Target, epsilon: float, delta: float
 ) -> Schedule | None:
     if part == "bets":
-        plain = frozenset(k for k in optimizer.ALL_KINDS if not k.name[:6] == "RANDOM")
+        plain = frozenset(k for k in optimizer.ALL_KINDS if k.name[:6] != "RANDOM")
         made = compile_schedule(
             facts, epsilon=epsilon, delta=delta, target=target, kinds=plain
         )

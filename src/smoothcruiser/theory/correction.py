@@ -10,7 +10,8 @@ between a level with 2m and one with m samples. Here are its second moments:
           Delta where the policy has a second derivative
 
 legend   symbol       name here
-  R, sigma^2          ``spread``, ``variance``: of one sample of the query
+  R, sigma^2          ``spread``, ``variance``: of one sample of the query; those of
+                      all actions lie in one interval of this length
   E Delta^2, ^4, ^6   ``Spans.second``, ``Spans.fourth``, ``Spans.sixth``
   curv                ``OperatorRule.curvature``
   bend                ``OperatorRule.bend``: |delta|_1 <= bend Delta^2
