@@ -72,7 +72,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/totals.py --runs 400 --out docs/evidence/totals.md
 	@$(BIN)/python benchmarks/state_bounds.py --out docs/evidence/state-bounds.md
 	@$(BIN)/python benchmarks/paid.py --out docs/evidence/paid.md
-	@$(BIN)/python benchmarks/root_coverage.py --runs 100 --out docs/evidence/root-coverage.md
+	@$(BIN)/python benchmarks/root_coverage.py --out docs/evidence/root-coverage.md
 	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
 	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md
 	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md

@@ -1,33 +1,53 @@
-"""Coverage of the root's own bounds: bets, line and fixed radius, at every checkpoint.
+"""Coverage of the root's own bounds: bets, line, fixed radius, second moments.
 
-  python benchmarks/root_coverage.py [--runs 40] [--out docs/evidence/root-coverage.md]
+  python benchmarks/root_coverage.py [--runs 50000] [--out docs/evidence/root-coverage.md]
 
-The worlds have one step: the root samples the reward itself, so there is no bias in
-which an error could hide, and the truth is a mean that is known. Rewards have two
-values: at both ends of the range, with chances from 0.002 to 0.998; close together at
-an end, in the middle, and between two bins. There are 2 to 10 actions with chances of
-their own, either player to move, both targets, and actions that end the episode.
+Three parts share the runs:
 
-A run is not stopped early: a failure is an interval that misses the truth at *any*
-checkpoint or at the end, an answer at the first checkpoint that would have stopped it
-that is off by more than epsilon, or a wrong value there. That is what "at every count
-at once" promises, with probability 1 - delta for all actions together. Failures are
-tested against delta by the exact binomial tail (Bonferroni, 1e-3 for all cases).
+  one step     The root samples the reward itself, so there is no bias in which an error
+               could hide. Rewards have two values: at both ends of the range, with
+               chances from 0.002 to 0.998; close together at an end, in the middle,
+               and between two bins. 2 to 10 actions with chances of their own, either
+               player to move, actions that end the episode. A root that bets.
+  bets         The adversarial problems (``adversarial.py``) with the schedules of
+               ``plan``: bias, rollouts and plug-ins under a root that bets.
+  randomized   The same problems with randomized rollouts and plug-ins under the root
+               that needs a second moment only, wherever the compiler finds such a
+               table, also where a plain one is cheaper.
 
-Engines, streams, shards and sums are those of ``plan``.
+A run is not stopped early. It fails if an interval misses the truth at *any* of the
+counts that are looked at or at the end, or if the answer (the middle) at the first of
+them that would have stopped it is off by more than epsilon. That is what "at every
+count at once" promises, with probability 1 - delta for all actions together. One run
+in 16 has all checkpoints of its schedule, the others every tenth, because an interval
+takes as long as 10^4 calls; a randomized schedule has none, and is looked at after each
+of eight parts. Failures are tested against delta by the exact binomial tail
+(Bonferroni, 1e-3 for all cases).
+
+A control repeats some cases with intervals a quarter as long about their middles. It
+has to fail.
+
+Engines, streams, shards and sums are those of ``plan``; an engine and a schedule are
+built once per case.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
+import platform
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from adversarial import cases as adversarial
 from sharp_coverage import binomial_tail
 
 import smoothcruiser as sc
@@ -37,10 +57,20 @@ from smoothcruiser.engines.registry import make_engine
 from smoothcruiser.engines.run import RootSums
 from smoothcruiser.engines.shards import cut
 from smoothcruiser.engines.stopping import stopping_rule
+from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.compiler import optimizer
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
-from smoothcruiser.schedule.schedule import Target
+from smoothcruiser.schedule.schedule import Schedule, Target
 
 FALSE_ALARM = 1e-3
+SHRUNK = 0.25  # of an interval, in the control
+SPARSE, ALL = 10, 16  # most runs have every 10th checkpoint, every 16th run has all
+PARTS = 8  # of a randomized schedule
+DELTAS = (0.1, 0.02, 0.3)
+# epsilon as a share of the value span: the smallest of these that a budget pays
+SHARES = (0.3, 0.15, 0.08)
+BUDGET = {"bets": 20_000, "randomized": 100_000}
 # name -> (low reward, high reward, chances of the high one for the actions in turn)
 LAWS: dict[str, tuple[float, float, tuple[float, ...]]] = {
     "fair coins": (0.0, 1.0, (0.5,)),
@@ -54,21 +84,45 @@ LAWS: dict[str, tuple[float, float, tuple[float, ...]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Case:
+    """A problem with its exact values, and a schedule."""
+
+    part: str
+    name: str
+    problem: Any
+    schedule: Schedule
+    value: float
+    q_values: np.ndarray
+
+    @property
+    def mover(self) -> int:
+        return int(self.problem.mover(self.problem.start()))
+
+
 @dataclass
 class Result:
-    name: str
-    actions: int
-    player: int
-    target: str
-    delta: float
+    """What the runs of one case gave."""
+
+    case: Case
+    control: bool = False
     runs: int = 0
-    missed: int = 0  # some interval at some checkpoint
+    missed: int = 0  # some interval at some count
     off: int = 0  # the answer at the first stop
     calls: float = 0.0  # until that stop, of the price
+    looks: int = 0  # intervals that were looked at
 
     @property
     def failures(self) -> int:
         return self.missed + self.off
+
+    @property
+    def tail(self) -> float:
+        """The chance of as many failures, if each had the probability delta."""
+        return binomial_tail(self.failures, self.runs, self.case.schedule.delta)
+
+
+# --- cases ---------------------------------------------------------------------
 
 
 def world(name: str, actions: int, player: int, ends: bool) -> tuple[Any, np.ndarray]:
@@ -95,98 +149,232 @@ def world(name: str, actions: int, player: int, ends: bool) -> tuple[Any, np.nda
     return problem, low + p * (high - low)
 
 
-def study(
-    name: str, actions: int, player: int, target: Target, delta: float, runs: int
-) -> Result:
-    problem, truth = world(name, actions, player, ends=actions % 3 == 0)
-    value = problem.operator.value(list(truth), player=player)
-    epsilon = 0.06
-    schedule = compile_schedule(
-        problem.facts, epsilon=epsilon, delta=delta, target=target
+def one_step() -> list[Case]:
+    found = []
+    for name in LAWS:
+        for i, actions in enumerate((2, 3, 4, 5, 10)):
+            player = 1 + i % 2
+            problem, truth = world(name, actions, player, ends=actions % 3 == 0)
+            value = problem.operator.value(list(truth), player=player)
+            schedule = compile_schedule(
+                problem.facts, epsilon=0.08, delta=(*DELTAS, 0.1, 0.2)[i]
+            )
+            found.append(Case("one step", name, problem, schedule, value, truth))
+    return found
+
+
+@lru_cache(maxsize=256)
+def affordable(
+    facts: Facts, part: str, target: Target, delta: float
+) -> Schedule | None:
+    """The schedule of the finest share that the budget pays, None if there is none."""
+    low, high = facts.value_hull()
+    best = None
+    for share in SHARES:
+        try:
+            made = _made(facts, part, target, share * (high - low), delta)
+        except SmoothcruiserError:
+            break
+        if made is not None and made.num_calls > BUDGET[part]:
+            break
+        best = made or best
+    return best
+
+
+def _made(
+    facts: Facts, part: str, target: Target, epsilon: float, delta: float
+) -> Schedule | None:
+    if part == "bets":
+        plain = frozenset(k for k in optimizer.ALL_KINDS if k.name[:6] != "RANDOM")
+        made = compile_schedule(
+            facts, epsilon=epsilon, delta=delta, target=target, kinds=plain
+        )
+        return made if made.root.looks else None
+    _, random = optimizer._best_drafts(
+        facts, optimizer.ALL_KINDS, epsilon, delta, target
     )
-    rule = stopping_rule(schedule, mover=player)
-    engine = make_engine("compiled", Job(problem, schedule, 0, rule.center, rule.score))
-    result = Result(name, actions, player, schedule.root.target, delta, runs)
-    asked = range(actions) if schedule.root.target == "q_values" else [0]
-    segments = cut(schedule)
-    for seed in range(runs):
-        tallies = {action: RootSums() for action in asked}
-        live, frozen, spent = set(asked), {}, 0
-        missed = False
-        for segment in segments:
-            for action in asked:
-                for shard in segment:
-                    part = engine.run_shard(replace(shard, action=action), seed)
-                    tallies[action].add(part)
-                    spent += part.calls if action in live else 0
-            missed |= not _holds(problem, rule, tallies, truth, value)
-            for action in list(live):
-                if segment is segments[-1] or rule.enough(0, tallies[action]):
-                    frozen[action] = replace(tallies[action])
-                    live.discard(action)
-        found, _, q_values, _, _ = pieces(problem, 0, rule, frozen)
-        error = abs(found - value)
-        if q_values:
-            error = max(error, float(np.max(np.abs(np.array(q_values) - truth))))
-        result.missed += missed
-        result.off += error > epsilon * (1.0 + 1e-9) and not missed
-        result.calls += spent / schedule.num_calls / runs
+    if random is None:
+        return None
+    return optimizer._schedule(optimizer._close(random, delta, 0.0), delta, "random")
+
+
+def of_set(part: str) -> list[Case]:
+    """Half of the adversarial problems; of each kind, either part has some."""
+    found = []
+    for i, problem in enumerate(adversarial()):
+        if (i + i // 14) % 2 != (part == "randomized"):
+            continue
+        target: Target = ("q_values", "value")[i // 2 % 2]
+        schedule = affordable(problem.facts, part, target, DELTAS[i % 3])
+        if schedule is None:
+            continue
+        exact, state = sc.solve(problem), problem.start()
+        value, q = float(exact.values[state]), np.asarray(exact.q_values[state])
+        name = problem.name.split(":")[0].split(" K=")[0]
+        found.append(Case(part, name, problem, schedule, value, q))
+    return found
+
+
+# --- runs ----------------------------------------------------------------------
+
+
+def study(case: Case, runs: int, seed: int, shrink: float = 1.0) -> Result:
+    """Run one case."""
+    result = Result(case, shrink < 1.0)
+    schedule, root = case.schedule, case.schedule.root
+    few = replace(schedule, root=replace(root, looks=root.looks[::SPARSE]))
+    for chosen, share in ((schedule, range(0, runs, ALL)), (few, range(runs))):
+        numbers = [i for i in share if chosen is schedule or i % ALL]
+        if numbers:
+            _run(result, replace(case, schedule=chosen), numbers, seed, shrink)
+    result.calls /= runs
     return result
 
 
-def _holds(problem: Any, rule: Any, tallies: Any, truth: Any, value: float) -> bool:
-    _, interval, _, boxes, _ = pieces(problem, 0, rule, tallies)
-    inside = interval[0] - 1e-9 <= value <= interval[1] + 1e-9
-    for (low, high), q in zip(boxes, truth, strict=bool(boxes)):
-        inside &= low - 1e-9 <= q <= high + 1e-9
-    return inside
+def _run(
+    result: Result, case: Case, numbers: list[int], seed: int, shrink: float
+) -> None:
+    """Add the runs ``numbers`` of a case to its result."""
+    problem, schedule, state = case.problem, case.schedule, case.problem.start()
+    rule = stopping_rule(schedule, mover=case.mover)
+    job = Job(problem, schedule, state, rule.center, rule.score)
+    engine = make_engine("compiled", job)
+    segments = cut(schedule)
+    if case.part == "randomized":  # the interval of a run that is stopped by hand
+        parts = cut(schedule, shards=PARTS)
+        segments = tuple((shard,) for segment in parts for shard in segment)
+    q = schedule.root.target == "q_values"
+    asked = problem.legal_actions(state) if q else [0]
+    truth = {a: float(case.q_values[a]) if q else case.value for a in asked}
+    for number in numbers:
+        tallies = {action: RootSums() for action in asked}
+        frozen: dict[int, RootSums] = {}
+        spent, missed = 0, False
+        for segment in segments:
+            last = segment is segments[-1]
+            for action in asked:
+                tally = tallies[action]
+                for shard in segment:
+                    shard = replace(shard, action=action)
+                    part = engine.run_shard(shard, seed + number)
+                    tally.add(part)
+                    spent += part.calls if action not in frozen else 0
+                middle, half = rule.ball(tally)
+                missed |= not abs(middle - truth[action]) <= shrink * half + 1e-9
+                result.looks += 1
+                if action not in frozen and (last or half <= schedule.epsilon):
+                    frozen[action] = replace(tally)
+        _, interval, _, boxes, _ = pieces(problem, state, rule, tallies)
+        if shrink == 1.0:  # what is printed at the end, clipped to what is possible
+            ends = [(interval, case.value)]
+            ends += [(boxes[a], truth[a]) for a in (asked if q else [])]
+            missed |= any(not a - 1e-9 <= x <= b + 1e-9 for (a, b), x in ends)
+        found, _, q_values, _, _ = pieces(problem, state, rule, frozen)
+        error = abs(found - case.value)
+        error = max([error, *(abs(q_values[a] - truth[a]) for a in asked if q)])
+        result.runs += 1
+        result.missed += missed
+        result.off += error > schedule.epsilon * (1.0 + 1e-9) and not missed
+        result.calls += spent / schedule.num_calls
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=50_000)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     begin, results = time.perf_counter(), []
-    for name in LAWS:
-        for i, actions in enumerate((2, 3, 5, 10)):
-            player = 1 + i % 2
-            target: Target = "value" if i == 1 else "q_values"
-            delta = (0.1, 0.1, 0.02, 0.2)[i]
-            runs = options.runs if actions < 10 else options.runs // 2
-            results.append(study(name, actions, player, target, delta, runs))
-    text = report(results, time.perf_counter() - begin)
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout
+    found = {"one step": one_step(), "bets": of_set("bets")}
+    found["randomized"] = of_set("randomized")
+    print(f"cases: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    for part, share in (("one step", 0.25), ("bets", 0.35), ("randomized", 0.4)):
+        each = math.ceil(share * options.runs / len(found[part]))
+        start = time.perf_counter()
+        for i, case in enumerate(found[part]):
+            results.append(study(case, each, 100_000 * i))
+            if i % 6 == 0:
+                results.append(study(case, max(20, each // 3), 100_000 * i, SHRUNK))
+        print(f"{part}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    text = report(results, time.perf_counter() - begin, commit)
     print(text)
     if options.out:
         options.out.write_text(text)
 
 
-def report(results: list[Result], seconds: float) -> str:
-    git = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout
-    alarm = FALSE_ALARM / len(results)
-    beyond = [r for r in results if binomial_tail(r.failures, r.runs, r.delta) < alarm]
+# --- report --------------------------------------------------------------------
+
+
+def report(results: list[Result], seconds: float, commit: str) -> str:
+    real = [r for r in results if not r.control]
+    control = [r for r in results if r.control]
+    alarm = FALSE_ALARM / len(real)
+    beyond = [r for r in real if r.tail < alarm]
+    seen = [r for r in control if r.tail < alarm]
     lines = [
-        "# Coverage of the root's bounds at every checkpoint",
+        "# Coverage of the root's bounds at every count",
         "",
-        f"`python {' '.join(sys.argv)}` at commit {commit.strip()}, {seconds:.0f} s "
+        f"`python {' '.join(sys.argv)}` at commit {commit.strip()} "
         "(what counts as a failure: the script's head)",
         "",
-        f"{sum(r.runs for r in results):,} runs of {len(results)} cases: "
-        f"{sum(r.missed for r in results)} with an interval that missed at any "
-        f"checkpoint, {sum(r.off for r in results)} others with an answer beyond "
-        f"epsilon, {len(beyond)} cases beyond their delta.",
+        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f}, {seconds:.0f} s in one process",
         "",
-        "| law | actions | mover | target | delta | runs | missed | off | paid |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"{sum(r.runs for r in real):,} runs of {len(real)} cases, "
+        f"{sum(r.looks for r in real):,} intervals: {sum(r.missed for r in real)} runs "
+        "with an interval that missed at any count, "
+        f"{sum(r.off for r in real)} others with an answer beyond epsilon, "
+        f"{len(beyond)} cases beyond their delta.",
+        "",
+        f"Control, intervals a quarter as long: {sum(r.failures for r in control):,} of "
+        f"{sum(r.runs for r in control):,} runs failed, {len(seen)} of {len(control)} "
+        "cases beyond their delta (the others do not fail often enough).",
+        "",
+        *_table("law", [r for r in real if r.case.part == "one step"]),
+        *_table("problem", [r for r in real if r.case.part == "bets"]),
+        *_table("problem", [r for r in real if r.case.part == "randomized"]),
+        *_table("control", control),
     ]
-    lines += [
-        f"| {r.name} | {r.actions} | {r.player} | {r.target} | {r.delta} | {r.runs} "
-        f"| {r.missed} | {r.off} | {r.calls:.2f} |"
-        for r in results
-    ]
-    assert not beyond, f"promises broken: {beyond}"
+    assert not beyond, f"promises broken: {[(r.case.name, r.failures) for r in beyond]}"
+    assert len(seen) > len(control) / 4, "the control does not fail"
     return "\n".join(lines) + "\n"
+
+
+def _table(head: str, results: list[Result]) -> list[str]:
+    """One line for each name, with what its cases have in common."""
+    groups: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for r in results:
+        groups[r.case.part, r.case.name].append(r)
+    lines = [
+        f"| part | {head} | cases | operators | actions | movers | targets | deltas "
+        "| kinds | runs | missed | off | paid |",
+        "|---" * 13 + "|",
+    ]
+    for (part, name), group in groups.items():
+        all_cases = [r.case for r in group]
+        kinds = {level.kind.name for c in all_cases for level in c.schedule.levels}
+        cells = [
+            part,
+            name,
+            len(group),
+            _set(c.problem.operator.name for c in all_cases),
+            _set(c.problem.num_actions for c in all_cases),
+            _set(c.mover for c in all_cases),
+            _set(c.schedule.root.target for c in all_cases),
+            _set(c.schedule.delta for c in all_cases),
+            _set(k.lower() for k in kinds if k != "CONSTANT"),
+            f"{sum(r.runs for r in group):,}",
+            sum(r.missed for r in group),
+            sum(r.off for r in group),
+            f"{sum(r.calls * r.runs for r in group) / sum(r.runs for r in group):.2f}",
+        ]
+        lines.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    return [*lines, ""]
+
+
+def _set(values: Any) -> str:
+    return ", ".join(str(x) for x in sorted(set(values)))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from scipy.stats import binom
 from smoothcruiser.operators import KL, Entropy, Max, Operator, Sparsemax, SquareRoot
 from smoothcruiser.theory.correction import (
     correction,
+    largest_chance,
     plug_in_correction,
     span_moments,
 )
@@ -114,6 +115,23 @@ def test_the_bend_of_entropy_is_attained(k: int) -> None:
     assert 0.98 <= -best <= 1.0 + 1e-9
 
 
+@pytest.mark.parametrize("k", [3, 4, 10])
+@pytest.mark.parametrize("temperature", [0.2, 1.0, 20.0])
+def test_even_policies_have_smaller_brackets(k: int, temperature: float) -> None:
+    """B and the plug-in's bracket are at most M d'Pd/(8 lambda), all values in [0, 1]."""
+    operator, rng = Entropy(temperature), np.random.default_rng(k)
+    first, second = rng.uniform(size=(2, 600, k))
+    first[::2], second[::2] = np.round(first[::2]), np.round(second[::2])
+    pair, d = Pair(operator, first, second), first - second
+    energy = ((d - d.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+    most = largest_chance(OperatorRule.of(operator, k), 1.0)
+    fine = energy > 1e-6
+    size = most * energy[fine] / (8.0 * temperature)
+    worst = max(np.max(x[fine] / size) for x in (pair.loss, pair.bracket))
+    assert worst <= 1.0 + 1e-9
+    assert temperature < 20.0 or worst > 0.9  # nearly attained
+
+
 # --- R1, R3, R4: exactly -----------------------------------------------------------
 
 
@@ -198,3 +216,23 @@ def test_brackets_of_plug_ins_hold_exactly(operator: Operator, m: int) -> None:
         assert truth <= bound * (1.0 + 1e-9)
         worst = max(worst, truth / bound)
     assert worst > 0.1
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 20.0])
+def test_second_moments_hold_for_even_policies_of_fewer_actions(
+    temperature: float,
+) -> None:
+    """The bound for four actions, against laws of two, three and four (R2a)."""
+    operator, worst = Entropy(temperature), 0.0
+    rule, ones = OperatorRule.of(operator, 4), (0.5, 0.08)
+    for k, m, p in itertools.product((2, 3, 4), (1, 2), ones):
+        weight, first, second = pairs((p,) * k, m)
+        pair, count = Pair(operator, first, second), np.array([float(m)])
+        bound = float(plug_in_correction(rule, count, 1.0, p * (1.0 - p))[0])
+        whole = float(correction(rule, count, 1.0, p * (1.0 - p)).own[0])
+        inner = pair.loss - (pair.delta * (pair.average - p)).sum(axis=1)
+        for x, limit in ((pair.loss, bound), (pair.bracket, bound), (inner, whole)):
+            truth = math.sqrt(float(weight @ x**2))
+            assert truth <= limit * (1.0 + 1e-9)
+            worst = max(worst, truth / limit)
+    assert worst > (0.9 if temperature == 20.0 else 0.3)

@@ -10,7 +10,8 @@ between a level with 2m and one with m samples. Here are its second moments:
           Delta where the policy has a second derivative
 
 legend   symbol       name here
-  R, sigma^2          ``spread``, ``variance``: of one sample of the query
+  R, sigma^2          ``spread``, ``variance``: of one sample of the query; those of
+                      all actions lie in one interval of this length
   E Delta^2, ^4, ^6   ``Spans.second``, ``Spans.fourth``, ``Spans.sixth``
   curv                ``OperatorRule.curvature``
   bend                ``OperatorRule.bend``: |delta|_1 <= bend Delta^2
@@ -115,7 +116,7 @@ def correction(
         bend = rule.bend * unit * unit
         policy = np.minimum(policy, bend * np.sqrt(e4))
         product = np.minimum(product, bend * np.sqrt(spans.sixth))
-    own = _bracket(rule.curvature * unit, spans) + 0.25 * product
+    own = _bracket(rule, unit, m, spread, variance, spans) + 0.25 * product
     return Correction(unit * own, policy)
 
 
@@ -124,7 +125,7 @@ def plug_in_correction(
 ) -> Array:
     """Return a bound on the root of the second moment of B, or of a plug-in's own."""
     unit, spans = _in_units(rule, m, spread, variance)
-    return unit * _bracket(rule.curvature * unit, spans)
+    return unit * _bracket(rule, unit, m, spread, variance, spans)
 
 
 def _in_units(
@@ -141,9 +142,41 @@ def _in_units(
     )
 
 
-def _bracket(curvature: Array, spans: Spans) -> Array:
-    """Both brackets lie between 0 and min(curv Delta^2/32, Delta/4) (R2)."""
+def _bracket(
+    rule: OperatorRule,
+    unit: Array,
+    m: Array,
+    spread: Array,
+    variance: Array,
+    spans: Spans,
+) -> Array:
+    """Return a bound on the root of the second moment of either bracket, in units.
+
+    Both lie between 0 and min(curv Delta^2/32, Delta/4) (R2), and for entropy below
+    M d'Pd/(8 lambda) as well, M the largest chance of an action (R2a).
+    """
     first = 0.25 * np.sqrt(spans.second)
-    if np.any(np.isinf(curvature)):
+    if np.any(np.isinf(rule.curvature)):
         return first
-    return np.minimum(first, curvature / 32.0 * np.sqrt(spans.fourth))
+    curvature = rule.curvature * unit
+    root = np.minimum(first, curvature / 32.0 * np.sqrt(spans.fourth))
+    if not (rule.entropic and rule.uniform and rule.num_actions > 2):
+        return root
+    even = _even_fourth(rule.num_actions, m, spread / unit, variance / unit / unit)
+    most = largest_chance(rule, spread)
+    return np.minimum(root, curvature / 16.0 * most * np.sqrt(even))
+
+
+def largest_chance(rule: OperatorRule, spread: Array) -> Array:
+    """Return the largest chance of one of K actions, whose values span ``spread``."""
+    with np.errstate(under="ignore"):
+        others = (rule.num_actions - 1) * np.exp(-spread / rule.temperature)
+    return 1.0 / (1.0 + others)
+
+
+def _even_fourth(actions: int, m: Array, spread: Array, variance: Array) -> Array:
+    """Return a bound on 4 E (d'Pd)^2, which times M^2 also holds for fewer actions."""
+    k, v = actions, variance
+    tail = v * (spread * spread - 6.0 * v)
+    share = np.where(tail > 0.0, 1.0 / 6.0, (k - 1.0) / (k * (k + 1.0)))
+    return (k * k - 1.0) * (16.0 * v * v / m**2 + 8.0 * share * tail / m**3)

@@ -15,6 +15,7 @@ What this file leaves out: which structure (``frontier``), the final table
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.kinds.chances import chances
+from smoothcruiser.schedule.kinds.chances import MOST_RUNGS, chances
 from smoothcruiser.schedule.schedule import Level, Target, level_visits
 from smoothcruiser.theory.betting import DEVIATION, likely_samples
 from smoothcruiser.theory.ground import Ground
@@ -78,20 +79,30 @@ class Draft:
             other.__dict__["made"] = self.made
         return other
 
+    def with_row(self, row: int, level: Level) -> Draft:
+        """Return the same draft with another row; those below it are not worked out."""
+        rows = (*self.rows[:row], level, *self.rows[row + 1 :])
+        other = replace(self, rows=rows)
+        other.__dict__["made"] = other.moments(known=self.made[:row])
+        return other
+
     def scale(self, row: int) -> Array | None:
         """The scale of the rungs of ``row``, None where they are fixed."""
         found = self.scales[row] if self.scales else None
         return None if found is None else np.array([found])
 
-    def moments(self, counts: Array | None = None) -> list[Moments]:
+    def moments(
+        self, counts: Array | None = None, known: Sequence[Moments] = ()
+    ) -> list[Moments]:
         """Return the moments of every row.
 
-        ``counts`` has shape (counted rows, M), one candidate per column.
+        ``counts`` has shape (counted rows, M), one candidate per column. ``known``
+        are the moments of the first rows, where these are known.
         """
         where = {row: k for k, row in enumerate(self.counted)}
-        made: list[Moments] = []
+        made: list[Moments] = list(known)
         backups: dict[int, Backup] = {}
-        for i, row in enumerate(self.rows):
+        for i, row in list(enumerate(self.rows))[len(made) :]:
             n = (
                 np.array([float(row.samples)])
                 if counts is None or i not in where
@@ -214,15 +225,16 @@ def priced(draws: Array, price: Array) -> Array:
 def polish(draft: Draft) -> Draft:
     """Return the draft with its counts moved to a local minimum of the price.
 
-    Rungs get the scales that are best for the whole table, before and after.
+    Rungs get the scales that are best for the whole table, before and after. The walk
+    has chosen queries and numbers of rungs for less than the whole table, so randomized
+    rows may change these as well.
     """
     if not any(KINDS[row.kind].randomized for row in draft.rows):
         return _moved(draft)
-    found = [draft]
     for _ in range(2):
-        found.append(_cheaper(balanced(found[-1]), found[-1]))
-        found.append(_moved(found[-1]))
-    return fixed_rungs(_cheaper(balanced(found[-1]), found[-1]))
+        draft = _reshaped(_moved(_cheaper(balanced(draft), draft)))
+    draft = _moved(_cheaper(balanced(draft), draft))
+    return fixed_rungs(_cheaper(balanced(draft), draft))
 
 
 def _cheaper(one: Draft, other: Draft) -> Draft:
@@ -314,6 +326,71 @@ def _lowest(draft: Draft, draws: int, counts: Array, k: int) -> float:
         low = float(tries[first - 1]) + 1.0 if first > 0 else float(tries[0])
         high = float(tries[first]) if first < len(tries) else high
     return float(high)
+
+
+def _reshaped(draft: Draft) -> Draft:
+    """Return the draft with other queries and numbers of rungs, where these pay.
+
+    Every randomized row tries one rung more and one less, and the plain rows next to
+    its query; those next to the root come first.
+    """
+    if not draft.scales:
+        return draft
+    plain = [i for i, x in enumerate(draft.made) if not np.any(x.rare)]
+    steps = draft.remaining
+    rows = [i for i, row in enumerate(draft.rows) if KINDS[row.kind].randomized]
+    price = float(draft.log_price()[0])
+    for i in rows[::-1][: max(1, _MORE_WORK // (4 * len(draft.rows)))]:
+        queries = [k for k in plain if steps[k] == steps[draft.rows[i].query]]
+        for change in (_fewer_rungs, _more_rungs, _wider_query, _narrower_query):
+            level = change(draft.rows[i], queries)
+            if level is None or level.query >= i:
+                continue
+            trial = draft.with_row(i, level)
+            found = float(trial.log_price()[0])
+            if found < price - 1e-6:
+                draft, price = trial, found
+    return _pruned(draft)
+
+
+def _pruned(draft: Draft) -> Draft:
+    """Return the draft without the rows that nothing leads to."""
+    used = {len(draft.rows) - 1}
+    for i in range(len(draft.rows) - 1, -1, -1):
+        if i in used:
+            used |= {draft.rows[i].query, draft.rows[i].continuation} - {-1}
+    kept = sorted(used)
+    place = {-1: -1, **{i: k for k, i in enumerate(kept)}}
+    rows = [
+        replace(row, query=place[row.query], continuation=place[row.continuation])
+        for row in (draft.rows[i] for i in kept)
+    ]
+    return replace(
+        draft,
+        rows=tuple(rows),
+        remaining=tuple(draft.remaining[i] for i in kept),
+        scales=tuple(draft.scales[i] for i in kept) if draft.scales else (),
+    )
+
+
+def _fewer_rungs(row: Level, queries: list[int]) -> Level | None:
+    return replace(row, rungs=row.rungs[:-1]) if len(row.rungs) > 1 else None
+
+
+def _more_rungs(row: Level, queries: list[int]) -> Level | None:
+    if len(row.rungs) >= MOST_RUNGS:
+        return None
+    return replace(row, rungs=(*row.rungs, row.rungs[-1]))  # its scale sets the chance
+
+
+def _wider_query(row: Level, queries: list[int]) -> Level | None:
+    at = queries.index(row.query) - 1
+    return replace(row, query=queries[at]) if at >= 0 else None
+
+
+def _narrower_query(row: Level, queries: list[int]) -> Level | None:
+    at = queries.index(row.query) + 1
+    return replace(row, query=queries[at]) if at < len(queries) else None
 
 
 # --- rungs ----------------------------------------------------------------------

@@ -54,7 +54,8 @@ _FIRST = np.array(
 _RUNGS = 14  # 2^14 times the first count
 _LOSS_STEP = 0.03  # log-width of a cell of the table by loss
 _LARGEST_OVER_SMALLEST_LOSS = 1e9
-_GUESSES = (2.0, 16.0)  # the price of a continuation, in prices of a base query
+# the price of a continuation, in prices of a base query
+_GUESSES = (0.5, 2.0, 8.0, 32.0, 128.0)
 _LARGEST = 60.0  # log of a price; dearer levels are chosen of plain kinds alone
 _NARROWEST = 0.2  # of a level's width: narrower continuations are not tried
 _LEAST_DISCOUNT = 1e-6  # below it one plug-in is all that there is to do
