@@ -139,7 +139,7 @@ def estimates(draw: st.DrawFn) -> sc.Estimate:
         interval=draw(st.none() | boxes),
         q_values=per_action(numbers),
         policy=per_action(numbers),
-        action=draw(st.none() | st.integers(0, 3)),
+        action=draw(st.none() | st.integers(0, k - 1)) if k else None,
         num_calls=draw(st.integers(0, 10**9)),
         epsilon=draw(maybe_number),
         delta=draw(maybe_number),

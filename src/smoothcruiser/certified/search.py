@@ -76,12 +76,13 @@ from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Callback, reported
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
+from smoothcruiser.shown import Shown
 
 STOPS = ("seconds", "hand", "callback")  # ends of a query that can go on as it was
 ENOUGH = ("epsilon", "rounding")  # ends of a query that is answered
 
 
-class Certified(Viewed):
+class Certified(Shown, Viewed):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:

@@ -15,7 +15,7 @@ from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.table import Table, table_of
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.frames import Framed, drawn
-from smoothcruiser.shown import Shown, brief
+from smoothcruiser.shown import brief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 
-class Viewed(Shown, Framed):
+class Viewed(Framed):
     """What can be seen of a memory; ``Certified`` is one."""
 
     frame_columns = Table.frame_columns

@@ -401,7 +401,9 @@ def test_a_tree_shows_the_line_that_it_expects() -> None:
 
     line = principal_line(tree)
     root = tree.node(0)
-    assert line[0] == (tree.action(), root.edge_visits[root.actions.index(line[0][0])])
+    best = tree.action()
+    visits = root.edge_visits[root.actions.index(best)]
+    assert line[0] == (tree.problem.label(tree.state, best), visits)
     assert [n for _, n in line] == sorted((n for _, n in line), reverse=True)
     assert f"{line[0][0]} ({line[0][1]:,})" in str(tree)
     empty = sc.Tree(known(), method="uct")

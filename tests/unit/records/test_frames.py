@@ -76,7 +76,8 @@ def test_an_estimate_without_a_promise_or_actions() -> None:
 def test_a_solution_by_hand() -> None:
     frame = a_solution().to_frame()
     assert list(frame.columns) == [
-        *("state", "value", "action", "policy_0", "policy_1", "q_0", "q_1")
+        *("state", "value", "action", "label"),
+        *("policy_0", "policy_1", "q_0", "q_1"),
     ]
     assert list(frame.state) == [0, 1, 2]
     assert [None if math.isnan(a) else a for a in frame.action] == [1, None, None]

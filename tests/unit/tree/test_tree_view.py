@@ -25,7 +25,7 @@ def test_text_shows_the_statistics():
     drawn = view.text(tree, depth=1)
     root = tree.node(0)
     assert drawn.splitlines()[1] == f"state 0  value {root.value:.4g}  visits 100"
-    assert f"action {tree.action()}" in next(
+    assert f"*{tree.problem.label(0, tree.action())}  q" in next(
         line for line in drawn.splitlines() if "*" in line
     )
     for _, child in tree.children(0):
