@@ -13,6 +13,7 @@ all; a step that was found on disk is then never compiled in this process.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,16 +105,27 @@ class Spoken(NamedTuple):
         return float(room[:1].view(np.float64)[0]), after, bool(over)
 
 
-def spoken(functions: dict[str, Any], kind: Any, state: Any) -> Spoken | None:
+def spoken(
+    functions: dict[str, Any],
+    kind: Any,
+    state: Any,
+    digest: str | None = None,
+    is_fresh: Callable[[Any], bool] = lambda library: False,
+) -> Spoken | None:
     """The functions of a problem over words; None where states have no such form.
 
     ``functions`` has "oracle", and of "legal", "terminal", "player", "below", "above"
-    those that there are.
+    those that there are. Their machine code is kept on disk under ``digest`` if
+    ``is_fresh`` says of its library that it is what the digest is of.
     """
     from numba import njit, types
 
     form = words(kind, state)
     signature = (types.int64,) * NUMBERS
+    cache = _kept(digest)
+    function = None if cache is None else cache.load(signature)
+    if function is not None:
+        return _made(function, signature, kind, form.size, kept=True)
     returned = returned_type(functions["oracle"], kind)
     if returned[1] != kind:
         return None
@@ -133,8 +145,27 @@ def spoken(functions: dict[str, Any], kind: Any, state: Any) -> Spoken | None:
     function = njit(made, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
     function.compile(signature)
     found = function.overloads[signature]
+    if cache is not None and is_fresh(found.library):
+        cache.save(signature, found)
+    return _made(function, signature, kind, form.size, kept=False)
+
+
+def _kept(digest: str | None) -> Any:
+    """The entry of a digest on disk; None where nothing can be kept."""
+    from smoothcruiser.jit import kept
+
+    if digest is None or not kept.is_on():
+        return None
+    try:
+        return kept.Kept(digest)
+    except Exception:  # no folder can be written
+        return None
+
+
+def _made(function: Any, signature: Any, kind: Any, size: int, *, kept: bool) -> Spoken:
+    found = function.overloads[signature]
     address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
-    return Spoken(function, address, kind, form.size, is_shown(kind))
+    return Spoken(function, address, kind, size, is_shown(kind), kept)
 
 
 def is_shown(kind: Any) -> bool:

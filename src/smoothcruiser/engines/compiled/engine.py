@@ -61,9 +61,7 @@ class CompiledEngine:
         self.plan = plan._replace(
             score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
         )
-        self.tiers = Tiers(
-            problem, state, job.schedule.num_calls, self._warm_up, tier
-        )
+        self.tiers = Tiers(problem, state, job.schedule.num_calls, self._warm_up, tier)
         self.compile_seconds = time.perf_counter() - begin
 
     @property
