@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
+from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.run import Ledger, run
 from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, Score

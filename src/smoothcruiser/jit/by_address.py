@@ -127,6 +127,46 @@ def keep(address: int, state: int) -> int:
     return address
 
 
+# --- samplers, whose frames hold words alone, and numbers -------------------------
+
+
+def load_row(address: int) -> int:
+    """The state whose words are at an address; nobody reads the word before them."""
+    return address - WORD
+
+
+def store_row(address: int, state: int) -> None:
+    """Copy the words of a state to an address."""
+    for i in range(int_at(state, 0)):
+        put_int(address, i, int_at(state, i + 1))
+
+
+def number_step(data: Any, state: int, action: int, rng: Any) -> Any:
+    """The user's step over whole numbers; the last of ``data`` is room for the state."""
+    put_int(data[2], 0, state)
+    over = invoke(data[0], STEP, data[2], action, address_of(rng), data[1])
+    return float_at(data[1], 0), int_at(data[1], 2), over != 0
+
+
+def row_parts() -> dict[str, Any]:
+    """The parts of a loop that samples rows of words."""
+    functions = {"STEP": step, "LOAD": load_row, "STORE": store_row}
+    return _salted(functions)
+
+
+def number_parts() -> dict[str, Any]:
+    """The parts of a loop that samples whole numbers."""
+    return _salted({"STEP": number_step})
+
+
+def _salted(functions: dict[str, Any]) -> dict[str, Any]:
+    built = {name: compiled(function) for name, function in functions.items()}
+    return built | {"salt": f"by_address_{source_fingerprint(step)}"}
+
+
+# --- engines --------------------------------------------------------------------
+
+
 def parts() -> dict[str, Any]:
     """The parts of the shared machine, and what they are cached by."""
     functions = {
@@ -140,11 +180,6 @@ def parts() -> dict[str, Any]:
         "STORE": store,
         "KEEP": keep,
     }
-    built = {name: compiled(function) for name, function in functions.items()}
     # Every state lies in memory, so one machine can serve arrays and numbers, with
     # bounds on V or without.
-    return built | {
-        "FRAGILE": True,
-        "BOUNDED": True,
-        "salt": f"by_address_{source_fingerprint(step)}",
-    }
+    return _salted(functions) | {"FRAGILE": True, "BOUNDED": True}

@@ -101,8 +101,11 @@ class Spoken(NamedTuple):
             int(rng.address),
             int(room.ctypes.data),
         )
-        after, _ = _decoded(self.kind, room[2:].tolist(), 0)
-        return float(room[:1].view(np.float64)[0]), after, bool(over)
+        return float(room[:1].view(np.float64)[0]), self.state(room[2:]), bool(over)
+
+    def state(self, words: Any) -> Any:
+        """The state of these words; it holds no array."""
+        return _decoded(self.kind, words.tolist(), 0)[0]
 
 
 def spoken(

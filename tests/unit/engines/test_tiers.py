@@ -14,9 +14,9 @@ from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
-from smoothcruiser.engines.compiled import tiers
+from smoothcruiser.engines.compiled import handover, tiers
 from smoothcruiser.engines.compiled.engine import CompiledEngine
-from smoothcruiser.engines.compiled.tiers import ADDRESS, INLINED
+from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
@@ -116,7 +116,7 @@ def test_the_inlined_machine_takes_over_when_it_has_paid(fresh, monkeypatch):
     engine = CompiledEngine(job)
     first = engine.run_shard(shards[0], 3)
     assert not engine.tiers.entry.building  # a few calls do not pay
-    monkeypatch.setattr(tiers, "PAYS", engine.tiers.entry.calls)
+    monkeypatch.setattr(handover, "PAYS", engine.tiers.entry.calls)
     found = [first, engine.run_shard(shards[1], 3)]
     assert engine.tiers.entry.building
     deadline = time.monotonic() + 120
@@ -136,11 +136,11 @@ def test_a_run_that_may_be_long_is_not_waited_for(fresh, monkeypatch):
     monkeypatch.setattr(tiers.Tiers, "build", lambda self: built.append(self.price))
     for samples in (400, 4_000_000):
         monkeypatch.setattr(tiers, "_entries", {})
-        monkeypatch.setattr(tiers, "PAYS", math.inf)
+        monkeypatch.setattr(handover, "PAYS", math.inf)
         engine = CompiledEngine(Job(problem, table(problem, samples), 0))
         engine.run_shard(Shard(0, 0, 0, 50), 3)
         made = engine.tiers.entry.calls
-        monkeypatch.setattr(tiers, "PAYS", made * 9)
+        monkeypatch.setattr(handover, "PAYS", made * 9)
         engine.run_shard(Shard(0, 0, 0, 50), 3)
     assert built == [table(problem, 4_000_000).num_calls]
 
@@ -159,9 +159,9 @@ def test_states_that_change_their_type_are_inlined_at_once():
 
 def test_the_variable_names_a_machine(monkeypatch):
     problem = mdp(jump)
-    monkeypatch.setenv(tiers.VARIABLE, ADDRESS)
+    monkeypatch.setenv(handover.VARIABLE, ADDRESS)
     engine = CompiledEngine(Job(problem, table(problem), 0))
     assert engine.tiers.best() is engine.tiers.by_address
-    monkeypatch.setenv(tiers.VARIABLE, "quick")
+    monkeypatch.setenv(handover.VARIABLE, "quick")
     with pytest.raises(sc.InvalidInput, match=r"SMOOTHCRUISER_TIER.*'quick'"):
         CompiledEngine(Job(problem, table(problem), 0))

@@ -17,13 +17,21 @@ from smoothcruiser.problem.problem import Problem
 NAMES = ("oracle", "legal", "terminal", "player", "below", "above")
 
 
-def speak(problem: Problem, state: Any) -> Spoken | bool:
-    """The functions as one compiled function; False where there is no such form."""
+def speak(problem: Problem, state: Any) -> Spoken | None:
+    """The functions as one compiled function; None where there is no such form."""
     found = zip(NAMES, functions_of(problem), strict=True)
-    functions = {name: each for name, each in found if each is not None}
+    return _spoken({name: each for name, each in found if each is not None}, state)
+
+
+def speak_step(problem: Problem, state: Any) -> Spoken | None:
+    """The step alone; None where it has no such form."""
+    return _spoken({"oracle": problem.oracle}, state)
+
+
+def _spoken(functions: dict[str, Any], state: Any) -> Spoken | None:
     kind = state_type(state)
     digest = _digest(functions, kind, state)
-    return spoken(functions, kind, state, digest, is_fresh) or False
+    return spoken(functions, kind, state, digest, is_fresh)
 
 
 def _digest(functions: dict[str, Any], kind: Any, state: Any) -> str | None:

@@ -9,21 +9,14 @@ oracle can run on two, which return the same bits:
                in every process, and the speed of C afterwards.
 
 A run begins by address. The inlined machine is compiled beside it, in a thread, once
-that pays, and takes over at the next shard. What by address costs is ``SAVED`` per
-call, whatever the step does, so what pays is a number of calls: those that were made,
-and those that may follow.
+that pays (``handover``), and takes over at the next shard.
 
 States that change their type at the first step, and operators of the user's own, are
-inlined at once. ``SMOOTHCRUISER_TIER`` = ``address`` or ``inlined`` selects one machine
-for all runs; it is for tests and measurements.
+inlined at once.
 """
 
 from __future__ import annotations
 
-import atexit
-import copy
-import ctypes
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +25,15 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.engines.compiled import kernel
+from smoothcruiser.engines.compiled.handover import (
+    ADDRESS,
+    AUTO,
+    INLINED,
+    Builder,
+    calling,
+    pays,
+    tier_choice,
+)
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.oracle import (
@@ -44,17 +46,6 @@ from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
-
-VARIABLE = "SMOOTHCRUISER_TIER"
-ADDRESS, INLINED, AUTO = "address", "inlined", ""
-# Measured (benchmarks/latency.py): the inlined machine takes about 5 s of a core, and
-# a call by address about 8 ns more.
-COMPILE_SECONDS, SAVED = 5.0, 10e-9
-# Calls after which it would have paid to compile: whoever waits for as many loses at
-# most as much again.
-PAYS = COMPILE_SECONDS / SAVED
-# A run that may go on for twice as many is not waited for, after a tenth of them.
-EARLY, LEFT = 0.1, 2.0
 
 _machines: dict[Any, Any] = {}
 _entries: dict[Any, Entry] = {}
@@ -99,7 +90,7 @@ class Tiers:
         self.inspected, self.warm_up, self._state = problem, warm_up, state
         self.inlined: Tier | None = None
         self.by_address: Tier | None = None
-        self.choice = choice or _choice()
+        self.choice = choice or tier_choice()
         key = _key(problem, state)
         self.entry = _entries.setdefault(key, Entry()) if key is not None else Entry()
         ready = self.entry.built and self.choice == AUTO
@@ -143,14 +134,14 @@ class Tiers:
 
         with self.entry.lock:
             if self.entry.spoken is None:
-                self.entry.spoken = speak(self.problem, self._state)
+                self.entry.spoken = speak(self.problem, self._state) or False
         found = self.entry.spoken
         if found is False:
             return None
         machine = compiled(kernel.run_shard, nogil=True, **by_address.parts())
         root = found.words(self._state)
         if found.kept and found.shown:
-            self.inspected = _calling(found, self.problem)
+            self.inspected = calling(found, self.problem)
 
         def data() -> tuple[Any, Any]:
             room = found.buffer()
@@ -161,11 +152,8 @@ class Tiers:
     # --- the inlined machine, beside a run ------------------------------------
 
     def _build_if_it_pays(self) -> None:
-        left = self.price - self.made
-        calls = self.entry.calls
-        if calls < PAYS and (calls < EARLY * PAYS or left < LEFT * PAYS):
-            return
-        self.build()
+        if pays(self.entry.calls, self.price - self.made):
+            self.build()
 
     def build(self) -> None:
         """Compile the inlined machine in a thread, unless one does already."""
@@ -173,59 +161,7 @@ class Tiers:
             if self.entry.building:
                 return
             self.entry.building = True
-        _Builder(self._inline).start()
-
-
-class _Builder(threading.Thread):
-    """A thread that compiles; the end of the process ends it first.
-
-    LLVM must not be at work when its library is taken down.
-    """
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        super().__init__(name="smoothcruiser-compile", daemon=True)
-        self.work = work
-
-    def run(self) -> None:
-        """Compile, and give up without a word: the run goes on by address."""
-        atexit.register(self._end)
-        try:
-            self.work()
-        except BaseException:
-            pass
-        finally:
-            atexit.unregister(self._end)
-
-    def _end(self) -> None:
-        while self.is_alive():
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit)
-            )
-            self.join(0.1)
-
-
-def _choice() -> str:
-    found = os.environ.get(VARIABLE, AUTO)
-    if found not in (ADDRESS, INLINED, AUTO):
-        raise InvalidInput(
-            f"{VARIABLE} must be {ADDRESS!r} or {INLINED!r}, got {found!r}; unset it to "
-            "use both."
-        )
-    return found
-
-
-def _calling(spoken: Any, problem: Problem) -> Problem:
-    """The problem with a step that calls the function that came from the disk."""
-    import numba
-
-    def step(state: Any, action: int, rng: Any) -> Any:
-        if numba.typeof(state) != spoken.kind:
-            return problem.oracle(state, action, rng)
-        return spoken.call(state, action, rng)
-
-    other = copy.copy(problem)
-    object.__setattr__(other, "oracle", step)
-    return other
+        Builder(self._inline).start()
 
 
 # --- the inlined machine ------------------------------------------------------

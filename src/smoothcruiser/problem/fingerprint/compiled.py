@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from smoothcruiser.problem.fingerprint import Fingerprint, read_all
+from smoothcruiser.problem.fingerprint.walk import Walker
 
 # What is made anew in every process from sources whose digests are known.
 OURS = ("numba", "smoothcruiser", "llvmlite")
@@ -25,7 +26,12 @@ _noted: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 def of_functions(functions: dict[str, Any]) -> Fingerprint:
     """The fingerprint of functions under names."""
-    return read_all(lambda walk: [walk.start(*each) for each in functions.items()])
+
+    def read(walk: Walker) -> None:
+        for name, function in functions.items():
+            walk.start(name, function)
+
+    return read_all(read)
 
 
 @cache
