@@ -12,6 +12,7 @@ all; a step that was found on disk is then never compiled in this process.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,6 +27,12 @@ from smoothcruiser.jit.stream_type import stream_at
 
 NUMBERS = 5  # arguments of the function
 MASK = 2**64 - 1
+# Arithmetic that the compiler may reorder (fastmath): its bits would depend on the code
+# around it.
+FAST = re.compile(
+    r"= (?:tail )?(?:fadd|fsub|fmul|fdiv|frem|fneg|fcmp|call) "
+    r"(?:fast|reassoc|nnan|ninf|nsz|arcp|contract|afn) "
+)
 
 STEP_TWO = """\
     if which == 0:
@@ -148,6 +155,8 @@ def spoken(
     function = njit(made, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
     function.compile(signature)
     found = function.overloads[signature]
+    if FAST.search(found.library.get_llvm_str()):
+        return None
     if cache is not None and is_fresh(found.library):
         cache.save(signature, found)
     return _made(function, signature, kind, form.size, kept=False)

@@ -157,6 +157,22 @@ def test_states_that_change_their_type_are_inlined_at_once():
     assert engine.run_shard(Shard(0, 0, 0, 4), 1).draws == 4
 
 
+@njit(fastmath=True)
+def hurried(x):
+    return x * x + 0.25 * x
+
+
+@njit
+def careless(state, action, rng):
+    return 0.5 * hurried(rng.random()), state
+
+
+def test_arithmetic_that_may_be_reordered_is_inlined_at_once():
+    problem = mdp(careless)
+    engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
+    assert engine.tiers.by_address is None
+
+
 def test_the_variable_names_a_machine(monkeypatch):
     problem = mdp(jump)
     monkeypatch.setenv(handover.VARIABLE, ADDRESS)
