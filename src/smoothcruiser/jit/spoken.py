@@ -110,6 +110,10 @@ class Spoken(NamedTuple):
         )
         return float(room[:1].view(np.float64)[0]), self.state(room[2:]), bool(over)
 
+    def floats(self) -> list[bool]:
+        """Which words are floats, of a state that holds no array."""
+        return _floats(self.kind)
+
     def state(self, words: Any) -> Any:
         """The state of these words; it holds no array."""
         return _decoded(self.kind, words.tolist(), 0)[0]
@@ -187,6 +191,14 @@ def is_shown(kind: Any) -> bool:
     if isinstance(kind, types.BaseTuple):
         return all(map(is_shown, kind.types))
     return kind in (types.int64, types.float64, types.boolean)
+
+
+def _floats(kind: Any) -> list[bool]:
+    from numba import types
+
+    if isinstance(kind, types.BaseTuple):
+        return [real for part in kind.types for real in _floats(part)]
+    return [isinstance(kind, types.Float)]
 
 
 def _encoded(kind: Any, state: Any) -> list[int]:
