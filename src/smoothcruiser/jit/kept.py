@@ -106,7 +106,7 @@ class Kept(FunctionCache):  # type: ignore[misc]
             return None
         with contextlib.suppress(OSError):
             os.utime(self.index)
-        function._cache = _Found(self.found)
+        function._cache = _Loaded(self.found)
         function.compile(signature)
         return function
 
@@ -119,7 +119,7 @@ class Kept(FunctionCache):  # type: ignore[misc]
             _trim(self.index.parent)
 
 
-class _Found:
+class _Loaded:
     """The part of a cache that a dispatcher asks, for a result that is there."""
 
     def __init__(self, found: Any) -> None:

@@ -48,7 +48,7 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 
 _machines: dict[Any, Any] = {}
-_entries: dict[Any, Entry] = {}
+_entries: dict[Any, Readiness] = {}
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Tier:
     data: Callable[[], tuple[Any, Any]]
 
 
-class Entry:
+class Readiness:
     """What is known of one set of functions and one type of state."""
 
     def __init__(self) -> None:
@@ -92,7 +92,9 @@ class Tiers:
         self.by_address: Tier | None = None
         self.choice = choice or tier_choice()
         key = _key(problem, state)
-        self.entry = _entries.setdefault(key, Entry()) if key is not None else Entry()
+        self.entry = (
+            _entries.setdefault(key, Readiness()) if key is not None else Readiness()
+        )
         ready = self.entry.built and self.choice == AUTO
         if key is not None and self.choice != INLINED and not ready:
             self.by_address = self._ready_by_address()
