@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
@@ -14,13 +15,19 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Re-done only when what is to be installed has changed. Exact versions are in constraints.txt; the locks add the hash of every file.
+# make run installs what the library itself needs; make test adds the tools of developers.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location
-$(READY): pyproject.toml requirements.lock
+$(RUNS): pyproject.toml runtime.lock
 	@test -n "$(PYTHON)" || { echo "smoothcruiser needs Python 3.11 or later; name it with make PYTHON=..." >&2; exit 2; }
-	@echo "setting up $(VENV) (once; about a minute)" >&2
+	@echo "setting up $(VENV) (once; about 20 seconds)" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --require-hashes -r runtime.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $(RUNS)
+
+$(READY): $(RUNS) requirements.lock
+	@echo "installing the tools for tests into $(VENV) (once; about a minute)" >&2
+	@$(PIP) --require-hashes -r requirements.lock
 	@touch $(READY)
 
 # mctx, JAX and a notebook's kernel, for the evidence alone.
@@ -28,7 +35,7 @@ $(PEERS): $(READY) peers.lock
 	@$(PIP) --no-deps --require-hashes -r peers.lock
 	@touch $(PEERS)
 
-run: $(READY) ## plan on a built-in problem, and show the exact answer beside it
+run: $(RUNS) ## plan on a built-in problem, and show the exact answer beside it
 	@$(BIN)/smoothcruiser plan gridworld:n=5 --discount 0.5 --temperature 0.5 --state 23 --epsilon 5% --delta 0.1 \
 		--method smoothcruiser --compare-exact
 

@@ -1,8 +1,9 @@
-"""Write requirements.lock and peers.lock: constraints.txt with a hash for every file.
+"""Write runtime.lock, requirements.lock and peers.lock: pins with a hash for every file.
 
 pip is asked what it would install of each pinned version on every supported Python and
-platform (``--dry-run --report``); the hashes are those of the files that it names. The
-first lock holds what ``make`` needs, the second what ``make evidence`` needs beside it.
+platform (``--dry-run --report``) of constraints.txt; the hashes are those of the files
+that it names. The first lock holds what ``make run`` needs, the second all that
+``make test`` does, the third what ``make evidence`` needs beside it.
 
     .venv/bin/python .ci/lock.py
 """
@@ -61,7 +62,7 @@ def report(python: str, tags: list[str]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write both locks."""
+    """Write the three locks."""
     hashes: dict[str, set[str]] = defaultdict(set)
     pins: dict[str, str] = {}
     needs: dict[str, list[str]] = {}
@@ -78,12 +79,12 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     builds = [*project["build-system"]["requires"], "editables"]
-    usual = closure(
-        [*project["project"]["dependencies"], *extras["dev"], *builds], needs
-    )
+    runs = [*project["project"]["dependencies"], *builds]
+    usual = closure([*runs, *extras["dev"]], needs)
     peers = closure(extras["peers"], needs) - usual
     for name, what, chosen in (
-        ("requirements.lock", "make", usual),
+        ("runtime.lock", "make run", closure(runs, needs)),
+        ("requirements.lock", "make test", usual),
         ("peers.lock", "make evidence", peers),
     ):
         lines = [
