@@ -5,8 +5,12 @@ What a user sees does not depend on the machine: errors, stops and bits are the 
 """
 
 import math
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,3 +185,34 @@ def test_the_variable_names_a_machine(monkeypatch):
     monkeypatch.setenv(handover.VARIABLE, "quick")
     with pytest.raises(sc.InvalidInput, match=r"SMOOTHCRUISER_TIER.*'quick'"):
         CompiledEngine(Job(problem, table(problem), 0))
+
+
+LEAVING = """
+import threading
+import numba
+import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+
+@numba.njit
+def step(state, action, rng):
+    return rng.random(), state + action
+
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
+plan = sc.explain(problem, epsilon="20%", delta=0.1, method="smoothcruiser")
+CompiledEngine(Job(problem, plan, 0)).tiers.build()
+print(*(thread.name for thread in threading.enumerate()))
+"""
+
+
+def test_a_process_that_ends_while_it_compiles_ends_at_once_and_in_silence():
+    source = str(Path(sc.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING],
+        env=os.environ | {"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "smoothcruiser-compile" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import copy
-import ctypes
 import os
 import threading
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
 
 VARIABLE = "SMOOTHCRUISER_TIER"
+PASSES = "numba:run_pass"  # Numba's name for what its compiler does step by step
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
 # Measured (benchmarks/latency.py): the inlined machine takes about 5 s of a core, and
 # a call by address about 8 ns more.
@@ -62,29 +62,43 @@ class Handover:
 class Builder(threading.Thread):
     """A thread that compiles; the end of the process ends it first.
 
-    LLVM must not be at work when its library is taken down.
+    LLVM must not be at work when its library is taken down. Compiling is given up
+    between two passes of the compiler.
     """
 
     def __init__(self, work: Callable[[], None]) -> None:
         super().__init__(name="smoothcruiser-compile", daemon=True)
-        self.work = work
+        self.work, self.over = work, False
 
     def run(self) -> None:
         """Compile, and give up without a word: the run goes on by address."""
+        from numba.core import event
+
+        builder = self
+
+        class Ending(event.Listener):  # type: ignore[misc]
+            def on_start(self, event: Any) -> None:
+                """End this thread if the process ends."""
+                if builder.over and threading.current_thread() is builder:
+                    raise SystemExit
+
+            def on_end(self, event: Any) -> None:
+                """Do nothing."""
+
+        ending = Ending()
+        event.register(PASSES, ending)
         atexit.register(self._end)
         try:
             self.work()
         except BaseException:
             pass
         finally:
+            event.unregister(PASSES, ending)
             atexit.unregister(self._end)
 
     def _end(self) -> None:
-        while self.is_alive():
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit)
-            )
-            self.join(0.1)
+        self.over = True
+        self.join()
 
 
 def tier_choice() -> str:
