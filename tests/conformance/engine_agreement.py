@@ -6,18 +6,21 @@ ones too, with clipping, and randomized levels), the paper's, and the optimizer'
 for both root targets.
 """
 
+import itertools
 import math
 import random
 from dataclasses import replace
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.run import Ledger, run
 from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, Score
 from smoothcruiser.engines.shards import Shard, cut
 from smoothcruiser.engines.workers import local_workers
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.paper import paper_schedule, paper_sparse_sampling
@@ -212,12 +215,30 @@ def bits(partial):
     )
 
 
+def compiled_engines(job):
+    """The compiled engine on each machine that it has for the job's problem."""
+    if job.problem.tables is not None or parts_of(job.problem.operator) is not None:
+        return [CompiledEngine(job)]
+    return [CompiledEngine(job, tier) for tier in (INLINED, ADDRESS)]
+
+
+def changing_engine(job):
+    """A compiled engine that changes its machine at every shard."""
+    engine = CompiledEngine(job, ADDRESS)
+    first = engine.tiers.best()
+    second = CompiledEngine(job, INLINED).tiers.best()
+    assert first.machine is not second.machine
+    machines = itertools.cycle((first, second))
+    engine.tiers.best = lambda: next(machines)
+    return engine
+
+
 def assert_engines_agree(problem, schedule, state, *, seed=7):
-    """Both engines give the same bits on two shards of every action; the number
+    """All engines give the same bits on two shards of every action; the number
     of calls made by one shard of each is right, where it is not random.
     """
     jobs = [Job(problem, schedule, state, CENTER, score) for score in SCORES]
-    engines = [(ReferenceEngine(job), CompiledEngine(job)) for job in jobs]
+    engines = [(ReferenceEngine(job), compiled_engines(job)) for job in jobs]
     root = schedule.root
     actions = problem.legal_actions(state) if root.target == "q_values" else [0]
     half = -(-root.samples // 2)
@@ -230,11 +251,11 @@ def assert_engines_agree(problem, schedule, state, *, seed=7):
             Shard(action, 1, half, root.samples - half),
         )
         for shard, (reference, compiled) in zip(shards, engines, strict=True):
-            slow, fast = (
-                reference.run_shard(shard, seed),
-                compiled.run_shard(shard, seed),
-            )
-            assert bits(slow) == bits(fast), (schedule.method, root, shard)
+            slow = reference.run_shard(shard, seed)
+            for engine in compiled:
+                fast = engine.run_shard(shard, seed)
+                where = (schedule.method, root, shard, engine.tiers.choice)
+                assert bits(slow) == bits(fast), where
             if any(level.rungs for level in schedule.levels):
                 continue
             if schedule.price_is_exact:
@@ -270,17 +291,18 @@ def assert_workers_do_not_matter(problem, schedule, state, *, seed=3):
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
     reference = ReferenceEngine(Job(problem, schedule, state, CENTER))
-    compiled = CompiledEngine(Job(problem, schedule, state, CENTER))
+    job = Job(problem, schedule, state, CENTER)
+    engines = compiled_engines(job)
+    if len(engines) > 1:
+        engines = [*engines, changing_engine(job)]
     for shards in (None, 3):
         segments = cut(schedule, shards=shards)
         slow = outcome(reference, schedule, segments, actions, seed=seed, workers=1)
-        for workers in (1, 2):
-            assert (
-                outcome(
-                    compiled, schedule, segments, actions, seed=seed, workers=workers
-                )
-                == slow
-            ), (schedule.method, shards, workers)
+        for compiled, workers in itertools.product(engines, (1, 2)):
+            fast = outcome(
+                compiled, schedule, segments, actions, seed=seed, workers=workers
+            )
+            assert fast == slow, (schedule.method, shards, workers)
         if any(level.rungs for level in schedule.levels):
             assert slow[1] == slow[2]
         elif schedule.price_is_exact:

@@ -29,6 +29,7 @@ from smoothcruiser.certified.jumps import advance_streams
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.number_loop import number_loop
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shared import make_threads, run_shared
 from smoothcruiser.errors import (
@@ -37,7 +38,6 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.interrupts import Hold, TimeIsUp
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.answers import (
@@ -215,22 +215,8 @@ class CompiledSampler(Sampler):
         from smoothcruiser.certified import draws_kernel as draws
 
         self.draws = draws
-        if problem.tables is not None:
-            self.data: Any = problem.tables.sampling
-            self.kernel = compiled(draws.draw_jobs, nogil=True)
-        else:
-            self.data = ()
-            from numba import types
-
-            from smoothcruiser.jit.oracle import returned_type
-
-            returned = returned_type(problem.oracle, types.int64)
-            adapter = draws.step_three if len(returned) == 3 else draws.step_two
-            self.kernel = compiled(
-                draws.draw_jobs,
-                nogil=True,
-                STEP=compiled(adapter, USER_STEP=problem.oracle),
-            )
+        self.loop = number_loop(problem)
+        self.problem = self.loop.problem
         empty = np.zeros(0, dtype=np.int64)
         self._run(
             empty,
@@ -256,9 +242,10 @@ class CompiledSampler(Sampler):
         facts = self.problem.facts
         low, high = facts.reward_range
         streams = int(words.ctypes.data)
+        data, _kept = self.loop.data()
         return int(
-            self.kernel(
-                self.data,
+            self.loop.kernel(
+                data,
                 states,
                 actions,
                 counts,
@@ -319,6 +306,7 @@ class CompiledSampler(Sampler):
         if not self.derives:
             self.words[pairs] = words
         batch.drawn += size
+        self.loop = self.loop.after(size)
 
     def close(self) -> None:
         """End the threads."""

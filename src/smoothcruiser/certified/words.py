@@ -24,6 +24,13 @@ from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.sampling import PythonSampler
+from smoothcruiser.engines.compiled.handover import (
+    ADDRESS,
+    INLINED,
+    Handover,
+    calling,
+    tier_choice,
+)
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import is_fixed, written_into
@@ -43,11 +50,13 @@ class WordLoops(NamedTuple):
     """What is compiled for one step and one kind of state."""
 
     draw: Callable[..., int]
-    enter: Callable[..., int]
-    load: Callable[[int], Any]
+    enter: Callable[..., int]  # (state, frame, ...)
+    load: Callable[[Ints], Any]  # the state of a row of words
     fill: Callable[..., None]
     floats: Bools  # (W,): which words are floats
     form: Any  # the Numba type of a state, and the shapes in it
+    spoken: Any = None  # the user's functions, where ``draw`` calls them by address
+    later: Handover | None = None  # the ``draw`` that has the step in it
 
 
 _loops: dict[Any, WordLoops | None] = {}
@@ -60,51 +69,108 @@ def word_sampler(
     if problem.key is not None or not is_compiled(problem.oracle):
         return None
     begin = time.perf_counter()
-    loops = _loops_of(problem.oracle, state)
+    loops = _loops_of(problem, state)
     if loops is None:
         return None
+    if loops.spoken is not None and loops.spoken.kept:
+        problem = calling(loops.spoken, problem)  # nothing is compiled for Python
     found = WordSampler(problem, memory, seed, loops)
     found.compile_seconds = time.perf_counter() - begin
     return found
 
 
-def _loops_of(oracle: Any, state: Any) -> WordLoops | None:
+def _loops_of(problem: Problem, state: Any) -> WordLoops | None:
     """The compiled loops of a step; None for states that have no words."""
     import numba
-
-    from smoothcruiser.jit.oracle import returned_type
 
     try:
         kind = numba.typeof(state)
     except ValueError:
         return None
-    key = (oracle, kind, _shapes(state))
+    tier = tier_choice()
+    key = (problem.oracle, kind, _shapes(state), tier)
     if key not in _loops:
         floats = _floats(kind, state)
-        returned = None if floats is None else returned_type(oracle, kind)
-        fits = returned is not None and returned[1] == kind
-        _loops[key] = _compiled(oracle, kind, state, returned, floats) if fits else None
+        found = None
+        if floats is not None and tier != INLINED:
+            found = _by_address(problem, kind, state, np.array(floats))
+        if floats is not None and found is None:
+            found = _inlined(problem.oracle, kind, state, np.array(floats))
+        _loops[key] = found
     return _loops[key]
 
 
-def _compiled(
-    oracle: Any, kind: Any, state: Any, returned: Any, floats: Any
-) -> WordLoops:
+def _by_address(
+    problem: Problem, kind: Any, state: Any, floats: Bools
+) -> WordLoops | None:
+    """Loops that all users share, and the functions that they call; None for arrays."""
+    from smoothcruiser.certified import words_kernel
+    from smoothcruiser.engines.compiled.speaking import speak_step
+    from smoothcruiser.jit import by_address
+    from smoothcruiser.jit.spoken import is_shown
+
+    found = speak_step(problem, state) if is_shown(kind) else None
+    if found is None:
+        return None
+    parts = by_address.row_parts()
+    salt, store = parts["salt"], parts["STORE"]
+    shared = compiled(words_kernel.enter_state, salt=salt, STORE=store)
+
+    def enter(state: Any, *others: Any) -> int:
+        words = found.words(state)
+        return int(shared(int(words.ctypes.data), *others))
+
+    def build() -> Any:
+        loops = _inlined(problem.oracle, kind, state, floats)
+        if loops is not None:
+            _warm(loops)
+        return None if loops is None else loops.draw
+
+    return WordLoops(
+        compiled(words_kernel.draw_states, nogil=True, **parts),
+        enter,
+        found.state,
+        compiled(words_kernel.fill_slots),
+        floats,
+        (kind, _shapes(state)),
+        found,
+        Handover(build) if tier_choice() != ADDRESS else None,
+    )
+
+
+def _inlined(oracle: Any, kind: Any, state: Any, floats: Bools) -> WordLoops | None:
+    """Loops with the step in them; None where the step changes the type of states."""
     from smoothcruiser.certified import draws_kernel, words_kernel
+    from smoothcruiser.jit.oracle import returned_type
     from smoothcruiser.jit.state_words import words
 
+    returned = returned_type(oracle, kind)
+    if returned[1] != kind:
+        return None
     form = words(kind, state)
     adapter = draws_kernel.step_three if len(returned) == 3 else draws_kernel.step_two
     step = compiled(adapter, USER_STEP=oracle)
     parts: dict[str, Any] = {"LOAD": form.load, "STORE": form.store}
+    load = compiled(words_kernel.load_state, LOAD=form.load)
     return WordLoops(
         compiled(words_kernel.draw_states, nogil=True, STEP=step, **parts),
         compiled(words_kernel.enter_state, STORE=form.store),
-        compiled(words_kernel.load_state, LOAD=form.load),
+        lambda row: load(int(row.ctypes.data)),
         compiled(words_kernel.fill_slots),
-        np.array(floats, dtype=np.bool_),
+        floats,
         (kind, _shapes(state)),
     )
+
+
+def _warm(loops: WordLoops) -> None:
+    """Compile the loop that samples, on no jobs."""
+    width, flags = len(loops.floats), np.zeros(0, dtype=np.bool_)
+    stream, frame = np.zeros(4, dtype=np.uint64), np.zeros((2, width), dtype=np.int64)
+    keys, ones = np.zeros((1, width), dtype=np.int64), np.ones(2, dtype=np.int64)
+    at = int(stream.ctypes.data)
+    work = int(frame.ctypes.data), loops.floats, keys, ones, ones, ones.copy()
+    buffers = at, at, NONE, NO_REWARDS, 0.0, 1.0, True
+    loops.draw((), NONE, NONE, NONE, flags, *buffers, *work)
 
 
 def _shapes(state: Any) -> Any:
@@ -153,6 +219,10 @@ class WordSampler(PythonSampler):
         self._rows: Ints = np.zeros(1, dtype=np.int64)  # (N,) of nodes; -1: it has none
         self._frame: Ints = np.zeros((2, width), dtype=np.int64)
         self._misfits = 0
+        self._data: Any = ()  # what the step in ``draw`` needs
+        if loops.spoken is not None:
+            self._room = loops.spoken.buffer()
+            self._data = loops.spoken.address, int(self._room.ctypes.data)
         self._run(np.zeros(0, dtype=np.int64), np.zeros((0, 4), np.uint64))  # compiles
         self._cover_nodes()
 
@@ -188,7 +258,16 @@ class WordSampler(PythonSampler):
         batch.raws[new] = self._targets[batch.raws[new]]
         self.words[pairs[:jobs]] = words[:jobs]
         batch.drawn = new.stop
+        self._hand_over(size)
         return done
+
+    def _hand_over(self, calls: int) -> None:
+        """Go on with the loop that has the step in it, once it is there."""
+        later = self.loops.later
+        draw = None if later is None else later.after(calls)
+        if draw is not None:
+            self.loops = self.loops._replace(draw=draw, later=None)
+            self._data = ()
 
     def _run(
         self,
@@ -208,6 +287,7 @@ class WordSampler(PythonSampler):
         self._frame[:] = 0
         try:
             status = self.loops.draw(
+                self._data,
                 origins,
                 chosen["action"].astype(np.int64),
                 counts,
@@ -245,7 +325,7 @@ class WordSampler(PythonSampler):
 
     def _state_at(self, words: Ints) -> Any:
         """A state of its own, made of a row of words."""
-        found = self.loops.load(int(words.ctypes.data))
+        found = self.loops.load(words)
         return found if is_fixed(found) else copy.deepcopy(found)
 
     def _cover_nodes(self) -> None:

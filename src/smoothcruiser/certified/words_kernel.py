@@ -107,6 +107,7 @@ def load_state(address: int) -> Any:
 
 
 def draw_states(
+    data: Any,
     origins: Ints,
     actions: Ints,
     counts: Ints,
@@ -127,11 +128,12 @@ def draw_states(
 ) -> int:
     """Fill the buffers with ``counts[i]`` samples of each job, next states as rows.
 
-    ``origins`` are the rows of the jobs' states. ``streams`` is the address of four
-    words per job, ``before`` that of four more, and ``frame`` that of two rows to work
-    in. Returns DONE, or MISFIT for sample ``at[1]`` of job ``at[0]``, which is no
-    row of words, or an error that plain Python will tell; ``before`` is its stream. It
-    is WRITTEN where the step has changed the state of job ``at[0]``.
+    ``data`` is what STEP needs, and ``origins`` are the rows of the jobs' states.
+    ``streams`` is the address of four words per job, ``before`` that of four more, and
+    ``frame`` that of two rows to work in. Returns DONE, or MISFIT for sample ``at[1]``
+    of job ``at[0]``, which is no row of words, or an error that plain Python will tell;
+    ``before`` is its stream. It is WRITTEN where the step has changed the state of job
+    ``at[0]``.
     """
     width = keys.shape[1]
     following = frame + WORD * width
@@ -147,7 +149,7 @@ def draw_states(
             at[0], at[1] = job, i
             for w in range(STREAM_WORDS):
                 put_int(before, w, int_at(stream, w))
-            reward, after, ended = STEP((), state, action, rng)
+            reward, after, ended = STEP(data, state, action, rng)
             if not low <= reward <= high or (ended and not ends):
                 return MISFIT
             rewards[i], raws[i] = reward, 0

@@ -209,7 +209,8 @@ def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a state."""
     seed, looked, seconds, *moves = item
     state = moves[0] if moves else engine.job.state
-    return look(engine.job.problem, state, seed, looked, seconds=seconds)
+    problem = getattr(engine, "inspected", engine.job.problem)
+    return look(problem, state, seed, looked, seconds=seconds)
 
 
 def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:

@@ -175,7 +175,7 @@ class CompiledRollouts:
     @classmethod
     def of_tree(cls, task: RolloutTask, tree: Tree) -> CompiledRollouts:
         """Rollouts of a compiled tree's policy from its root."""
-        inner = tree._backend
+        inner = tree._backend.whole()
         count, K = tree.num_nodes, task.problem.num_actions
         table = np.empty((count, K))
         operator = task.problem.operator

@@ -12,8 +12,8 @@ The on-disk cache of Numba keys on a function's name, place and bytecode, not on
 what its globals mean. Hence two rules: the name carries a fingerprint of the
 sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
-replacement. Users' functions are not cached on disk: their sources are not
-followed.
+replacement. Users' functions are not cached here, since their sources are not
+followed (``jit.kept`` keeps them by a fingerprint).
 """
 
 from __future__ import annotations

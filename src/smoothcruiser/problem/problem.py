@@ -108,6 +108,10 @@ class Problem(Shown):
             end = tuple(plain_number(x) for x in self.episodes_end)
             object.__setattr__(self, "episodes_end", end)
         check_declared(self)
+        if is_compiled(self.oracle):
+            from smoothcruiser.problem.fingerprint.compiled import watch
+
+            watch()  # before anything of it is compiled
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):

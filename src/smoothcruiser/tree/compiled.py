@@ -1,8 +1,9 @@
 """A tree in compiled memory: growing arrays and the machine of ``tree.kernel``.
 
 The arrays double when they are full. Tabular problems share one machine, cached
-on disk. A user's oracle is compiled into its own machine, whose compile time is
-reported apart. States may have any type that the engines can store (numbers,
+on disk. A user's oracle begins on another shared one, which calls it by address
+(``tree.rows``), and is compiled into its own machine once that pays, with the same
+bits (``engines.compiled.handover``). States may have any type that the engines can store (numbers,
 tuples, NamedTuples, arrays); a hash built for the type tells them apart.
 """
 
@@ -15,12 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.engines.compiled.handover import (
+    ADDRESS,
+    INLINED,
+    Handover,
+    tier_choice,
+)
 from smoothcruiser.engines.compiled.kernel import allocate, load
+from smoothcruiser.engines.compiled.speaking import speak
+from smoothcruiser.engines.compiled.tiers import functions_of
 from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
-from smoothcruiser.jit.streams import Stream
+from smoothcruiser.jit.spoken import is_shown
+from smoothcruiser.jit.streams import Stream, stream
 from smoothcruiser.problem.answers import (
     at,
     bad_player,
@@ -33,11 +43,14 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
 
 _machines: dict[Any, Any] = {}
+_spoken: dict[Any, Any] = {}  # functions that are called by address, or None
+_handovers: dict[Any, Handover] = {}
 
 
 class Machine:
@@ -89,6 +102,20 @@ def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
         )
         _machines[key] = Machine(parts | bounds | hashing(kind))
     return _machines[key], (), state
+
+
+def row_machine(problem: Problem, state: Any) -> RowMachine | None:
+    """The machine that calls the problem's functions by address; None where none does."""
+    import numba
+
+    if problem.tables is not None or tier_choice() == INLINED:
+        return None
+    key = (functions_of(problem), numba.typeof(state))
+    if key not in _spoken:
+        found = speak(problem, state) if is_shown(key[1]) else None
+        _spoken[key] = None if found is None or found.size > MOST_WORDS else found
+    found = _spoken[key]
+    return None if found is None else RowMachine(found, state)
 
 
 def hashing(kind: Any) -> dict[str, Any]:
@@ -167,14 +194,18 @@ class CompiledTree:
         weights: Any,
         state: Any,
         rng: Stream,
+        inlined: bool = False,
     ) -> None:
+        """A tree with its root; ``inlined`` says that nothing is called by address."""
         self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
         self.head, self.weights = np.array(head), np.array(weights)
+        self.later: Handover | None = None
+        self._counted = 0  # calls that the handover knows of
         begin = time.perf_counter()
         self.meta = np.zeros(5, np.int64)
         self.fault = np.zeros(1)
         try:
-            self.machine, self.data, root_state = machine_for(problem, state)
+            root_state = self._choose(state, inlined)
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
             self.desk = kernel.desk_for(rule, setting, self.weights)
@@ -204,6 +235,55 @@ class CompiledTree:
         if root < 0:
             complain(problem, setting, -root, state, 0, 0.0)
         self.compile_seconds = time.perf_counter() - begin
+
+    def _choose(self, state: Any, inlined: bool) -> Any:
+        """Choose the machine; returns the root's state in its form."""
+        self.machine: Any
+        rows = None if inlined else row_machine(self.problem, state)
+        if rows is None:
+            self.machine, self.data, form = machine_for(self.problem, state)
+            return form
+        key = (functions_of(self.problem), rows.spoken.kind, type(self.rule))
+        later = _handovers.setdefault(key, Handover(lambda: self._built(state)))
+        if later.built is not None and tier_choice() != ADDRESS:
+            self.machine, self.data, form = machine_for(self.problem, state)
+            return form
+        self.later = None if tier_choice() == ADDRESS else later
+        self.machine, self.data = rows, rows.data
+        return int(rows.root.ctypes.data)
+
+    def _built(self, state: Any) -> Machine:
+        """The machine with the problem's functions in it, compiled for this rule."""
+        rest = self.head, self.weights, state, stream(0)
+        tree = CompiledTree(self.problem, self.rule, self.setting, *rest, inlined=True)
+        return tree.machine  # type: ignore[no-any-return]
+
+    def _hand_over(self) -> None:
+        """Go on with the machine that has the functions in it, once it is there."""
+        if self.later is None:
+            return
+        calls = int(self.meta[kernel.CALLS])
+        machine = self.later.after(calls - self._counted)
+        self._counted = calls
+        if machine is not None:
+            self._move(machine)
+
+    def _move(self, machine: Machine) -> None:
+        """Take the states from rows to the columns of ``machine``."""
+        count, rows, scratch = int(self.meta[kernel.COUNT]), self.states, self.scratch
+        self.machine, self.data, self.later = machine, (), None
+        self.states, self.scratch = machine.allocate(len(rows)), machine.allocate(3)
+        as_columns(rows, self.states, count)
+        as_columns(scratch, self.scratch, len(scratch))
+        machine.rehash(self.nodes.ints, self.nodes.table, self.states, count)
+
+    def whole(self) -> CompiledTree:
+        """This tree, or a copy of it on a machine that calls nothing by address."""
+        if not isinstance(self.machine, RowMachine):
+            return self
+        other = self.twin()
+        other._move(other._built(self.node(0).state))
+        return other
 
     def _blank(self, room: int) -> kernel.Nodes:
         K = self.setting.num_actions
@@ -253,6 +333,7 @@ class CompiledTree:
 
         It returns False where the calls were used up first.
         """
+        self._hand_over()
         while True:
             try:
                 status = self._run(simulations, calls)
@@ -279,6 +360,9 @@ class CompiledTree:
     def twin(self) -> CompiledTree:
         """A copy that grows by itself and shares the machine and the problem's data."""
         other = copy.copy(self)
+        if isinstance(self.machine, RowMachine):
+            other.machine = self.machine.twin()
+            other.data = other.machine.data
         other.nodes = kernel.Nodes(*_copied(tuple(self.nodes)))
         other.desk = kernel.Desk(*_copied(tuple(self.desk)))
         other.states, other.scratch = _copied(self.states), _copied(self.scratch)

@@ -1,9 +1,7 @@
 """Executor ``compiled``: Numba over the schedule table.
 
-It runs tabular problems and users' ``numba.njit`` oracles. Tabular problems
-share one machine with their tables as arguments, cached on disk. A user's
-oracle is compiled into its own machine, which takes a few seconds (reported
-apart as ``compile_seconds``). Kernels release the GIL, so shards run in a pool
+It runs tabular problems and users' ``numba.njit`` oracles, on machines of which
+``tiers`` tells which comes first. Kernels release the GIL, so shards run in a pool
 of threads. Errors inside a kernel come back as a code, and the shard is
 replayed in ``reference`` to name the state and action at fault.
 """
@@ -18,6 +16,7 @@ import numpy as np
 
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled import kernel
+from smoothcruiser.engines.compiled.tiers import Tier, Tiers
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.scores import LOGGED, UNSCORED, Sums
 from smoothcruiser.engines.shards import Partial, Piece, Shard
@@ -27,20 +26,11 @@ from smoothcruiser.errors import (
     OracleError,
     SmoothcruiserError,
 )
-from smoothcruiser.jit.build import compiled
-from smoothcruiser.jit.oracle import (
-    bounds_parts,
-    first_line,
-    next_state_type,
-    oracle_parts,
-    state_type,
-)
+from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.jit.streams import Stream, from_words, stream
-from smoothcruiser.operators import Operator
-from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.bounds import slack
-from smoothcruiser.problem.problem import Game, Problem
-from smoothcruiser.problem.states import Guard, is_fixed
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # About half a second in plain Python. A single root sample that costs more is
@@ -48,8 +38,6 @@ from smoothcruiser.schedule.schedule import Kind, Schedule
 REPLAYED_CALLS = 20_000
 
 RAISED = -1  # how a shard ended, beside the kernel's own codes
-
-_machines: dict[Any, Any] = {}
 
 
 class CompiledEngine:
@@ -62,27 +50,29 @@ class CompiledEngine:
     guard = None  # machine code is not watched while it runs
     calls = 0  # several shards run at once: their errors carry their own counts
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, tier: str = "") -> None:
+        """An engine for a job; ``tier`` names its machine (``tiers``), for tests."""
         self.job, self.center = job, job.center
         problem, self.schedule, state = job.problem, job.schedule, job.state
         self.flag = np.zeros(1, np.int64)
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
-        self.machine, self.data, self.state, state_words = _machine(problem, state)
-        self.plan, self.columns = plan_of(problem, job.schedule, state_words)
-        self.plan = self.plan._replace(
+        plan, self.columns = plan_of(problem, job.schedule)
+        self.plan = plan._replace(
             score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
         )
-        self.room = kernel.scratch_words(
-            problem.num_actions, state_words, job.schedule.depth
-        )
-        self._warm_up()
+        self.tiers = Tiers(problem, state, job.schedule.num_calls, self._warm_up, tier)
         self.compile_seconds = time.perf_counter() - begin
 
-    def _warm_up(self) -> None:
+    @property
+    def inspected(self) -> Problem:
+        """The problem as inspections call it: a step from the disk is not compiled."""
+        return self.tiers.inspected
+
+    def _warm_up(self, tier: Tier) -> None:
         """Compile (or load) the machine: a shard of no samples makes no oracle call."""
         try:
-            self._draws(0, 0, stream(0))
+            self._run(tier, 0, 0, stream(0))
         except SmoothcruiserError:
             raise
         except Exception as error:
@@ -104,15 +94,24 @@ class CompiledEngine:
 
         They are ``count`` samples, and after a stop those that were completed.
         """
+        status, part = self._run(self.tiers.best(), action, count, rng)
+        self.tiers.count(part.calls)
+        return status, part
+
+    def _run(
+        self, tier: Tier, action: int, count: int, rng: Stream
+    ) -> tuple[int, Partial]:
         # Own arrays per call, because several threads run this engine at once.
-        scratch = np.empty(self.room, np.int64)
+        K, depth = self.schedule.facts.num_actions, self.schedule.depth
+        scratch = np.empty(kernel.scratch_words(K, tier.words, depth), np.int64)
         score = np.zeros(len(self.job.score.none), np.int64)
+        data, _kept = tier.data()
         if self.schedule.root.target == "value":
             action = -1
-        status, calls, total, square = self.machine(
-            self.plan,
-            self.data,
-            self.state,
+        status, calls, total, square = tier.machine(
+            self.plan._replace(state_words=tier.words),
+            data,
+            tier.state,
             action,
             count,
             self.center,
@@ -199,7 +198,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def plan_of(
-    problem: Problem, schedule: Schedule, state_words: int
+    problem: Problem, schedule: Schedule, state_words: int = 1
 ) -> tuple[kernel.ScheduleTable, dict[str, Any]]:
     """The schedule and its facts in the machine's form, and the arrays behind it.
 
@@ -249,57 +248,3 @@ def plan_of(
         score_scale=0.0,
     )
     return plan, columns
-
-
-def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
-    """(machine, its data argument, the root state in its form, its words).
-
-    All tabular problems share one machine; each user oracle has its own.
-    """
-    parts = _operator_parts(problem.operator)
-    bounds = () if problem.value_gap is None else tuple(problem.value_bounds or ())
-    if bounds:
-        parts |= {"BOUNDED": True} | bounds_parts(*bounds)
-    if problem.tables is not None:
-        return (
-            compiled(kernel.run_shard, nogil=True, **parts),
-            problem.tables.sampling,
-            int(state),
-            1,
-        )
-    import numba
-
-    kind = state_type(state)
-    player = problem.player if isinstance(problem, Game) else None
-    terminal = problem.terminal if callable(problem.terminal) else None
-    shape = np.shape(state) if isinstance(kind, numba.types.Array) else None
-    own = tuple(parts.values())
-    key = (problem.oracle, problem.legal, terminal, player, own, kind, shape)
-    if key not in _machines:
-        from smoothcruiser.jit.state_words import words
-
-        form = words(next_state_type(problem.oracle, kind), state)
-        parts |= oracle_parts(
-            problem.oracle, problem.legal, terminal, player, kind, state
-        )
-        parts |= {
-            "FRAGILE": not is_fixed(state),
-            "LOAD": form.load,
-            "STORE": form.store,
-            "KEEP": form.keep,
-        }
-        _machines[key] = compiled(kernel.run_shard, nogil=True, **parts), form.size
-    machine, size = _machines[key]
-    return machine, (), state, size
-
-
-def _operator_parts(operator: Operator) -> dict[str, Any]:
-    own = parts_of(operator)
-    if own is None:
-        return {}
-    if not own.compiled:
-        raise InvalidInput(
-            "The compiled executor needs the custom operator's value and gradient "
-            "as numba.njit functions; decorate them, or use executor='reference'."
-        )
-    return {"VALUE": own.value, "BOTH": own.both}

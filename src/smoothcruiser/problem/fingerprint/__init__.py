@@ -20,7 +20,7 @@ package leaves out: its own version and sources, which the store compares.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,13 +72,18 @@ class Fingerprint:
 
 def fingerprint(problem: Problem) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
+    return read_all(lambda walk: _read(walk, problem))
+
+
+def read_all(read: Callable[[Walker], object]) -> Fingerprint:
+    """The fingerprint of what ``read`` starts a walk at."""
     changes = Changes()
     arrays: dict[int, Any] = {}
     walks: list[Walker] = []  # kept, since slots hold the ids of what they have met
     for _ in range(MOST_WALKS):
         walk = Walker(changes, arrays)
         walks.append(walk)
-        _read(walk, problem)
+        read(walk)
         found = walk.finish()
         if found == changes:
             break

@@ -1,0 +1,101 @@
+"""The loop that samples a compiled step over whole numbers.
+
+Tables have one loop, with the tables as its data. For a user's step there are two,
+which return the same bits: one for all users, from the disk, which calls the step by
+address, and one with the step in it, which replaces it in a search of many calls
+(``engines.compiled.handover``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.engines.compiled.handover import (
+    ADDRESS,
+    INLINED,
+    Handover,
+    calling,
+    tier_choice,
+)
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.problem.problem import Problem
+
+_steps: dict[Any, Any] = {}  # what is called by address; False where that cannot be
+
+
+@dataclass(frozen=True)
+class NumberLoop:
+    """A loop, and what it is given."""
+
+    kernel: Any  # ``draws_kernel.draw_jobs``
+    problem: Problem  # as Python calls it
+    fixed: Any = ()  # the data of a loop that calls nothing by address
+    spoken: Any = None  # what it calls by address
+    later: Handover | None = None
+
+    def data(self) -> tuple[Any, Any]:
+        """(what its step needs, what has to live as long); threads share nothing."""
+        if self.spoken is None:
+            return self.fixed, None
+        room, state = self.spoken.buffer(), np.zeros(1, dtype=np.int64)
+        places = int(room.ctypes.data), int(state.ctypes.data)
+        return (self.spoken.address, *places), (room, state)
+
+    def after(self, calls: int) -> NumberLoop:
+        """The loop to go on with, after so many more calls."""
+        kernel = None if self.later is None else self.later.after(calls)
+        return self if kernel is None else NumberLoop(kernel, self.problem)
+
+
+def number_loop(problem: Problem) -> NumberLoop:
+    """The loop of a problem whose states are whole numbers."""
+    from smoothcruiser.certified import draws_kernel
+
+    if problem.tables is not None:
+        kernel = compiled(draws_kernel.draw_jobs, nogil=True)
+        return NumberLoop(kernel, problem, problem.tables.sampling)
+    tier = tier_choice()
+    found = None if tier == INLINED else _spoken(problem)
+    if found is None:
+        return NumberLoop(_inlined(problem), problem)
+    from smoothcruiser.jit import by_address
+
+    kernel = compiled(draws_kernel.draw_jobs, nogil=True, **by_address.number_parts())
+    later = None if tier == ADDRESS else Handover(lambda: _built(problem))
+    # what comes from the disk is not compiled for Python either
+    shown = calling(found, problem) if found.kept else problem
+    return NumberLoop(kernel, shown, spoken=found, later=later)
+
+
+def _spoken(problem: Problem) -> Any:
+    """The step as it is called by address, or None."""
+    from smoothcruiser.engines.compiled.speaking import speak_step
+
+    if problem.oracle not in _steps:
+        _steps[problem.oracle] = speak_step(problem, 0)
+    return _steps[problem.oracle]
+
+
+def _inlined(problem: Problem) -> Any:
+    """The loop with the step in it."""
+    from numba import types
+
+    from smoothcruiser.certified import draws_kernel as draws
+    from smoothcruiser.jit.oracle import returned_type
+
+    returned = returned_type(problem.oracle, types.int64)
+    adapter = draws.step_three if len(returned) == 3 else draws.step_two
+    step = compiled(adapter, USER_STEP=problem.oracle)
+    return compiled(draws.draw_jobs, nogil=True, STEP=step)
+
+
+def _built(problem: Problem) -> Any:
+    """The same, compiled."""
+    kernel, none = _inlined(problem), np.zeros(0, dtype=np.int64)
+    low, high = problem.facts.reward_range
+    ends, fault = problem.facts.terminals, np.zeros(2, dtype=np.int64)
+    kernel((), none, none, none, 0, none, np.zeros(0), low, high, ends, fault)
+    return kernel

@@ -1,0 +1,126 @@
+"""When a loop that calls the user's step by address is replaced, and by whom.
+
+What by address costs is ``SAVED`` per call, whatever the step does, so what pays is a
+number of calls: those that were made, and those that may follow. A thread compiles then.
+
+``SMOOTHCRUISER_TIER`` = ``address`` or ``inlined`` selects one kind of loop for all runs;
+it is for tests and measurements.
+
+This file loads no Numba.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copy
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
+
+VARIABLE = "SMOOTHCRUISER_TIER"
+PASSES = "numba:run_pass"  # Numba's name for what its compiler does step by step
+ADDRESS, INLINED, AUTO = "address", "inlined", ""
+# Measured (benchmarks/latency.py): the inlined machine takes about 5 s of a core, and
+# a call by address about 8 ns more.
+COMPILE_SECONDS, SAVED = 5.0, 10e-9
+# Calls after which it would have paid to compile: whoever waits for as many loses at
+# most as much again.
+PAYS = COMPILE_SECONDS / SAVED
+# A run that may go on for twice as many is not waited for, after a tenth of them.
+EARLY, LEFT = 0.1, 2.0
+
+
+def pays(calls: int, left: float = 0) -> bool:
+    """Whether to compile after so many calls, if so many may follow."""
+    return calls >= PAYS or (calls >= EARLY * PAYS and left >= LEFT * PAYS)
+
+
+class Handover:
+    """What replaces a loop that calls by address, for searches: they know no price."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        """``build`` compiles the replacement, all of it."""
+        self.build, self.calls = build, 0
+        self.begun, self.built = False, None
+
+    def after(self, calls: int) -> Any:
+        """Note calls that were made; what replaces the loop, or None until it is there."""
+        self.calls += calls
+        if not self.begun and pays(self.calls):
+            self.begun = True
+            Builder(self._run).start()
+        return self.built
+
+    def _run(self) -> None:
+        self.built = self.build()
+
+
+class Builder(threading.Thread):
+    """A thread that compiles; the end of the process ends it first.
+
+    LLVM must not be at work when its library is taken down. Compiling is given up
+    between two passes of the compiler.
+    """
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(name="smoothcruiser-compile", daemon=True)
+        self.work, self.over = work, False
+
+    def run(self) -> None:
+        """Compile, and give up without a word: the run goes on by address."""
+        from numba.core import event
+
+        builder = self
+
+        class Ending(event.Listener):  # type: ignore[misc]
+            def on_start(self, event: Any) -> None:
+                """End this thread if the process ends."""
+                if builder.over and threading.current_thread() is builder:
+                    raise SystemExit
+
+            def on_end(self, event: Any) -> None:
+                """Do nothing."""
+
+        ending = Ending()
+        event.register(PASSES, ending)
+        atexit.register(self._end)
+        try:
+            self.work()
+        except BaseException:
+            pass
+        finally:
+            event.unregister(PASSES, ending)
+            atexit.unregister(self._end)
+
+    def _end(self) -> None:
+        self.over = True
+        self.join()
+
+
+def tier_choice() -> str:
+    """The machine that ``SMOOTHCRUISER_TIER`` names; AUTO if it names none."""
+    found = os.environ.get(VARIABLE, AUTO)
+    if found not in (ADDRESS, INLINED, AUTO):
+        raise InvalidInput(
+            f"{VARIABLE} must be {ADDRESS!r} or {INLINED!r}, got {found!r}; unset it to "
+            "use both."
+        )
+    return found
+
+
+def calling(spoken: Any, problem: Problem) -> Problem:
+    """The problem with a step that calls the function that came from the disk."""
+    import numba
+
+    def step(state: Any, action: int, rng: Any) -> Any:
+        if numba.typeof(state) != spoken.kind:
+            return problem.oracle(state, action, rng)
+        return spoken.call(state, action, rng)
+
+    other = copy.copy(problem)
+    object.__setattr__(other, "oracle", step)
+    return other

@@ -1,0 +1,239 @@
+"""Which machine runs a shard: one that is ready, or one that is fast.
+
+All tabular problems share one machine, with their tables as arguments. A user's
+oracle can run on two, which return the same bits:
+
+  by address   one machine for all users, from Numba's disk cache. It calls the user's
+               functions by address, so only these have to be compiled.
+  inlined      the user's functions compiled into a machine of their own: a few seconds,
+               in every process, and the speed of C afterwards.
+
+A run begins by address. The inlined machine is compiled beside it, in a thread, once
+that pays (``handover``), and takes over at the next shard.
+
+States that change their type at the first step, and operators of the user's own, are
+inlined at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.engines.compiled import kernel
+from smoothcruiser.engines.compiled.handover import (
+    ADDRESS,
+    AUTO,
+    INLINED,
+    Builder,
+    calling,
+    pays,
+    tier_choice,
+)
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.build import compiled
+from smoothcruiser.jit.oracle import (
+    bounds_parts,
+    next_state_type,
+    oracle_parts,
+    state_type,
+)
+from smoothcruiser.operators import Operator
+from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.problem.problem import Game, Problem
+from smoothcruiser.problem.states import is_fixed
+
+_machines: dict[Any, Any] = {}
+_entries: dict[Any, Readiness] = {}
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A machine at one state."""
+
+    machine: Any
+    words: int  # of a state in its frames
+    state: Any  # the root's, in its form
+    # The data argument, and what has to live as long as it is used. Several threads
+    # run at once, so each call gets its own.
+    data: Callable[[], tuple[Any, Any]]
+
+
+class Readiness:
+    """What is known of one set of functions and one type of state."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.spoken: Any = None
+        self.calls = 0  # made by address
+        self.building = False
+        self.built = False  # whether the inlined machine is ready
+
+
+class Tiers:
+    """The machines of one job."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        state: Any,
+        price: int,
+        warm_up: Callable[[Tier], None],
+        choice: str = AUTO,
+    ) -> None:
+        """Get the first machine ready; ``price`` is the most calls the job can take."""
+        self.problem, self.price, self.made = problem, price, 0
+        self.inspected, self.warm_up, self._state = problem, warm_up, state
+        self.inlined: Tier | None = None
+        self.by_address: Tier | None = None
+        self.choice = choice or tier_choice()
+        key = _key(problem, state)
+        self.entry = (
+            _entries.setdefault(key, Readiness()) if key is not None else Readiness()
+        )
+        ready = self.entry.built and self.choice == AUTO
+        if key is not None and self.choice != INLINED and not ready:
+            self.by_address = self._ready_by_address()
+        if self.by_address is not None:
+            warm_up(self.by_address)
+        else:
+            self._inline()
+
+    def best(self) -> Tier:
+        """The machine for the next shard."""
+        if self.by_address is None or self.choice == ADDRESS:
+            found = self.inlined or self.by_address
+            assert found is not None
+            return found
+        if self.inlined is None and self.entry.built:
+            self._inline()
+        elif self.inlined is None:
+            self._build_if_it_pays()
+        return self.inlined or self.by_address
+
+    def count(self, calls: int) -> None:
+        """Note the calls of a shard."""
+        self.made += calls
+        if self.inlined is None:
+            self.entry.calls += calls
+
+    def _inline(self) -> None:
+        machine, data, state, words = _machine(self.problem, self._state)
+        tier = Tier(machine, words, state, lambda: (data, None))
+        self.warm_up(tier)
+        self.entry.built, self.inlined = True, tier
+
+    # --- by address -----------------------------------------------------------
+
+    def _ready_by_address(self) -> Tier | None:
+        """The shared machine with the user's functions; None where it does not do."""
+        from smoothcruiser.engines.compiled.speaking import speak
+        from smoothcruiser.jit import by_address
+
+        with self.entry.lock:
+            if self.entry.spoken is None:
+                self.entry.spoken = speak(self.problem, self._state) or False
+        found = self.entry.spoken
+        if found is False:
+            return None
+        machine = compiled(kernel.run_shard, nogil=True, **by_address.parts())
+        root = found.words(self._state)
+        if found.kept and found.shown:
+            self.inspected = calling(found, self.problem)
+
+        def data() -> tuple[Any, Any]:
+            room = found.buffer()
+            return (found.address, int(room.ctypes.data)), (room, root)
+
+        return Tier(machine, 1 + found.size, int(root.ctypes.data), data)
+
+    # --- the inlined machine, beside a run ------------------------------------
+
+    def _build_if_it_pays(self) -> None:
+        if pays(self.entry.calls, self.price - self.made):
+            self.build()
+
+    def build(self) -> None:
+        """Compile the inlined machine in a thread, unless one does already."""
+        with self.entry.lock:
+            if self.entry.building:
+                return
+            self.entry.building = True
+        Builder(self._inline).start()
+
+
+# --- the inlined machine ------------------------------------------------------
+
+
+def _key(problem: Problem, state: Any) -> Any:
+    """What a user's machines are known by; None where there is only one."""
+    if problem.tables is not None or parts_of(problem.operator) is not None:
+        return None
+    kind = state_type(state)
+    return functions_of(problem), kind, _shapes(state)
+
+
+def functions_of(problem: Problem) -> tuple[Any, ...]:
+    """(step, legal, terminal, player, lower bound, upper bound); None for those missing."""
+    player = problem.player if isinstance(problem, Game) else None
+    terminal = problem.terminal if callable(problem.terminal) else None
+    bounds = (None, None) if problem.value_gap is None else problem.value_bounds
+    return problem.oracle, problem.legal, terminal, player, *(bounds or (None, None))
+
+
+def _shapes(state: Any) -> Any:
+    """The shapes of the arrays in a state, which its Numba type leaves out."""
+    if isinstance(state, tuple):
+        return tuple(map(_shapes, state))
+    return np.shape(state)
+
+
+def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
+    """(machine, its data argument, the root state in its form, its words).
+
+    All tabular problems share one machine; each user oracle has its own.
+    """
+    parts = _operator_parts(problem.operator)
+    oracle, legal, terminal, player, *bounds = functions_of(problem)
+    if bounds[0] is not None:
+        parts |= {"BOUNDED": True} | bounds_parts(*bounds)
+    if problem.tables is not None:
+        return (
+            compiled(kernel.run_shard, nogil=True, **parts),
+            problem.tables.sampling,
+            int(state),
+            1,
+        )
+    kind = state_type(state)
+    own = tuple(parts.values())
+    key = (oracle, legal, terminal, player, own, kind, _shapes(state))
+    if key not in _machines:
+        from smoothcruiser.jit.state_words import words
+
+        form = words(next_state_type(oracle, kind), state)
+        parts |= oracle_parts(oracle, legal, terminal, player, kind, state)
+        parts |= {
+            "FRAGILE": not is_fixed(state),
+            "LOAD": form.load,
+            "STORE": form.store,
+            "KEEP": form.keep,
+        }
+        _machines[key] = compiled(kernel.run_shard, nogil=True, **parts), form.size
+    machine, size = _machines[key]
+    return machine, (), state, size
+
+
+def _operator_parts(operator: Operator) -> dict[str, Any]:
+    own = parts_of(operator)
+    if own is None:
+        return {}
+    if not own.compiled:
+        raise InvalidInput(
+            "The compiled executor needs the custom operator's value and gradient "
+            "as numba.njit functions; decorate them, or use executor='reference'."
+        )
+    return {"VALUE": own.value, "BOTH": own.both}

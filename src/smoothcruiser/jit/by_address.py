@@ -1,0 +1,185 @@
+"""A problem's functions, called by address: the parts of a machine that all users share.
+
+The engine's machine with a user's step inlined takes seconds to compile, in every
+process. Here the machine knows no step: it calls one compiled function by its address,
+which serves all functions of a problem (``jit.spoken``). So one machine serves every
+user, and comes ready from Numba's disk cache. States are words in memory, and to the
+machine a state is an address:
+
+  state    [W, w_1, ..., w_W]            words as in ``jit.state_words``
+  buffer   [number, W, w_1, ..., w_W]    what a call leaves behind: a reward or a bound,
+                                         and the next state
+
+The machine's ``data`` is (address of the function, address of the buffer). Errors that
+the user's code raises come out of the machine as if the code stood in it.
+
+``parts`` are those of the engine's machine (``engines.compiled.kernel``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core.extending import intrinsic
+
+from smoothcruiser.jit.build import compiled, source_fingerprint
+from smoothcruiser.jit.memory import float_at, int_at, put_int
+from smoothcruiser.jit.stream_type import STREAM
+
+# what the function is asked for
+STEP, LEGAL, TERMINAL, PLAYER, BELOW, ABOVE = range(6)
+WORD = 8  # bytes
+AFTER = 2 * WORD  # where the words of the next state lie in a buffer
+
+
+def _invoke(
+    typing_context: Any,
+    address: Any,
+    which: Any,
+    state: Any,
+    action: Any,
+    rng: Any,
+    buffer: Any,
+) -> Any:
+    """Call the compiled function of five whole numbers at ``address``."""
+    number, arguments = types.int64, (types.int64,) * 5
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        convention = context.call_conv
+        shape = convention.get_function_type(number, arguments)
+        callee = builder.inttoptr(given[0], ir.PointerType(shape))
+        status, found = convention.call_function(
+            builder, callee, number, arguments, given[1:]
+        )
+        with builder.if_then(status.is_error, likely=False):
+            convention.return_status_propagate(builder, status)
+        return found
+
+    return number(types.intp, *arguments), generate
+
+
+def _address_of(typing_context: Any, stream: Any) -> Any:
+    """The address of a stream's words, which is all that a stream is."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        return given[0]
+
+    return types.intp(STREAM), generate
+
+
+invoke: Any = intrinsic(_invoke)
+address_of: Any = intrinsic(_address_of)
+
+
+def step(data: Any, state: int, action: int, rng: Any) -> Any:
+    """One call of the user's step; its next state is in the buffer."""
+    over = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
+    return float_at(data[1], 0), data[1] + WORD, over != 0
+
+
+def legal(data: Any, state: int, action: int) -> bool:
+    """Whether an action is legal."""
+    found = invoke(data[0], LEGAL, state + WORD, action, 0, data[1])
+    return bool(found != 0)
+
+
+def terminal(data: Any, state: int) -> bool:
+    """Whether the episode is over."""
+    found = invoke(data[0], TERMINAL, state + WORD, 0, 0, data[1])
+    return bool(found != 0)
+
+
+def player(data: Any, state: int) -> Any:
+    """1 or 2; 0 stands for everything else."""
+    return invoke(data[0], PLAYER, state + WORD, 0, 0, data[1])
+
+
+def below(data: Any, state: int) -> Any:
+    """The user's lower bound on V."""
+    invoke(data[0], BELOW, state + WORD, 0, 0, data[1])
+    return float_at(data[1], 0)
+
+
+def above(data: Any, state: int) -> Any:
+    """The user's upper bound on V."""
+    invoke(data[0], ABOVE, state + WORD, 0, 0, data[1])
+    return float_at(data[1], 0)
+
+
+def load(address: int) -> int:
+    """A state is its address."""
+    return address
+
+
+def store(address: int, state: int) -> None:
+    """Copy a state to an address."""
+    if address != state:
+        for i in range(int_at(state, 0) + 1):
+            put_int(address, i, int_at(state, i))
+
+
+def keep(address: int, state: int) -> int:
+    """Copy a next state out of the buffer, which the next call writes again."""
+    for i in range(int_at(state, 0) + 1):
+        put_int(address, i, int_at(state, i))
+    return address
+
+
+# --- samplers, whose frames hold words alone, and numbers -------------------------
+
+
+def load_row(address: int) -> int:
+    """The state whose words are at an address; nobody reads the word before them."""
+    return address - WORD
+
+
+def store_row(address: int, state: int) -> None:
+    """Copy the words of a state to an address."""
+    for i in range(int_at(state, 0)):
+        put_int(address, i, int_at(state, i + 1))
+
+
+def number_step(data: Any, state: int, action: int, rng: Any) -> Any:
+    """The user's step over whole numbers; the last of ``data`` is room for the state."""
+    put_int(data[2], 0, state)
+    over = invoke(data[0], STEP, data[2], action, address_of(rng), data[1])
+    return float_at(data[1], 0), int_at(data[1], 2), over != 0
+
+
+def row_parts() -> dict[str, Any]:
+    """The parts of a loop that samples rows of words."""
+    functions = {"STEP": step, "LOAD": load_row, "STORE": store_row}
+    return _salted(functions)
+
+
+def number_parts() -> dict[str, Any]:
+    """The parts of a loop that samples whole numbers."""
+    return _salted({"STEP": number_step})
+
+
+def _salted(functions: dict[str, Any]) -> dict[str, Any]:
+    built = {name: compiled(function) for name, function in functions.items()}
+    return built | {"salt": f"by_address_{source_fingerprint(step)}"}
+
+
+# --- engines --------------------------------------------------------------------
+
+
+def parts() -> dict[str, Any]:
+    """The parts of the shared machine, and what they are cached by."""
+    functions = {
+        "STEP": step,
+        "LEGAL": legal,
+        "TERMINAL": terminal,
+        "PLAYER": player,
+        "BELOW": below,
+        "ABOVE": above,
+        "LOAD": load,
+        "STORE": store,
+        "KEEP": keep,
+    }
+    # Every state lies in memory, so one machine can serve arrays and numbers, with
+    # bounds on V or without.
+    return _salted(functions) | {"FRAGILE": True, "BOUNDED": True}

@@ -1,0 +1,161 @@
+"""Users' compiled functions, kept on disk for the next process.
+
+Numba's own cache looks at the file of a function alone, so it would serve a step
+whose helper in another file has changed. Here an entry is known by a digest of all that
+its code depends on, which the caller computes (``problem.fingerprint.compiled``), of the
+type of its states, and of the versions and settings of the compiler. Whatever differs
+makes another entry; nothing is ever brought up to date.
+
+Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this
+file), as Numba writes them. There are at most ``MOST`` of them: the one that was not used
+for the longest time goes first. ``python -m smoothcruiser.jit.kept`` removes all of them,
+and ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import types
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.caching import FunctionCache
+
+MOST = 64  # entries, of some 50 kB each
+VARIABLE = "SMOOTHCRUISER_KEEP"
+PREFIX = "user_"
+# settings of Numba that change machine code
+SETTINGS = (
+    "OPT",
+    "BOUNDSCHECK",
+    "DEBUGINFO_DEFAULT",
+    "LOOP_VECTORIZE",
+    "SLP_VECTORIZE",
+    "CPU_NAME",
+    "CPU_FEATURES",
+    "ENABLE_AVX",
+    "DISABLE_INTEL_SVML",
+    "LLVM_REFPRUNE_PASS",
+)
+# sources of this package that go into the machine code of an entry
+SOURCES = (
+    "by_address.py",
+    "distributions.py",
+    "elements.py",
+    "memory.py",
+    "spoken.py",
+    "state_words.py",
+    "stream_type.py",
+)
+
+
+def is_on() -> bool:
+    """Whether anything is kept."""
+    return os.environ.get(VARIABLE) != "0"
+
+
+def surroundings() -> list[str]:
+    """What machine code depends on beside the user's code and the type of states."""
+    import llvmlite  # type: ignore[import-untyped]
+
+    folder = Path(__file__).resolve().parent
+    return [
+        numba.__version__,
+        llvmlite.__version__,
+        np.__version__,
+        *(f"{name}={getattr(config, name, None)}" for name in SETTINGS),
+        *(hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SOURCES),
+    ]
+
+
+def _user(which: int, state: int, action: int, rng: int, out: int) -> int:
+    """Stand for the function of an entry, which gives it its place and name."""
+    raise NotImplementedError
+
+
+class Kept(FunctionCache):  # type: ignore[misc]
+    """The entry of one digest."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest, self.found = digest, None
+        self.function = types.FunctionType(_user.__code__, _user.__globals__)
+        self.function.__qualname__ = PREFIX + digest
+        super().__init__(self.function)
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return sig, codegen.magic_tuple(), self.digest
+
+    @property
+    def index(self) -> Path:
+        """The file that says what is kept."""
+        return Path(self._cache_file._index_path)
+
+    def load(self, signature: Any) -> Any:
+        """The dispatcher of what is kept, or None."""
+        function = numba.njit(self.function, nogil=True)
+        try:
+            self.found = self.load_overload(signature, function.targetctx)
+        except Exception:  # a damaged file, or a module that is gone
+            return None
+        if self.found is None:
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(self.index)
+        function._cache = _Loaded(self.found)
+        function.compile(signature)
+        return function
+
+    def save(self, signature: Any, result: Any) -> None:
+        """Keep a result of the compiler, if it can be kept, and drop what is too much."""
+        if result.library.has_dynamic_globals or result.lifted:
+            return
+        with contextlib.suppress(Exception):  # the next process compiles it again
+            self.save_overload(signature, result)
+            _trim(self.index.parent)
+
+
+class _Loaded:
+    """The part of a cache that a dispatcher asks, for a result that is there."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The result."""
+        return self.found
+
+
+def _entries(folder: Path) -> list[Path]:
+    """The indices of all entries, the one used last first."""
+    found = []
+    for path in folder.glob(f"{Path(__file__).stem}.{PREFIX}*.nbi"):
+        with contextlib.suppress(OSError):  # another process removes it
+            found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+def _remove(index: Path) -> None:
+    for path in [index, *index.parent.glob(f"{index.stem}.*.nbc")]:
+        path.unlink(missing_ok=True)
+
+
+def _trim(folder: Path) -> None:
+    for index in _entries(folder)[MOST:]:
+        _remove(index)
+
+
+def clear() -> int:
+    """Remove all entries; returns how many there were."""
+    found = _entries(Kept("none").index.parent)
+    for index in found:
+        _remove(index)
+    return len(found)
+
+
+if __name__ == "__main__":
+    print(f"{clear()} kept simulators were removed.")

@@ -1,0 +1,238 @@
+"""A problem's functions as one compiled function over words.
+
+``spoken(...)`` compiles all functions of a problem into one, which takes five whole
+numbers: what is asked for, the address of the state's words, the action, the address
+of the stream, and the address of a buffer (``jit.by_address``). This is all that has to
+be compiled for a user's own step before a run can begin. The types of its arguments
+name no class of the user's, so it can be kept on disk (``jit.kept``).
+
+``Spoken.call`` is the step in Python. It is for states of numbers, where the words say
+all; a step that was found on disk is then never compiled in this process.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.jit import by_address
+from smoothcruiser.jit.memory import put_float
+from smoothcruiser.jit.oracle import returned_type
+from smoothcruiser.jit.state_words import words
+from smoothcruiser.jit.stream_type import stream_at
+
+NUMBERS = 5  # arguments of the function
+MASK = 2**64 - 1
+# Arithmetic that the compiler may reorder (fastmath): its bits would depend on the code
+# around it.
+FAST = re.compile(
+    r"= (?:tail )?(?:fadd|fsub|fmul|fdiv|frem|fneg|fcmp|call) "
+    r"(?:fast|reassoc|nnan|ninf|nsz|arcp|contract|afn) "
+)
+
+STEP_TWO = """\
+    if which == 0:
+        reward, after = oracle(load(state), action, stream_at(rng))
+        put_float(out, 0, float(reward))
+        store(out + AFTER, after)
+        return 0
+"""
+STEP_THREE = """\
+    if which == 0:
+        reward, after, over = oracle(load(state), action, stream_at(rng))
+        put_float(out, 0, float(reward))
+        store(out + AFTER, after)
+        return 1 if over else 0
+"""
+HEAD = "def user(which, state, action, rng, out):\n"
+OTHERS = {
+    "legal": """\
+    if which == 1:
+        return 1 if legal(load(state), action) else 0
+""",
+    "terminal": """\
+    if which == 2:
+        return 1 if terminal(load(state)) else 0
+""",
+    "player": """\
+    if which == 3:
+        mover = player(load(state))
+        return 1 if mover == 1 else (2 if mover == 2 else 0)
+""",
+    "below": """\
+    if which == 4:
+        put_float(out, 0, float(below(load(state))))
+        return 0
+""",
+    "above": """\
+    if which == 5:
+        put_float(out, 0, float(above(load(state))))
+        return 0
+""",
+}
+# what is answered for functions that a problem does not have
+TAIL = "    return 0 if which == 2 else 1\n"
+
+
+class Spoken(NamedTuple):
+    """The compiled function of one problem and one type of state."""
+
+    function: Any  # a Numba dispatcher
+    address: int  # of its machine code
+    kind: Any  # the Numba type of a state
+    size: int  # its words
+    shown: bool  # whether Python can make a state of its words: it holds no array
+    kept: bool = False  # whether it came from the disk, and nothing was compiled
+
+    def words(self, state: Any) -> Any:
+        """A state in the form of ``jit.by_address``, as an array of whole numbers."""
+        return np.array([self.size, *_encoded(self.kind, state)], dtype=np.int64)
+
+    def buffer(self) -> Any:
+        """Room for what a call leaves behind."""
+        room = np.zeros(2 + self.size, dtype=np.int64)
+        room[1] = self.size
+        return room
+
+    def call(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+        """The step, called from Python."""
+        given, room = self.words(state), self.buffer()
+        over = self.function(
+            by_address.STEP,
+            int(given.ctypes.data) + by_address.WORD,
+            action,
+            int(rng.address),
+            int(room.ctypes.data),
+        )
+        return float(room[:1].view(np.float64)[0]), self.state(room[2:]), bool(over)
+
+    def floats(self) -> list[bool]:
+        """Which words are floats, of a state that holds no array."""
+        return _floats(self.kind)
+
+    def state(self, words: Any) -> Any:
+        """The state of these words; it holds no array."""
+        return _decoded(self.kind, words.tolist(), 0)[0]
+
+
+def spoken(
+    functions: dict[str, Any],
+    kind: Any,
+    state: Any,
+    digest: str | None = None,
+    is_fresh: Callable[[Any], bool] = lambda library: False,
+) -> Spoken | None:
+    """The functions of a problem over words; None where states have no such form.
+
+    ``functions`` has "oracle", and of "legal", "terminal", "player", "below", "above"
+    those that there are. Their machine code is kept on disk under ``digest`` if
+    ``is_fresh`` says of its library that it is what the digest is of.
+    """
+    from numba import njit, types
+
+    form = words(kind, state)
+    signature = (types.int64,) * NUMBERS
+    cache = _kept(digest)
+    function = None if cache is None else cache.load(signature)
+    if function is not None:
+        return _made(function, signature, kind, form.size, kept=True)
+    returned = returned_type(functions["oracle"], kind)
+    if returned[1] != kind:
+        return None
+    scope: dict[str, Any] = dict(functions)
+    scope |= {
+        "load": form.load,
+        "store": form.store,
+        "put_float": put_float,
+        "stream_at": stream_at,
+        "AFTER": by_address.AFTER,
+    }
+    present = [text for name, text in OTHERS.items() if name in functions]
+    step = STEP_THREE if len(returned) == 3 else STEP_TWO
+    exec(compile("".join([HEAD, step, *present, TAIL]), __file__, "exec"), scope)
+    made = scope["user"]
+    made.__module__ = __name__
+    function = njit(made, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+    function.compile(signature)
+    found = function.overloads[signature]
+    if FAST.search(found.library.get_llvm_str()):
+        return None
+    if cache is not None and is_fresh(found.library):
+        cache.save(signature, found)
+    return _made(function, signature, kind, form.size, kept=False)
+
+
+def _kept(digest: str | None) -> Any:
+    """The entry of a digest on disk; None where nothing can be kept."""
+    from smoothcruiser.jit import kept
+
+    if digest is None or not kept.is_on():
+        return None
+    try:
+        return kept.Kept(digest)
+    except Exception:  # no folder can be written
+        return None
+
+
+def _made(function: Any, signature: Any, kind: Any, size: int, *, kept: bool) -> Spoken:
+    found = function.overloads[signature]
+    address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+    return Spoken(function, address, kind, size, is_shown(kind), kept)
+
+
+def is_shown(kind: Any) -> bool:
+    """Whether Python gets states of this type from their words without a loss."""
+    from numba import types
+
+    if isinstance(kind, types.BaseTuple):
+        return all(map(is_shown, kind.types))
+    return kind in (types.int64, types.float64, types.boolean)
+
+
+def _floats(kind: Any) -> list[bool]:
+    from numba import types
+
+    if isinstance(kind, types.BaseTuple):
+        return [real for part in kind.types for real in _floats(part)]
+    return [isinstance(kind, types.Float)]
+
+
+def _encoded(kind: Any, state: Any) -> list[int]:
+    """The words of a state, as whole numbers with a sign."""
+    from numba import types
+
+    if isinstance(kind, types.BaseTuple):
+        return [
+            word
+            for part, value in zip(kind.types, state, strict=True)
+            for word in _encoded(part, value)
+        ]
+    if isinstance(kind, types.Float):
+        return list(struct.unpack("<q", struct.pack("<d", state)))
+    if isinstance(kind, types.Array):
+        held = np.ascontiguousarray(state).tobytes()
+        padded = held + b"\0" * (-len(held) % by_address.WORD)
+        return list(np.frombuffer(padded, dtype=np.int64).tolist())
+    return list(struct.unpack("<q", struct.pack("<Q", int(state) & MASK)))
+
+
+def _decoded(kind: Any, found: list[int], at: int) -> tuple[Any, int]:
+    """(the state whose words begin at ``at``, where the next one begins)."""
+    from numba import types
+
+    if isinstance(kind, types.BaseTuple):
+        parts = []
+        for part in kind.types:
+            value, at = _decoded(part, found, at)
+            parts.append(value)
+        if isinstance(kind, types.BaseNamedTuple):
+            return kind.instance_class(*parts), at
+        return tuple(parts), at
+    word = found[at]
+    if kind == types.float64:
+        return struct.unpack("<d", struct.pack("<q", word))[0], at + 1
+    return bool(word) if kind == types.boolean else word, at + 1

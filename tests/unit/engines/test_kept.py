@@ -1,0 +1,218 @@
+"""Users' compiled functions on disk: served if nothing has changed, and never else."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.engines.compiled import speaking
+from smoothcruiser.jit import kept
+from smoothcruiser.jit.streams import stream
+
+pytestmark = pytest.mark.compiles
+
+HELPER = """
+import numba
+
+@numba.njit
+def paid(x):
+    return x / {divisor}
+"""
+WORLD = """
+from typing import NamedTuple
+import numba
+import kept_helper
+
+SCALE = {scale}
+
+
+class Place(NamedTuple):
+    {first}: int
+    {second}: int
+
+
+def made(bonus):
+    @numba.njit{options}
+    def step(state, action, rng):
+        reward = kept_helper.paid(SCALE * state.x + bonus)
+        return reward, Place(state.{first} + action, state.{second})
+
+    return step
+
+
+step = made({bonus})
+
+
+@numba.njit
+def terminal(state):
+    return state.x > {last}
+"""
+PLAIN = {
+    "scale": 1.0,
+    "bonus": 0.25,
+    "divisor": 8.0,
+    "first": "x",
+    "second": "y",
+    "last": 3,
+    "options": "",
+}
+EDITS = {
+    "constant": {"scale": 2.0},
+    "closure": {"bonus": 0.5},
+    "helper": {"divisor": 16.0},
+    "field": {"first": "y", "second": "x"},
+    "other function": {"last": 4},
+    "option": {"options": "(error_model='numpy')"},
+}
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A function that imports an edited world anew, and asks for its functions."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
+
+    def load(**edits):
+        values = PLAIN | edits
+        (tmp_path / "kept_helper.py").write_text(HELPER.format(**values))
+        (tmp_path / "kept_world.py").write_text(WORLD.format(**values))
+        for name in ("kept_helper", "kept_world"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return importlib.import_module("kept_world")
+
+    yield load
+    for name in ("kept_helper", "kept_world"):
+        sys.modules.pop(name, None)
+
+
+def problem_of(module):
+    return sc.MDP(
+        module.step,
+        terminal=module.terminal,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(1.0),
+    )
+
+
+def spoken(module):
+    return speaking.speak(problem_of(module), module.Place(1, 2))
+
+
+def answers(module, found):
+    """The step in Python, as it is written, and as it was compiled or kept."""
+    state = module.Place(1, 2)
+    reward, after, _ = found.call(state, 1, stream(0))
+    plain = module.step.py_func
+    return (reward, after), plain(state, 1, stream(0))
+
+
+def test_the_same_functions_are_served_and_changed_ones_are_not(world):
+    first = spoken(world())
+    assert not first.kept
+    module = world()
+    assert spoken(module).kept
+    assert len(module.step.overloads) == 0  # nothing was compiled
+    for edit, values in EDITS.items():
+        module = world(**values)
+        found = spoken(module)
+        assert not found.kept, edit
+        compiled, plain = answers(module, found)
+        assert compiled == plain, edit
+    module = world()
+    found = spoken(module)
+    assert found.kept
+    compiled, plain = answers(module, found)
+    assert compiled == plain
+
+
+def test_code_that_was_frozen_before_a_change_is_not_kept(world):
+    module = world()
+    problem = problem_of(module)
+    state = module.Place(1, 2)
+    module.step(state, 1, stream(0))  # Numba freezes SCALE
+    module.SCALE = 4.0
+    assert not speaking.speak(problem, state).kept
+    found = spoken(world(scale=4.0))
+    assert not found.kept
+    assert found.call(state, 1, stream(0))[0] == (4.0 + 0.25) / 8.0
+
+
+def test_what_numba_cached_itself_is_not_kept(world):
+    # Numba does not see that the helper changes
+    assert not spoken(world(options="(cache=True)")).kept
+    assert not spoken(world(options="(cache=True)")).kept
+
+
+def test_a_step_that_depends_on_what_nobody_sees_is_not_kept(world, monkeypatch):
+    module = world()
+    monkeypatch.setattr(
+        speaking, "of_functions", lambda functions: sc_fingerprint(("a file",))
+    )
+    assert not spoken(module).kept
+    assert not spoken(world()).kept
+
+
+def sc_fingerprint(unseen):
+    from smoothcruiser.problem.fingerprint import Fingerprint
+
+    return Fingerprint({}, unseen)
+
+
+def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
+    monkeypatch.setattr(kept, "MOST", 2)
+    for bonus in (1.0, 2.0, 3.0):
+        assert not spoken(world(bonus=bonus)).kept
+    folder = kept.Kept("none").index.parent
+    assert len(kept._entries(folder)) == 2
+    assert len(list(folder.glob("kept.*.nbc"))) == 2
+    assert spoken(world(bonus=3.0)).kept
+    monkeypatch.setenv(kept.VARIABLE, "0")
+    assert not spoken(world(bonus=3.0)).kept
+    monkeypatch.delenv(kept.VARIABLE)
+    assert kept.clear() == 2
+    assert not spoken(world(bonus=3.0)).kept
+
+
+def test_a_damaged_entry_is_compiled_again(world):
+    assert not spoken(world()).kept
+    folder = kept.Kept("none").index.parent
+    for path in folder.glob("kept.*.nbc"):
+        path.write_bytes(b"nothing")
+    module = world()
+    found = spoken(module)
+    assert not found.kept
+    compiled, plain = answers(module, found)
+    assert compiled == plain
+    assert spoken(world()).kept
+
+
+SCRIPT = """
+import smoothcruiser as sc
+from smoothcruiser.engines.compiled.speaking import speak
+from smoothcruiser.jit.streams import stream
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
+found = speak(problem, Place(1, 2))
+state = found.call(Place(1, 2), 1, stream(0))[1]
+print(found.kept, state == Place(2, 2), type(state) is Place)
+"""
+
+
+def test_a_program_finds_what_its_last_run_has_kept(tmp_path):
+    (tmp_path / "kept_helper.py").write_text(HELPER.format(**PLAIN))
+    path = tmp_path / "program.py"
+    path.write_text(WORLD.format(**PLAIN) + SCRIPT)
+    source = str(Path(sc.__file__).parent.parent)
+    cache = str(tmp_path / "cache")
+    env = os.environ | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": source}
+    for kept_now in ("False", "True"):
+        done = subprocess.run(
+            [sys.executable, str(path)], env=env, capture_output=True, text=True
+        )
+        assert done.stdout.split() == [kept_now, "True", "True"], done.stderr

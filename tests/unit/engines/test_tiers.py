@@ -1,0 +1,218 @@
+"""The shared machine, which calls a user's functions by address, and the inlined one.
+
+What a user sees does not depend on the machine: errors, stops and bits are the same.
+(tests/conformance compares bits on every kind of state and schedule.)
+"""
+
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numba import njit
+
+import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.compiled import handover, tiers
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
+from smoothcruiser.engines.shards import Shard
+from smoothcruiser.errors import Interrupted
+from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+
+pytestmark = pytest.mark.compiles
+
+
+@njit
+def wander(state, action, rng):
+    """Does what it must not in states 3 to 6, each of them rare."""
+    if state == 3:
+        raise ValueError("state three")
+    reward = 2.0 if state == 4 else rng.random()
+    return reward, state + (rng.random() < 0.01), state == 5
+
+
+@njit
+def scribble(state, action, rng):
+    if rng.random() < 0.001:
+        state[0] += 1.0
+    return rng.random(), np.zeros(2)
+
+
+def table(problem, samples=400):
+    levels = (
+        Level(Kind.CONSTANT, constant=0.5),
+        Level(Kind.PLUGIN, samples=4, query=0),
+        Level(Kind.ROLLOUT, samples=2, query=1, continuation=1),
+    )
+    root = Root("q_values", samples, 2, "none")
+    return Schedule("tiers", problem.facts, levels, root, math.inf, 1.0)
+
+
+def mdp(step):
+    return sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
+
+
+def raised(problem, state, tier):
+    engine = CompiledEngine(Job(problem, table(problem), state), tier)
+    with pytest.raises(sc.SmoothcruiserError) as error:
+        engine.run_shard(Shard(0, 0, 0, 400), 1)
+    return type(error.value), str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "says"), [(2, "state three"), (4, "reward 2.0"), (5, "terminal=True")]
+)
+def test_errors_of_the_step_are_those_of_the_inlined_machine(state, says):
+    problem = mdp(wander)
+    found = raised(problem, state, ADDRESS)
+    assert says in found[1]
+    assert found == raised(problem, state, INLINED)
+
+
+def test_a_step_that_writes_into_its_state_is_found():
+    problem = mdp(scribble)
+    found = raised(problem, np.zeros(2), ADDRESS)
+    assert "array" in found[1]
+    assert found == raised(problem, np.zeros(2), INLINED)
+
+
+def test_a_stop_ends_a_shard_on_the_shared_machine():
+    problem = mdp(wander)
+    schedule = table(problem, 1_000_000_000)
+    engine = CompiledEngine(Job(problem, schedule, 7), ADDRESS)
+    threading.Timer(0.3, engine.stop).start()
+    with pytest.raises(Interrupted) as stop:
+        engine.run_shard(Shard(0, 0, 0, 1_000_000_000), 1)
+    part = stop.value.piece.part
+    again = CompiledEngine(Job(problem, schedule, 7), INLINED)
+    assert 0 < part.draws < 1_000_000_000
+    whole = again.run_shard(Shard(0, 0, 0, part.draws), 1)
+    assert (whole.total, whole.square) == (part.total, part.square)
+
+
+@njit
+def jump(state, action, rng):
+    return rng.random(), state + 1
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """No machine of this process is known."""
+    monkeypatch.setattr(tiers, "_entries", {})
+    monkeypatch.setattr(tiers, "_machines", {})
+
+
+def test_the_inlined_machine_takes_over_when_it_has_paid(fresh, monkeypatch):
+    problem = mdp(jump)
+    job, shards = (
+        Job(problem, table(problem), 0),
+        [Shard(0, i, 0, 50) for i in range(9)],
+    )
+    slow = CompiledEngine(job, ADDRESS)
+    expected = [slow.run_shard(shard, 3) for shard in shards]
+    assert slow.tiers.inlined is None
+    engine = CompiledEngine(job)
+    first = engine.run_shard(shards[0], 3)
+    assert not engine.tiers.entry.building  # a few calls do not pay
+    monkeypatch.setattr(handover, "PAYS", engine.tiers.entry.calls)
+    found = [first, engine.run_shard(shards[1], 3)]
+    assert engine.tiers.entry.building
+    deadline = time.monotonic() + 120
+    while not engine.tiers.entry.built:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    found += [engine.run_shard(shard, 3) for shard in shards[2:]]
+    assert engine.tiers.inlined is not None
+    assert found == expected
+    # and the next run begins with it
+    assert CompiledEngine(job).tiers.by_address is None
+
+
+def test_a_run_that_may_be_long_is_not_waited_for(fresh, monkeypatch):
+    problem = mdp(jump)
+    built = []
+    monkeypatch.setattr(tiers.Tiers, "build", lambda self: built.append(self.price))
+    for samples in (400, 4_000_000):
+        monkeypatch.setattr(tiers, "_entries", {})
+        monkeypatch.setattr(handover, "PAYS", math.inf)
+        engine = CompiledEngine(Job(problem, table(problem, samples), 0))
+        engine.run_shard(Shard(0, 0, 0, 50), 3)
+        made = engine.tiers.entry.calls
+        monkeypatch.setattr(handover, "PAYS", made * 9)
+        engine.run_shard(Shard(0, 0, 0, 50), 3)
+    assert built == [table(problem, 4_000_000).num_calls]
+
+
+@njit
+def widen(state, action, rng):
+    return rng.random(), 0.5 * state
+
+
+def test_states_that_change_their_type_are_inlined_at_once():
+    problem = mdp(widen)
+    engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
+    assert engine.tiers.by_address is None
+    assert engine.run_shard(Shard(0, 0, 0, 4), 1).draws == 4
+
+
+@njit(fastmath=True)
+def hurried(x):
+    return x * x + 0.25 * x
+
+
+@njit
+def careless(state, action, rng):
+    return 0.5 * hurried(rng.random()), state
+
+
+def test_arithmetic_that_may_be_reordered_is_inlined_at_once():
+    problem = mdp(careless)
+    engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
+    assert engine.tiers.by_address is None
+
+
+def test_the_variable_names_a_machine(monkeypatch):
+    problem = mdp(jump)
+    monkeypatch.setenv(handover.VARIABLE, ADDRESS)
+    engine = CompiledEngine(Job(problem, table(problem), 0))
+    assert engine.tiers.best() is engine.tiers.by_address
+    monkeypatch.setenv(handover.VARIABLE, "quick")
+    with pytest.raises(sc.InvalidInput, match=r"SMOOTHCRUISER_TIER.*'quick'"):
+        CompiledEngine(Job(problem, table(problem), 0))
+
+
+LEAVING = """
+import threading
+import numba
+import smoothcruiser as sc
+from smoothcruiser.engines.base import Job
+from smoothcruiser.engines.compiled.engine import CompiledEngine
+
+@numba.njit
+def step(state, action, rng):
+    return rng.random(), state + action
+
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
+plan = sc.explain(problem, epsilon="20%", delta=0.1, method="smoothcruiser")
+CompiledEngine(Job(problem, plan, 0)).tiers.build()
+print(*(thread.name for thread in threading.enumerate()))
+"""
+
+
+def test_a_process_that_ends_while_it_compiles_ends_at_once_and_in_silence():
+    source = str(Path(sc.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING],
+        env=os.environ | {"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert "smoothcruiser-compile" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")

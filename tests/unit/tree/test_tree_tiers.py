@@ -1,0 +1,144 @@
+"""Trees by address, with the step in the machine, and from one to the other."""
+
+import time
+from typing import NamedTuple
+
+import pytest
+from numba import njit
+
+import smoothcruiser as sc
+from smoothcruiser.engines.compiled import handover
+from smoothcruiser.tree import compiled
+from smoothcruiser.tree.compiled import Machine
+from smoothcruiser.tree.rows import RowMachine
+
+pytestmark = pytest.mark.compiles
+
+
+class Spot(NamedTuple):
+    x: int
+    height: float
+    lit: bool
+
+
+@njit
+def wander(state, action, rng):
+    """Zeros of both signs, and an end of its own."""
+    x = (state.x + action + rng.integers(2)) % 5
+    height = 0.5 * rng.integers(2) * (1.0 if rng.random() < 0.5 else -1.0)
+    return rng.random(), Spot(x, height, x % 2 == 0), x == 4 and rng.random() < 0.2
+
+
+@njit
+def mover(state):
+    return 1 + state.x % 2
+
+
+@njit
+def allowed(state, action):
+    return action == 0 or state.lit
+
+
+@njit
+def faulty(state, action, rng):
+    if state > 40:
+        raise ValueError("too far")
+    return 0.5, state + 1
+
+
+ROOT = Spot(0, 0.0, True)
+GAME = sc.Game(
+    wander,
+    player=mover,
+    legal=allowed,
+    terminal=True,
+    num_actions=3,
+    discount=0.8,
+    operator=sc.Entropy(0.5),
+    initial_state=ROOT,
+)
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    for name in ("_machines", "_spoken", "_handovers"):
+        monkeypatch.setattr(compiled, name, {})
+
+
+def grown(monkeypatch, tier, method="ments"):
+    monkeypatch.setenv(handover.VARIABLE, tier)
+    tree = sc.Tree(GAME, ROOT, method=method, seed=3)
+    tree.grow(simulations=700)
+    return tree
+
+
+def shown(tree):
+    nodes = [tree._backend.node(i) for i in range(tree.num_nodes)]
+    return [
+        (
+            *map(repr, node.state),
+            node.player,
+            node.visits,
+            node.value.hex(),
+            node.edge_visits,
+        )
+        for node in nodes
+    ]
+
+
+def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
+    inlined = grown(monkeypatch, "inlined")
+    first = shown(inlined)
+    assert isinstance(inlined._backend.machine, Machine)
+    by_address = grown(monkeypatch, "address")
+    assert isinstance(by_address._backend.machine, RowMachine)
+    assert shown(by_address) == first
+
+    changing = grown(monkeypatch, "")
+    assert isinstance(changing._backend.machine, RowMachine)
+    monkeypatch.setattr(handover, "PAYS", 1)
+    deadline = time.monotonic() + 120
+    changing.grow(simulations=1)
+    while isinstance(changing._backend.machine, RowMachine):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        changing._backend._hand_over()
+    for tree in (inlined, by_address):
+        tree.grow(simulations=1)
+    for tree in (inlined, by_address, changing):
+        tree.grow(simulations=2_000)
+    assert shown(inlined) == shown(by_address) == shown(changing)
+
+    # moves, and what is found of the states that Python knows
+    for tree in (inlined, by_address):
+        node = tree._backend.children(0)
+        action, child = next(node)
+        state = tree._backend.node(child).state
+        assert tree._backend.child(0, action, state) == child
+        assert tree._backend.child(0, action, state._replace(x=77)) is None
+        assert tree._backend.child(0, action, state._replace(x=0.5)) is None
+        tree._backend.advance(child)
+        tree._backend.run(3_000, 10**9)
+    assert shown(inlined) == shown(by_address)
+
+
+def test_a_policy_of_a_tree_by_address_is_evaluated(fresh, monkeypatch):
+    found = []
+    for tier in ("inlined", "address"):
+        tree = grown(monkeypatch, tier, "uct")
+        answer = sc.evaluate(GAME, tree, ROOT, delta=0.1, budget=20_000)
+        found.append((answer.value.hex(), answer.interval, answer.num_calls))
+    assert found[0] == found[1]
+
+
+def test_errors_of_the_step_come_by_address(fresh, monkeypatch):
+    said = []
+    for tier in ("inlined", "address"):
+        monkeypatch.setenv(handover.VARIABLE, tier)
+        problem = sc.MDP(
+            faulty, num_actions=2, discount=0.9, operator=sc.Entropy(1.0), horizon=60
+        )
+        with pytest.raises(sc.OracleError, match="too far") as error:
+            sc.plan(problem, 0, method="uct", budget=1_000)
+        said.append(str(error.value))
+    assert said[0] == said[1]
