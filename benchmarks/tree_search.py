@@ -30,7 +30,7 @@ from board_games import cart_pole, connect_four, tic_tac_toe
 
 import smoothcruiser as sc
 from smoothcruiser.comparison import compare, truth_of
-from smoothcruiser.play.episodes import wilson
+from smoothcruiser.playing.episodes import wilson
 from smoothcruiser.tree.tree import Tree
 
 HAS_SPIEL = importlib.util.find_spec("pyspiel") is not None

@@ -24,61 +24,65 @@ if (
     if (home := Path(__file__).parent.parent) == Path.cwd():
         sys.path.append(str(home))
 
-from smoothcruiser import adapters
-from smoothcruiser.api import (
-    calibrate,
-    evaluate,
-    explain,
-    plan,
-    plan_many,
-    prepare,
-    solve,
-)
-from smoothcruiser.check import check
-from smoothcruiser.errors import (
-    BrokenPromise,
-    InvalidInput,
-    MissingExtra,
-    OracleError,
-    SmoothcruiserError,
-    StoreError,
-    Unpayable,
-    WorkersLost,
-)
-from smoothcruiser.estimate import Certificate, Estimate
-from smoothcruiser.methods.auto import Auto
-from smoothcruiser.methods.certified import CertifiedSearch
-from smoothcruiser.methods.estimates import Estimates
-from smoothcruiser.methods.exact import Exact
-from smoothcruiser.methods.resume import resume
-from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling, run
-from smoothcruiser.operators import (
-    KL,
-    CustomOperator,
-    Entropy,
-    Max,
-    Operator,
-    Sparsemax,
-    SquareRoot,
-    check_operator,
-)
-from smoothcruiser.play.agent import Agent
-from smoothcruiser.play.episodes import play
-from smoothcruiser.problem.batched import batched
-from smoothcruiser.problem.make import make
-from smoothcruiser.problem.problem import MDP, Game, Problem
-from smoothcruiser.problem.tabular import tabular
-from smoothcruiser.progress import Progress
-from smoothcruiser.records.data import schema
-from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
-from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
-
 if TYPE_CHECKING:
+    from smoothcruiser import adapters
+    from smoothcruiser.api import (
+        calibrate,
+        evaluate,
+        explain,
+        plan,
+        plan_many,
+        prepare,
+        solve,
+    )
     from smoothcruiser.certified.search import Certified
+    from smoothcruiser.checks import check
     from smoothcruiser.comparison import Comparison, compare
     from smoothcruiser.display.page import report
     from smoothcruiser.display.trees import view
+    from smoothcruiser.errors import (
+        BrokenPromise,
+        InvalidInput,
+        MissingExtra,
+        OracleError,
+        SmoothcruiserError,
+        StoreError,
+        Unpayable,
+        WorkersLost,
+    )
+    from smoothcruiser.estimate import Certificate, Estimate
     from smoothcruiser.exact.solution import Solution
+    from smoothcruiser.methods.auto import Auto
+    from smoothcruiser.methods.certified import CertifiedSearch
+    from smoothcruiser.methods.estimates import Estimates
+    from smoothcruiser.methods.exact import Exact
+    from smoothcruiser.methods.resume import resume
+    from smoothcruiser.methods.scheduled import (
+        Paper,
+        SmoothCruiser,
+        SparseSampling,
+        run,
+    )
+    from smoothcruiser.operators import (
+        KL,
+        CustomOperator,
+        Entropy,
+        Max,
+        Operator,
+        Sparsemax,
+        SquareRoot,
+        check_operator,
+    )
+    from smoothcruiser.playing.agent import Agent
+    from smoothcruiser.playing.episodes import play
+    from smoothcruiser.problem.batched import batched
+    from smoothcruiser.problem.make import make
+    from smoothcruiser.problem.problem import MDP, Game, Problem
+    from smoothcruiser.problem.tabular import tabular
+    from smoothcruiser.progress import Progress
+    from smoothcruiser.records.data import schema
+    from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+    from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
     from smoothcruiser.tree.tree import Tree
 
 # Silent unless a program asks to hear (docs/progress.md).
@@ -152,28 +156,104 @@ __all__ = [
     "view",
 ]
 
-# public names that are imported when they are first asked for, and where they are:
-# their modules need Numba, or most programs do without them
-_LATE = {
-    "Certified": "smoothcruiser.certified.search",
-    "Comparison": "smoothcruiser.comparison",
-    "Solution": "smoothcruiser.exact.solution",
-    "Tree": "smoothcruiser.tree.tree",
-    "compare": "smoothcruiser.comparison",
-    "report": "smoothcruiser.display.page",
-    "view": "smoothcruiser.display.trees",
+# Where the public names are. A module is imported when one of its names is first asked
+# for, so that importing this package takes no time. Type checkers read the imports above.
+_HOMES = {
+    "adapters": (),
+    "api": (
+        "calibrate",
+        "evaluate",
+        "explain",
+        "plan",
+        "plan_many",
+        "prepare",
+        "solve",
+    ),
+    "certified.search": ("Certified",),
+    "checks": ("check",),
+    "comparison": (
+        "Comparison",
+        "compare",
+    ),
+    "display.page": ("report",),
+    "display.trees": ("view",),
+    "errors": (
+        "BrokenPromise",
+        "InvalidInput",
+        "MissingExtra",
+        "OracleError",
+        "SmoothcruiserError",
+        "StoreError",
+        "Unpayable",
+        "WorkersLost",
+    ),
+    "estimate": (
+        "Certificate",
+        "Estimate",
+    ),
+    "exact.solution": ("Solution",),
+    "methods.auto": ("Auto",),
+    "methods.certified": ("CertifiedSearch",),
+    "methods.estimates": ("Estimates",),
+    "methods.exact": ("Exact",),
+    "methods.resume": ("resume",),
+    "methods.scheduled": (
+        "Paper",
+        "SmoothCruiser",
+        "SparseSampling",
+        "run",
+    ),
+    "operators": (
+        "CustomOperator",
+        "Entropy",
+        "KL",
+        "Max",
+        "Operator",
+        "Sparsemax",
+        "SquareRoot",
+        "check_operator",
+    ),
+    "playing.agent": ("Agent",),
+    "playing.episodes": ("play",),
+    "problem.batched": ("batched",),
+    "problem.make": ("make",),
+    "problem.problem": (
+        "Game",
+        "MDP",
+        "Problem",
+    ),
+    "problem.tabular": ("tabular",),
+    "progress": ("Progress",),
+    "records.data": ("schema",),
+    "schedule.schedule": (
+        "Kind",
+        "Level",
+        "Root",
+        "Schedule",
+    ),
+    "tree.searches": (
+        "BTS",
+        "DENTS",
+        "MENTS",
+        "RENTS",
+        "TENTS",
+        "UCT",
+    ),
+    "tree.tree": ("Tree",),
 }
+_LATE = {name: home for home, names in _HOMES.items() for name in names or (home,)}
 
 
-if not TYPE_CHECKING:  # type checkers see the imports above, and no other name
+if not TYPE_CHECKING:  # else every name would be accepted
 
     def __getattr__(name: str) -> Any:
-        """A public name that is imported late."""
+        """A public name, imported now."""
         if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return globals().setdefault(name, getattr(import_module(_LATE[name]), name))
+        home = import_module(f"{__name__}.{_LATE[name]}")
+        return globals().setdefault(name, getattr(home, name, home))
 
 
 def __dir__() -> list[str]:

@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.check import Check
+from smoothcruiser.checks import Check
 from smoothcruiser.comparison import Comparison
 from smoothcruiser.methods.base import Forecast
-from smoothcruiser.play.episodes import Summary
+from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.schedule.relaxation import Relaxation
 
 CHAIN = ["chain:n=5", "--discount", "0.2", "--temperature", "10"]

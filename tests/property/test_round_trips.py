@@ -21,8 +21,8 @@ from hypothesis.extra import numpy as arrays
 import smoothcruiser as sc
 from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.certified.table import KeptTable, Row
-from smoothcruiser.check import Check
-from smoothcruiser.check.probe import Finding
+from smoothcruiser.checks import Check
+from smoothcruiser.checks.probe import Finding
 from smoothcruiser.comparison import Comparison, PlannerRun, Truth
 from smoothcruiser.exact import Solution, solve
 from smoothcruiser.methods.base import Forecast

@@ -50,7 +50,7 @@ loaded = [name for name in ("numba", "matplotlib", "pandas", "jinja2") if name i
 assert not loaded, loaded
 assert {"compare", "Tree", "Certified", "Solution"} <= set(dir(sc))
 import smoothcruiser.comparison, smoothcruiser.cli.compare, smoothcruiser.tree.tree
-import smoothcruiser.check, smoothcruiser.play.episodes
+import smoothcruiser.checks, smoothcruiser.playing.episodes
 for name in ("compare", "check", "play"):
     assert callable(getattr(sc, name)), name
 assert sc.compare is smoothcruiser.comparison.compare

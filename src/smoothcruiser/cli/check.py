@@ -53,7 +53,7 @@ def check(problem: Any, state: Any, as_json: bool, **asked: Any) -> None:
 
     Exit code 1 if something is wrong, with a sentence on what to fix.
     """
-    from smoothcruiser.check import check as check_problem
+    from smoothcruiser.checks import check as check_problem
 
     report = check_problem(problem, state_of(problem, state), **asked)
     if as_json:

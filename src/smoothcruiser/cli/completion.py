@@ -29,15 +29,15 @@ def problem_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Built-in problems, with their parameters after the colon; prefixes of adapters."""
-    from smoothcruiser.problem.adapter import ADAPTERS, prefixes
+    from smoothcruiser.problem.adapter import find_adapter, prefixes
     from smoothcruiser.problem.zoo import ZOO
 
     name, colon, _ = incomplete.partition(":")
     if colon and name in ZOO:
         given = ",".join(f"{k}={v}" for k, v in ZOO[name].defaults.items())
         return _matching([(f"{name}:{given}", ZOO[name].summary)], incomplete)
-    if colon and name in ADAPTERS:
-        found = ADAPTERS[name]
+    found = find_adapter(name) if colon and name in prefixes() else None
+    if found is not None:
         return _matching([(f"{name}:{found.example}", found.summary)], incomplete)
     known = [(name, entry.summary) for name, entry in ZOO.items()]
     others = [(f"{prefix}:", "simulators of another library") for prefix in prefixes()]

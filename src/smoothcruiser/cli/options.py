@@ -25,8 +25,6 @@ from smoothcruiser.cli.completion import (
     target_names,
 )
 from smoothcruiser.errors import SmoothcruiserError, said
-from smoothcruiser.operators import OPERATORS
-from smoothcruiser.problem.states import shaped
 
 Function = Callable[..., Any]
 
@@ -63,6 +61,19 @@ class Calls(click.ParamType):  # type: ignore[type-arg]
                 ctx,
             )
         return int(number)
+
+
+class ListingOption(click.Option):
+    """An option whose help lists the names that its completion knows.
+
+    They are looked up when the help is printed: a table of names loads much else.
+    """
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """What the help says of the option."""
+        names = ", ".join(str(item.value) for item in self.shell_complete(ctx, ""))
+        self.help = (self.help or "").replace("{names}", names)
+        return super().get_help_record(ctx)
 
 
 class Probability(click.ParamType):  # type: ignore[type-arg]
@@ -145,9 +156,10 @@ def _problem_words(function: Function) -> Function:
         json_option,
         click.option(
             "--operator",
+            cls=ListingOption,
             metavar="NAME",
             shell_complete=operator_names,
-            help=f"One of {', '.join(OPERATORS)} (default: entropy).",
+            help="One of {names} (default: entropy).",
         ),
         click.option(
             "--temperature",
@@ -397,6 +409,8 @@ def find_modules_here() -> None:
 
 def state_of(problem: Any, given: Any) -> Any:
     """The state asked about, in the form of the problem's own."""
+    from smoothcruiser.problem.states import shaped
+
     return problem.start(
         None if given is None else shaped(given, problem.initial_state)
     )

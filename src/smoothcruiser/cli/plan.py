@@ -12,6 +12,7 @@ import click
 from smoothcruiser.cli.completion import method_names
 from smoothcruiser.cli.exit import SIGNALLED, complain, ctrl_c
 from smoothcruiser.cli.options import (
+    ListingOption,
     State,
     find_modules_here,
     made_from,
@@ -29,10 +30,6 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     printable,
 )
-from smoothcruiser.methods import METHODS, resolve
-from smoothcruiser.methods.base import unbegun
-from smoothcruiser.problem.states import shaped
-from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 
 
 @click.command()
@@ -40,11 +37,12 @@ from smoothcruiser.query import DEFAULTS, KEYWORDS, Query
 @promise_options
 @click.option(
     "--method",
+    cls=ListingOption,
     default="auto",
     show_default=True,
     metavar="NAME",
     shell_complete=method_names,
-    help=f"One of {', '.join(METHODS)}.",
+    help="One of {names}.",
 )
 @state_option
 @click.option(
@@ -203,6 +201,7 @@ def _refuse_beside_states(given: dict[str, Any]) -> None:
 def _planned_many(states: Any, asked: dict[str, Any], head: Head) -> Any:
     """The estimates at all states."""
     from smoothcruiser import api
+    from smoothcruiser.problem.states import shaped
 
     if not isinstance(states, tuple):
         raise click.UsageError(
@@ -217,6 +216,8 @@ def _planned_many(states: Any, asked: dict[str, Any], head: Head) -> Any:
 
 def _method_of(asked: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str, Any]]:
     """The problem, the method with its parameters, and the keywords of ``plan``."""
+    from smoothcruiser.methods import resolve
+
     rest = dict(asked)
     problem = made_from(rest)
     if problem is None:
@@ -245,6 +246,9 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
         head.announce(ready)
         estimate = ready.run()
     except KeyboardInterrupt as stop:
+        from smoothcruiser.methods.base import unbegun
+        from smoothcruiser.query import Query
+
         estimate = unbegun(method, Query.of(problem, start, **rest), stop)
     return replace(estimate, notes=(*estimate.notes, *note)), truth
 
@@ -268,6 +272,7 @@ def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
 def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
     """The estimate of a stored run that is taken up again."""
     from smoothcruiser.methods.resume import pick_up, stored_run
+    from smoothcruiser.query import KEYWORDS
 
     store = asked["store"]
     if store is None:
@@ -295,6 +300,8 @@ def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
 
 def _was_given(name: str, value: Any) -> bool:
     """Whether an option of ``plan`` is not at its default."""
+    from smoothcruiser.query import DEFAULTS
+
     return bool(value) and value != {"method": "auto", **DEFAULTS}.get(name)
 
 

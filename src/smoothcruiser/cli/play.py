@@ -95,8 +95,8 @@ def play(
     Prints the mean return with its interval, the win rate in games, and what a
     decision costs in time and calls.
     """
-    from smoothcruiser.play.agent import Agent
-    from smoothcruiser.play.episodes import play as play_episodes
+    from smoothcruiser.playing.agent import Agent
+    from smoothcruiser.playing.episodes import play as play_episodes
     from smoothcruiser.progress.bar import Bar
 
     episodes, steps, options = (asked.pop(n) for n in ("episodes", "steps", "options"))
@@ -144,8 +144,8 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
 
     from smoothcruiser.jit.keys import Key
     from smoothcruiser.methods import METHODS
-    from smoothcruiser.play.agent import Agent
-    from smoothcruiser.play.episodes import random_player
+    from smoothcruiser.playing.agent import Agent
+    from smoothcruiser.playing.episodes import random_player
 
     if text == "random":
         return random_player

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smoothcruiser.check import Check
+from smoothcruiser.checks import Check
 from smoothcruiser.display.document import Fields, Page, Sentence, styled
 from smoothcruiser.operators.check.report import OperatorReport
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smoothcruiser.display.document import Fields, Labelled, Page, styled
-from smoothcruiser.play.episodes import Summary
+from smoothcruiser.playing.episodes import Summary
 
 
 def summary_page(summary: Summary) -> Page:

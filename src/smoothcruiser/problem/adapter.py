@@ -11,15 +11,16 @@ of two ways:
                           names the adapter. It is read when a prefix is not in
                           the table, or when all are listed.
 
-This file decides what a prefix means. It imports no adapter, and an adapter
-imports its library only when a problem is built, so that listing them is fast
-and needs no extra.
+This file decides what a prefix means. Ours are imported by name when a prefix is first
+looked up, and an adapter imports its library only when a problem is built, so that
+listing them is fast and needs no extra.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
@@ -78,10 +79,16 @@ class LiveAdapter(Adapter, Protocol):
 
 AnyAdapter = TypeVar("AnyAdapter", bound=Adapter)
 
-ADAPTERS: dict[str, Adapter] = {}  # by prefix
+ADAPTERS: dict[str, Adapter] = {}  # by prefix; ``known`` puts ours into it
 # why a file of ``smoothcruiser.adapters`` could not be imported, by its name: the
 # prefix that it would have registered is not known
 FAULTS: dict[str, str] = {}
+
+
+def known() -> dict[str, Adapter]:
+    """The table with the adapters of this package, which are imported late."""
+    import_module("smoothcruiser.adapters")
+    return ADAPTERS
 
 
 def register(adapter: AnyAdapter) -> AnyAdapter:
@@ -105,7 +112,7 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
         )
     from smoothcruiser.problem.zoo import ZOO
 
-    if name in ZOO or ADAPTERS.get(name, adapter) is not adapter:
+    if name in ZOO or known().get(name, adapter) is not adapter:
         owner = "a built-in problem" if name in ZOO else f"{ADAPTERS[name]!r}"
         raise InvalidInput(
             f"The prefix {name!r} is taken by {owner}; give the adapter another name."
@@ -124,7 +131,7 @@ def keep_fault(name: str, module: str, error: Exception) -> None:
 
 def find_adapter(prefix: str) -> Adapter | None:
     """The adapter of a prefix: registered or installed; None if there is none."""
-    if prefix not in ADAPTERS:
+    if prefix not in known():
         for point in _entry_points():
             if point.name == prefix:
                 return _loaded(point)
@@ -153,7 +160,7 @@ def live_adapter(simulator: Any) -> LiveAdapter | None:
 def _accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
     """The adapter that accepts a simulator, and which ones before it failed."""
     failures: list[str] = []
-    for name, adapter in ADAPTERS.items():
+    for name, adapter in known().items():
         try:
             if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
                 return adapter, failures
@@ -163,8 +170,8 @@ def _accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
 
 
 def prefixes() -> list[str]:
-    """The prefixes of all adapters, without importing any."""
-    return sorted({*ADAPTERS, *(point.name for point in _entry_points())})
+    """The prefixes of all adapters, without importing those of other packages."""
+    return sorted({*known(), *(point.name for point in _entry_points())})
 
 
 def descriptions() -> dict[str, str]:
@@ -173,7 +180,7 @@ def descriptions() -> dict[str, str]:
     For an adapter that cannot be imported, the text says why.
     """
     faults = _load_all()
-    found = {name: _described(adapter) for name, adapter in ADAPTERS.items()}
+    found = {name: _described(adapter) for name, adapter in known().items()}
     return found | faults
 
 
@@ -189,11 +196,12 @@ def _entry_points() -> Iterator[EntryPoint]:
     """Installed adapters that are not in the table."""
     from importlib.metadata import entry_points  # slow, and most runs need none
 
-    return (point for point in entry_points(group=GROUP) if point.name not in ADAPTERS)
+    return (point for point in entry_points(group=GROUP) if point.name not in known())
 
 
 def _load_all() -> dict[str, str]:
     """Put all installed adapters into the table; return why some are not there."""
+    known()
     faults = dict(FAULTS)
     for point in list(_entry_points()):
         try:

@@ -10,7 +10,7 @@ number of steps is then at most m/q (docs/theory.md, section 13), which is finit
 without a discount. A horizon that cuts an episode off does not end it.
 
 What this file leaves out: bounds on V by m/q (``problem.facts``), rows that
-``outcomes=`` lists (``problem.rows``), walks that test the claims (``check.chances``).
+``outcomes=`` lists (``problem.rows``), walks that test the claims (``checks.chances``).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ an episode off does not end it.
 
 Both become ``Facts.total_range``; what follows from it is Lemma T (docs/theory.md,
 section 2). What this file leaves out: episodes that are sampled to test the claim
-(``check.claims``).
+(``checks.claims``).
 """
 
 from __future__ import annotations

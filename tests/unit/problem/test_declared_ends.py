@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.check.chances import walk_blocks
+from smoothcruiser.checks.chances import walk_blocks
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.facts import expected_steps

@@ -12,8 +12,8 @@ from results import a_comparison, an_estimate
 
 import smoothcruiser as sc
 from smoothcruiser.certified.table import KeptTable, Row
-from smoothcruiser.check import Check
-from smoothcruiser.check.probe import Finding
+from smoothcruiser.checks import Check
+from smoothcruiser.checks.probe import Finding
 from smoothcruiser.exact import Solution
 from smoothcruiser.records.frames import Framed
 from smoothcruiser.store.runs import DamagedRun, Runs

@@ -18,13 +18,13 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.certified.explain import CertifiedForecast
 from smoothcruiser.certified.table import KeptTable
-from smoothcruiser.check import Check
+from smoothcruiser.checks import Check
 from smoothcruiser.cli import problems
 from smoothcruiser.comparison import Comparison
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.methods.base import Forecast
 from smoothcruiser.methods.portfolio import Decision
-from smoothcruiser.play.episodes import Summary
+from smoothcruiser.playing.episodes import Summary
 from smoothcruiser.records.data import Data, kinds
 from smoothcruiser.schedule.relaxation import Relaxation
 from smoothcruiser.store.runs import Runs

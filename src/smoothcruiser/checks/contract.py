@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.check.probe import (
+from smoothcruiser.checks.probe import (
     ENOUGH_SECONDS,
     SAMPLES,
     STEPS,

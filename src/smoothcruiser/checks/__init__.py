@@ -36,8 +36,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from smoothcruiser.check import chances, claims, contract
-from smoothcruiser.check.probe import Finding, Probe, Verdict
+from smoothcruiser.checks import chances, claims, contract
+from smoothcruiser.checks.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed

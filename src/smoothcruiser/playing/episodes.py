@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
-from smoothcruiser.play.agent import Agent
-from smoothcruiser.play.reports import Reports
+from smoothcruiser.playing.agent import Agent
+from smoothcruiser.playing.reports import Reports
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.check.probe import ENOUGH_SECONDS, SAMPLES, Finding, Probe
+from smoothcruiser.checks.probe import ENOUGH_SECONDS, SAMPLES, Finding, Probe
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING

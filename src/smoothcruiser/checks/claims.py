@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.check.probe import (
+from smoothcruiser.checks.probe import (
     ENOUGH_SECONDS,
     FALSE_ALARM,
     SAMPLES,
@@ -13,7 +13,7 @@ from smoothcruiser.check.probe import (
     Finding,
     Probe,
 )
-from smoothcruiser.check.state_bounds import state_bounds
+from smoothcruiser.checks.state_bounds import state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators import check_operator

@@ -6,7 +6,7 @@ keeps what can be remembered between decisions: one memory of certified search,
 and so one delta for the agent's life; a tree below the moves made; one exact
 solution. The seeds of its decisions come from the stream (PLANS, decision),
 apart from the world's, so that an agent cannot foresee its world. What this
-file leaves out: learning, and episodes (``play.episodes``).
+file leaves out: learning, and episodes (``playing.episodes``).
 """
 
 from __future__ import annotations

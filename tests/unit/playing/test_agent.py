@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.exact import policy_value
-from smoothcruiser.play.episodes import _normal, random_player, wilson
+from smoothcruiser.playing.episodes import _normal, random_player, wilson
 
 pytestmark = pytest.mark.compiles
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.check.probe import FALSE_ALARM, SAMPLES, Finding, Probe
+from smoothcruiser.checks.probe import FALSE_ALARM, SAMPLES, Finding, Probe
 from smoothcruiser.errors import OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.problem.bounds import bounds_at, slack
