@@ -435,8 +435,10 @@ def test_the_report_is_one_page_that_asks_nothing_of_the_network(
         "draws of the oracle are independent",
     ):
         assert word in text
-    for action, (low, _) in enumerate(done.data["certificate"]["q_intervals"]):
-        assert f'<td class="sc-number">{action}</td>' in text
+    assert done.data["labels"] == ["left", "right"]
+    boxes = done.data["certificate"]["q_intervals"]
+    for label, (low, _) in zip(done.data["labels"], boxes, strict=True):
+        assert f"<td>{label}</td>" in text
         assert f"[{low:.2f}" in text
     schedule = sc.explain(
         sc.make("chain:n=5", discount=0.2, temperature=10), epsilon="20%", delta=0.1

@@ -160,8 +160,9 @@ def functional_problem(
     else:
         oracle = FunctionalOracle(FunctionalStep(env, list(actions), taking), reward)
     try:
-        first = oracle.reset(stream(seed))
-        oracle(first, 0, stream(seed, 1))
+        rng = stream(seed)
+        first = oracle.reset(rng)
+        oracle(first, 0, rng)
     except Exception as error:
         raise InvalidInput(
             f"{name} cannot be stepped with a {'key' if kind == JAX else 'Generator'} "
