@@ -139,7 +139,13 @@ def test_there_is_an_example_of_every_class() -> None:
 
 def test_every_class_that_shows_itself_has_a_builder() -> None:
     """And every builder is there, and belongs to a class that shows itself."""
-    for module in ("tree.tree", "certified.search", "comparison", "exact.solution"):
+    for module in (
+        "tree.tree",
+        "certified.search",
+        "comparison",
+        "exact.solution",
+        "checks",
+    ):
         import_module(f"smoothcruiser.{module}")
 
     def below(cls: type) -> set[type]:
