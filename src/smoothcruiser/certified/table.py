@@ -90,8 +90,8 @@ class RowTable(Framed, Sequence[Row]):
         ]
 
 
-@dataclass(frozen=True)
-class KeptTable(Data, RowTable):
+@dataclass(frozen=True, repr=False)
+class KeptTable(Shown, Data, RowTable):
     """A table apart from its memory: what JSON holds, and ``Table.from_dict`` returns.
 
     All intervals of all rows hold together with probability at least ``confidence``.
@@ -115,6 +115,15 @@ class KeptTable(Data, RowTable):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return brief(
+            "KeptTable",
+            problem=self.problem,
+            states=len(self),
+            confidence=self.confidence,
+            calls=self.num_calls,
+        )
 
     @cached_property
     def _places(self) -> dict[Hashable, int]:
