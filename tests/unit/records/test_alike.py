@@ -11,7 +11,6 @@ import pytest
 
 import smoothcruiser as sc
 
-
 pytestmark = pytest.mark.compiles
 
 
