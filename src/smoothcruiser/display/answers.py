@@ -18,7 +18,7 @@ from smoothcruiser.display.document import (
 )
 from smoothcruiser.errors import printable
 from smoothcruiser.estimate import NOWHERE, Certificate, Estimate
-from smoothcruiser.schedule.numbers import duration, percent, rate
+from smoothcruiser.schedule.numbers import bounds, duration, percent, rate
 from smoothcruiser.schedule.text import BOUND_NAMES
 
 # begins a note of ``engines.answer`` that the line of the calls says already
@@ -128,7 +128,7 @@ def _value(estimate: Estimate, digits: int) -> Sentence:
     if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:
         value = Phrase(f"{value.text} ± {half:.{digits}f}", "good")
     confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
-    interval = f"[{low:.{digits}f}, {high:.{digits}f}]"
+    interval = bounds(low, high, digits)
     return Styled((value, Phrase(f"  in {interval} with probability {confidence:g}")))
 
 

@@ -16,6 +16,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from smoothcruiser.schedule.numbers import bounds
+
 Tone = Literal["", "strong", "good", "dim", "warning"]
 
 
@@ -174,7 +176,7 @@ def _action_cells(block: Actions, choice: Choice, visited: bool) -> tuple[str, .
     low, high = choice.interval
     cells = [choice.label, f"{choice.value:.{digits}f}" if legal else "illegal"]
     if block.bounded:
-        box = f"[{low:.{digits}f}, {high:.{digits}f}]"
+        box = bounds(low, high, digits)
         cells.append("" if math.isnan(low) else box)
     if block.compared:
         unknown = math.isnan(choice.exact) or not legal

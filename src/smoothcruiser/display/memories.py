@@ -7,8 +7,10 @@ from smoothcruiser.certified.table import KeptTable, Row, Table, queried
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled, Page
 from smoothcruiser.display.many import MOST_ROWS, answers_grid
-from smoothcruiser.schedule.numbers import counts
+from smoothcruiser.schedule.numbers import bounds, counts
 from smoothcruiser.schedule.text import BOUND_NAMES
+
+DIGITS = 3  # decimals of the bounds in a table of states
 
 
 def certified_page(search: Certified) -> Page:
@@ -74,12 +76,11 @@ def table_page(table: Table | KeptTable) -> Page:
 
 
 def _cells(row: Row, horizon: bool) -> tuple[str, ...]:
-    low, high = row.interval
     return (
         state_text(row.state),
         *([str(row.remaining)] if horizon else []),
-        f"{row.value:.3f}",
-        f"[{low:.3f}, {high:.3f}]",
+        f"{row.value:.{DIGITS}f}",
+        bounds(*row.interval, DIGITS),
         row.label or str(row.action),
         f"{sum(row.samples):,}",
     )

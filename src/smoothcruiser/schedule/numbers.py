@@ -6,6 +6,7 @@ They have one form wherever they are printed.
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 
 def short(count: int) -> str:
@@ -51,6 +52,22 @@ def percent(share: float) -> str:
     if value >= 0.05:
         return f"{value:.1f}%"
     return "0" if value == 0.0 else "<0.1%"
+
+
+def bounds(low: float, high: float, digits: int) -> str:
+    """An interval with so many decimals, rounded outwards: what is printed holds too."""
+    ends = (low, ROUND_FLOOR), (high, ROUND_CEILING)
+    return f"[{', '.join(_rounded(x, digits, way) for x, way in ends)}]"
+
+
+def _rounded(value: float, digits: int, way: str) -> str:
+    if not math.isfinite(value):
+        return f"{value:f}"
+    # no float64 has more than 309 digits before the point
+    context = Context(prec=400 + digits, rounding=way)
+    exact = Decimal(repr(float(value)))  # the shortest text that is this number
+    found = exact.quantize(Decimal(1).scaleb(-digits), context=context)
+    return f"{found.copy_abs() if found.is_zero() else found:f}"
 
 
 def duration(seconds: float) -> str:

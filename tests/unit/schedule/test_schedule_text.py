@@ -9,11 +9,12 @@ import re
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.level_moments import level_moments
-from smoothcruiser.schedule.numbers import compact, counts, percent, short
+from smoothcruiser.schedule.numbers import bounds, compact, counts, percent, short
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Kind, own_calls, root_calls
 from smoothcruiser.schedule.text import picture, plan_lines
@@ -178,3 +179,22 @@ def test_counts_are_short_and_right() -> None:
 def test_counts_agree_with_their_noun() -> None:
     found = [counts(count, "state") for count in (0, 1, 2, 2500)]
     assert found == ["0 states", "1 state", "2 states", "2,500 states"]
+
+
+def test_a_printed_interval_holds_the_interval() -> None:
+    """Rounded outwards, at any size; no minus before a zero."""
+    assert bounds(-5.7048, -4.7708, 2) == "[-5.71, -4.77]"
+    assert bounds(2.1701, 2.3709, 2) == "[2.17, 2.38]"
+    assert bounds(-0.0, -1e-9, 2) == "[0.00, 0.00]"
+    assert bounds(1e300, math.inf, 1).startswith("[1000000000000000")
+    assert bounds(1e300, math.inf, 1).endswith(", inf]")
+    rng = np.random.default_rng(3)
+    for low, high, digits in zip(
+        rng.normal(0, 10, 300),
+        rng.normal(0, 10, 300),
+        rng.integers(0, 9, 300),
+        strict=True,
+    ):
+        ends = [float(x) for x in bounds(low, high, int(digits))[1:-1].split(", ")]
+        assert low - 10.0**-digits <= ends[0] <= low
+        assert high <= ends[1] <= high + 10.0**-digits
