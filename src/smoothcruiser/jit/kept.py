@@ -15,7 +15,6 @@ and ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import types
 from pathlib import Path
@@ -42,16 +41,6 @@ SETTINGS = (
     "DISABLE_INTEL_SVML",
     "LLVM_REFPRUNE_PASS",
 )
-# sources of this package that go into the machine code of an entry
-SOURCES = (
-    "by_address.py",
-    "distributions.py",
-    "elements.py",
-    "memory.py",
-    "spoken.py",
-    "state_words.py",
-    "stream_type.py",
-)
 
 
 def is_on() -> bool:
@@ -62,14 +51,14 @@ def is_on() -> bool:
 def surroundings() -> list[str]:
     """What machine code depends on beside the user's code and the type of states."""
     import llvmlite  # type: ignore[import-untyped]
+    from numba.core.registry import cpu_target
 
-    folder = Path(__file__).resolve().parent
     return [
         numba.__version__,
         llvmlite.__version__,
         np.__version__,
         *(f"{name}={getattr(config, name, None)}" for name in SETTINGS),
-        *(hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SOURCES),
+        *map(str, cpu_target.target_context.codegen().magic_tuple()),
     ]
 
 

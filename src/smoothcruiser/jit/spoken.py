@@ -87,6 +87,9 @@ class Spoken(NamedTuple):
     size: int  # its words
     shown: bool  # whether Python can make a state of its words: it holds no array
     kept: bool = False  # whether it came from the disk, and nothing was compiled
+    # Whether the user's functions still are what was compiled. What came from the disk
+    # has frozen nothing in this process.
+    is_current: Callable[[], bool] = lambda: True
 
     def words(self, state: Any) -> Any:
         """A state in the form of ``jit.by_address``, as an array of whole numbers."""
