@@ -291,11 +291,22 @@ def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
     assert not spoken(world(bonus=3.0)).kept
 
 
-def test_a_damaged_entry_is_compiled_again(world):
+def turned(path):
+    """Turn one bit of machine code."""
+    held = bytearray(path.read_bytes())
+    held[len(held) // 2] ^= 1
+    path.write_bytes(held)
+
+
+@pytest.mark.parametrize("files", ["kept.*.nbc", "kept.*.nbi"])
+@pytest.mark.parametrize(
+    "damage", [turned, lambda path: path.write_bytes(b"")], ids=["bit", "empty"]
+)
+def test_a_damaged_entry_is_compiled_again(world, files, damage):
     assert not spoken(world()).kept
     folder = kept.Kept("none").index.parent
-    for path in folder.glob("kept.*.nbc"):
-        path.write_bytes(b"nothing")
+    (path,) = folder.glob(files)
+    damage(path)
     module = world()
     found = spoken(module)
     assert not found.kept
