@@ -136,6 +136,7 @@ def spoken(
     ``is_fresh`` says of its library that it is what the digest is of.
     """
     from numba import njit, types
+    from numba.core.errors import NumbaError
 
     form = words(kind, state)
     signature = (types.int64,) * NUMBERS
@@ -160,7 +161,10 @@ def spoken(
     made = scope["user"]
     made.__module__ = __name__
     function = njit(made, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-    function.compile(signature)
+    try:
+        function.compile(signature)
+    except NumbaError:  # the machine with the functions inside says what is wrong
+        return None
     found = function.overloads[signature]
     if FAST.search(found.library.get_llvm_str()):
         return None
