@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.records.shapes import Count
@@ -58,6 +59,14 @@ class Certificate(Shown):
     policy_loss: float | None = None
     best_actions: tuple[int, ...] | None = None  # actions not excluded as best
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Certificate):
+            return NotImplemented
+        return same_fields(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.bound, len(self.q_intervals)))
+
     def __repr__(self) -> str:
         return brief(
             "Certificate",
@@ -100,6 +109,14 @@ class Estimate(Shown, Data, Framed):
     run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Estimate):
+            return NotImplemented
+        return same_fields(self, other)
+
+    def __hash__(self) -> int:
+        return hash((self.problem, self.method, self.action, self.num_calls))
 
     def label(self, action: int) -> str:
         """The name of an action: its label, or its number where it has none."""

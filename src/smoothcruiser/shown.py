@@ -29,6 +29,7 @@ BUILDERS = {
     "Estimate": "smoothcruiser.display.answers:estimate_page",
     "Estimates": "smoothcruiser.display.many:estimates_page",
     "Forecast": "smoothcruiser.display.plans:forecast_page",
+    "KeptTable": "smoothcruiser.display.memories:table_page",
     "OperatorReport": "smoothcruiser.display.checks:operator_page",
     "Prepared": "smoothcruiser.display.plans:prepared_page",
     "Problem": "smoothcruiser.display.problems:problem_page",

@@ -276,6 +276,24 @@ class LayeredRegion(Region):
             self.memory.graph, self.layers, d, at, SCAN, self.steps, self.rules
         )
 
+    def show_whole(self, node: int) -> bool:
+        """Make a node and its pairs hold their bounds with all steps left.
+
+        A node that is not the requested one may hold what the last sweep wrote: its
+        bounds with fewer steps left. One that was never asked about has none with all
+        of them but those of the facts: then it returns False.
+        """
+        first = self.layers.stages["node"][: self.layers.starts[:2][-1]]
+        places = np.flatnonzero(first == node)
+        if len(places):
+            self.show(0, int(places[0]))
+            return True
+        held, pairs = self.memory.graph.nodes[node], self.memory.pairs_of(node)
+        box = self.steps.boxes[0, 0 if held["sign"] > 0.0 else 1]
+        held["lower"], held["upper"] = box[V_LOW], box[V_HIGH]
+        pairs["q_lower"], pairs["q_upper"] = box[Q_LOW], box[Q_HIGH]
+        return False
+
     def _pass(self, tune: int) -> float:
         code = int(
             self.layer_loops.sweep(

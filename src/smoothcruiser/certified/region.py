@@ -99,6 +99,13 @@ class Region:
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone; no horizon, none."""
 
+    def show_whole(self, node: int) -> bool:
+        """Make a node and its pairs hold the bounds that a query about it has.
+
+        Returns False where these are no more than what the facts give.
+        """
+        return True
+
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
         g, n = self.memory.graph, self.memory.num_nodes

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser.certified.estimate import describe
 from smoothcruiser.certified.graph import END
+from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.limits import LARGEST, Target, make_limits
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.seen import SeenNodes, seen_in
@@ -89,8 +90,8 @@ class RowTable(Framed, Sequence[Row]):
         ]
 
 
-@dataclass(frozen=True)
-class KeptTable(Data, RowTable):
+@dataclass(frozen=True, repr=False)
+class KeptTable(Shown, Data, RowTable):
     """A table apart from its memory: what JSON holds, and ``Table.from_dict`` returns.
 
     All intervals of all rows hold together with probability at least ``confidence``.
@@ -114,6 +115,15 @@ class KeptTable(Data, RowTable):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        return brief(
+            "KeptTable",
+            problem=self.problem,
+            states=len(self),
+            confidence=self.confidence,
+            calls=self.num_calls,
+        )
 
     @cached_property
     def _places(self) -> dict[Hashable, int]:
@@ -302,26 +312,33 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
         limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target, now)
         search._region.start(node)
         search._sweeps.settle(Position(node, 0, None, target), limits)
+    elif not search._region.show_whole(node):
+        return estimate
     if memory.interval(node) == estimate.interval:
         return estimate
-    reached = memory.half_width(node, target)
     spent = estimate.num_calls, estimate.seconds, estimate.compile_seconds
-    found = _known_at(search, node, estimate.state, reached, spent)
-    note = f"Samples for other states narrowed it to half-width {reached:.4g}."
+    found = _known_at(search, memory, node, estimate.state, target, spent)
+    note = f"Samples for other states narrowed it to half-width {found.epsilon:.4g}."
     return replace(found, notes=(*estimate.notes, note))
 
 
 def _known_at(
     search: Certified,
+    memory: Memory,
     node: int,
     state: Any,
-    reached: float,
+    target: Target,
     spent: tuple[int, float, float],
 ) -> Estimate:
-    """What the bounds of a memory say of a node now; ``spent``: calls and seconds."""
+    """What the bounds of a memory say of a node now; ``spent``: calls and seconds.
+
+    ``memory`` is the search's own or a copy; with a horizon the node must be shown
+    (``Region.show_whole``).
+    """
+    reached = memory.half_width(node, target)
     return describe(
         search.problem,
-        search.memory.graph,
+        memory.graph,
         node,
         state,
         confidence=1.0 if search.exact else 1.0 - search.delta,
@@ -350,16 +367,18 @@ def queried(search: Certified) -> list[Estimate]:
     if at is not None:
         asked.setdefault(at.root, 0)
     target: Target = "q_values" if at is None else at.target
-    return [
-        _known_at(
-            search,
-            node,
-            memory.states[node],
-            memory.half_width(node, target),
-            (calls, 0.0, 0.0),
-        )
-        for node, calls in asked.items()
-    ]
+    region = search._region if asked and search._prepared else None
+    if isinstance(region, LayeredRegion):
+        region = region.copied()  # reading changes nothing
+        memory = region.memory
+    found = []
+    for node, calls in asked.items():
+        if region is not None:
+            region.show_whole(node)
+        spent = calls, 0.0, 0.0
+        known = _known_at(search, memory, node, memory.states[node], target, spent)
+        found.append(known)
+    return found
 
 
 def has_room(search: Certified, state: Any) -> bool:

@@ -79,14 +79,22 @@ def certificate_page(certificate: Certificate) -> Page:
 def digits_of(estimate: Estimate) -> int:
     """Decimals worth printing: two digits of the half-width, from 2 to 6.
 
-    Three where nothing is promised.
+    Three where nothing is promised. Where all numbers are small there are more, so that
+    they are not all printed as 0.
     """
-    half = _half_width(estimate)
-    if half is None:
-        return 3
+    half, small = _half_width(estimate), _leading_zeros(estimate)
+    if half is None or not math.isfinite(half):
+        return 3 + small
     if half <= 0.0:
-        return 6
-    return min(6, max(2, 1 - math.floor(math.log10(half))))
+        return 6 + small
+    return min(6 + small, max(2 + small, 1 - math.floor(math.log10(half))))
+
+
+def _leading_zeros(estimate: Estimate) -> int:
+    """Decimals that are 0 in every number of the answer."""
+    numbers = [estimate.value, *(estimate.interval or ()), *estimate.q_values]
+    largest = max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
+    return 0 if largest == 0.0 else max(0, -math.floor(math.log10(largest)) - 1)
 
 
 def _half_width(estimate: Estimate) -> float | None:

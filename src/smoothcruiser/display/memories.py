@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.table import Row, Table, queried
+from smoothcruiser.certified.table import KeptTable, Row, Table, queried
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled, Page
 from smoothcruiser.display.many import MOST_ROWS, answers_grid
@@ -45,15 +45,18 @@ def certified_page(search: Certified) -> Page:
     return Page(title, (*table, Fields(tuple(rows), heading="Run")))
 
 
-def table_page(table: Table) -> Page:
+def table_page(table: Table | KeptTable) -> Page:
     """The first states of a table, in the order in which they were met."""
     shown = table[:MOST_ROWS]
-    horizon = table.problem.horizon is not None
+    horizon = any(row.remaining is not None for row in shown)
     plain = all(isinstance(row.state, int) for row in shown)
     columns = [Column("state", right=plain, fit="cut")]
     columns += [Column("steps left", right=True)] if horizon else []
     names = ("value", "interval", "action", "samples")
-    columns += [Column(name, right=True) for name in names]
+    columns += [
+        Column(name, right=True, fit="cut" if name == "action" else "whole")
+        for name in names
+    ]
     left = len(table) - len(shown)
     grid = Grid(
         tuple(columns),
@@ -65,7 +68,8 @@ def table_page(table: Table) -> Page:
         ("promise", sure),
         ("calls", f"{table.num_calls:,} oracle calls and rows read, counted"),
     )
-    title = ("Table", table.problem.name, counts(len(table), "state"))
+    problem = table.problem if isinstance(table, KeptTable) else table.problem.name
+    title = ("Table", problem, counts(len(table), "state"))
     return Page(title, (grid, Fields(rows)))
 
 

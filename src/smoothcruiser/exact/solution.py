@@ -14,6 +14,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.zoo import grid_of
+from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.shown import Shown, brief
@@ -63,6 +64,14 @@ class Solution(Shown, Data, Framed):
     # (rows, columns): state row * columns + column lies there, in built-in problems
     grid: tuple[int, int] | None = None
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Solution):
+            return NotImplemented
+        return same_fields(self, other, but=("key_of",))
+
+    def __hash__(self) -> int:
+        return hash((self.problem, self.method, self.sweeps, self.q_values.shape))
 
     def label(self, action: int) -> str:
         """What an action is called: its number where it has no name."""

@@ -160,6 +160,8 @@ def play(
             "initial_state= where the problem is made."
         )
     most = _most_steps(problem) if steps is None else steps
+    if problem.horizon is not None:  # a play ends there
+        most = min(most, problem.horizon)
     played: list[Episode] = []
     with shown(callback):
         reports = Reports(callback, episodes)

@@ -44,7 +44,8 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
         _action(ax, estimate, place, row, (low, high))
     ax.set_xlim(low, high)
     ax.set_ylim(count - 0.5, -0.5)  # the first action above
-    ax.set_yticks(range(len(rows)), [_name(estimate, row) for row in rows])
+    names = [_name(estimate, row) for row in rows]
+    ax.set_yticks(range(len(rows)), names, parse_math=False)  # "$" is no formula
     ax.set_xlabel("value, in units of reward")
     if rows:
         ax.set_ylabel("action")

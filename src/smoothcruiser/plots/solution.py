@@ -164,7 +164,7 @@ def _by_state(solution: Solution, ax: Axes | None) -> Axes:
         states = range(count) if solution.states is None else solution.states
         names = [shortened(state) for state in states]
         long = max(map(len, names)) > 3
-        ax.set_xticks(places, names, rotation=90 if long else 0)
+        ax.set_xticks(places, names, rotation=90 if long else 0, parse_math=False)
     ax.set_xlim(-0.6, count - 0.4)
     ax.set_xlabel("state" if few or solution.states is None else "state, by its number")
     ax.set_ylabel("V, in units of reward")

@@ -4,6 +4,7 @@
   states    states as JSON data
   shapes    a type -> how its values are written, read and described
   data      ``Data``: to_dict, from_dict, to_json, from_json; ``schema``
+  alike     whether two results are equal
   frames    ``Framed``: to_frame; ``drawn``: plot
 
 What this package leaves out: the classes themselves, and how they are drawn

@@ -77,7 +77,7 @@ def state_data(state: Any) -> tuple[Any, Form]:
             return data, {"list": forms if told else None}
         return data, {"tuple": forms} if told else None
     if isinstance(state, dict) and all(isinstance(name, str) for name in state):
-        inside = {str(name): state_data(part) for name, part in state.items()}
+        inside = {str.__str__(name): state_data(part) for name, part in state.items()}
         named = {name: form for name, (_, form) in inside.items() if form is not None}
         values = {name: data for name, (data, _) in inside.items()}
         return values, {"dict": named} if named else None
@@ -88,7 +88,8 @@ def _simple(state: Any) -> tuple[Any, Form]:
     if isinstance(state, bool | np.bool_):
         return bool(state), None
     if state is None or isinstance(state, str):
-        return None if state is None else str(state), None
+        # not str(): an Enum that is a text has a name of its own
+        return None if state is None else str.__str__(state), None
     whole = int(state)
     return (whole, None) if abs(whole) < LONGEST_WHOLE else (hex(whole), "hex")
 

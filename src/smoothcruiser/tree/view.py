@@ -47,6 +47,7 @@ class Branch:
 
     node: Node
     action: int | None  # the action that led here
+    label: str  # what it is called where it was taken, "" at the root
     share: float  # of the parent's visits
     q_value: float | None  # of the action that led here
     best: bool  # whether it is the parent's recommended action
@@ -61,23 +62,25 @@ def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Branch:
             raise InvalidInput(
                 f"{name} must be a whole number of at least 1, got {value!r}."
             )
-    return _shown(tree, 0, None, 1.0, None, True, depth, width)
+    return _shown(tree, (0, None, ""), 1.0, None, True, depth, width)
 
 
 def _shown(
     tree: Tree,
-    number: int,
-    action: int | None,
+    place: tuple[int, int | None, str],
     share: float,
     q: float | None,
     best: bool,
     depth: int,
     width: int,
 ) -> Branch:
+    """The part below a place: a node's number, the action that led there, its name."""
+    number, action, name = place
     node = tree.node(number)
     found = tree.children(number)
     if depth == 0:
-        return Branch(node, action, share, q, best, (), len(found))
+        return Branch(node, action, name, share, q, best, (), len(found))
+    label = tree.problem.label
     values = dict(zip(node.actions, tree.q_values(number), strict=True))
     visits = {child: tree.node(child).visits for _, child in found}
     first = sorted(found, key=lambda pair: (-visits[pair[1]], pair[1]))[:width]
@@ -85,8 +88,7 @@ def _shown(
     children = tuple(
         _shown(
             tree,
-            child,
-            a,
+            (child, a, label(node.state, a)),
             visits[child] / max(1, node.visits),
             values[a],
             a == chosen,
@@ -95,7 +97,7 @@ def _shown(
         )
         for a, child in first
     )
-    return Branch(node, action, share, q, best, children, len(found) - len(first))
+    return Branch(node, action, name, share, q, best, children, len(found) - len(first))
 
 
 def _escaped(text: str) -> str:
@@ -104,7 +106,11 @@ def _escaped(text: str) -> str:
 
 
 def _state(state: Any) -> str:
-    text = repr(tuple(state)) if hasattr(state, "_fields") else repr(state)
+    return _cut(repr(tuple(state)) if hasattr(state, "_fields") else repr(state))
+
+
+def _cut(text: str) -> str:
+    """Text on one line, as long as there is room for."""
     text = printable(text, keep="")
     return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
 
@@ -138,14 +144,11 @@ def _turn(tree: Tree, part: Branch) -> str:
     return "  max moves" if part.node.player == 1 else "  min moves"
 
 
-def _action(tree: Tree, part: Branch, child: Branch) -> str:
-    """The name of the action that leads to ``child``, or "action" and its number."""
-    assert child.action is not None
-    labels = tree.problem.labels(part.node.state)
-    if labels is None:
-        return f"action {child.action}"
-    name = printable(labels[child.action], keep="")
-    return name if len(name) <= LABEL else name[: LABEL - 1] + "…"
+def _action(part: Branch) -> str:
+    """The name of the action that led to a node, or "action" and its number."""
+    if part.label == str(part.action):
+        return f"action {part.action}"
+    return _cut(part.label)
 
 
 def _lines(tree: Tree, part: Branch, indent: str, lines: list[str]) -> None:
@@ -154,7 +157,7 @@ def _lines(tree: Tree, part: Branch, indent: str, lines: list[str]) -> None:
         last = i == rows - 1
         star = "*" if child.best else " "
         lines.append(
-            f"{indent}{'└' if last else '├'}─{star}{_action(tree, part, child)}  q "
+            f"{indent}{'└' if last else '├'}─{star}{_action(child)}  q "
             f"{child.q_value:.4g} → state {_state(child.node.state)}  "
             f"value {child.node.value:.4g}  visits "
             f"{child.node.visits:,}{_turn(tree, child)}"
@@ -233,7 +236,7 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> s
             parts.append(
                 f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" '
                 f'text-anchor="middle" {ink.text}>'
-                f"{part.action}: {part.q_value:.3g}</text>"
+                f"{escape(_cut(part.label))}: {part.q_value:.3g}</text>"
             )
     parts += [_circle(place, low, high, ink) for place in places]
     return "\n".join([*parts, "</svg>"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.certified.table import queried
 
 pytestmark = pytest.mark.compiles
 
@@ -127,3 +129,50 @@ def test_a_table_is_data_and_says_what_is_wrong(asked):
         table[8]
     assert table[-1] == table[7]
     assert [row.state for row in table[:2]] == [table[0].state, table[1].state]
+
+
+def assert_holds(answers, exact):
+    """All intervals of the answers have the exact values in them."""
+    for answer in answers:
+        low, high = answer.interval
+        assert low <= exact.values[answer.state] <= high
+        boxes = answer.certificate.q_intervals
+        for q, (low, high) in zip(exact.q_values[answer.state], boxes, strict=True):
+            assert low <= q <= high, answer
+
+
+@pytest.fixture(scope="module")
+def three_steps():
+    rng = np.random.default_rng(5)
+    moves = rng.dirichlet([0.5] * 5, size=(5, 3))
+    rewards = 3.0 * rng.random((5, 3)) - 4.0
+    problem = sc.tabular(moves, rewards, discount=1.0, operator=sc.Max(), horizon=3)
+    return problem, sc.solve(problem)
+
+
+def test_with_a_horizon_the_page_has_action_values_with_all_steps_left(three_steps):
+    """Sweeps of later queries leave those with fewer steps left in the memory."""
+    problem, exact = three_steps
+    memory = sc.Certified(problem, delta=0.001)
+    last = [memory.query(state, epsilon=0.3) for state in range(4)][-1]
+    answers = queried(memory)
+    assert_holds(answers, exact)
+    assert answers[-1].certificate.q_intervals == last.certificate.q_intervals
+    assert answers[-1].interval == last.interval
+
+
+@pytest.mark.parametrize("reports", range(3, 12, 2))
+def test_with_a_horizon_many_states_hold_wherever_they_are_stopped(
+    three_steps, reports
+):
+    problem, exact = three_steps
+    left = iter(range(reports))
+    answers = sc.plan_many(
+        problem,
+        range(4),
+        method="certified",
+        epsilon=0.1,
+        delta=0.001,
+        progress=lambda news: next(left, None) is not None,
+    )
+    assert_holds(answers, exact)

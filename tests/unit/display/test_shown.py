@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
+from results import an_estimate
 
 import smoothcruiser as sc
 from smoothcruiser import shown
@@ -67,6 +68,11 @@ def memory() -> Any:
     return made
 
 
+def hostile_table() -> Any:
+    table = memory().table().kept()
+    return replace(table, rows=tuple(replace(row, label=HOSTILE) for row in table.rows))
+
+
 def forecast(method: str, **asked: Any) -> Any:
     return sc.explain(world(), method=method, **asked)
 
@@ -83,6 +89,7 @@ OBJECTS: dict[str, Callable[[], Any]] = {
     "Estimate": lambda: replace(answer(), labels=LABELS, notes=(HOSTILE,)),
     "Estimates": lambda: sc.plan_many(known(), [0, 1]),
     "Forecast": lambda: forecast("uct", budget=100),
+    "KeptTable": lambda: hostile_table(),
     "OperatorReport": lambda: sc.check_operator(sc.Entropy(0.5)),
     "Prepared": lambda: sc.prepare(world(), method="smoothcruiser", **PROMISE),
     "Problem": known,
@@ -139,14 +146,8 @@ def test_there_is_an_example_of_every_class() -> None:
 
 def test_every_class_that_shows_itself_has_a_builder() -> None:
     """And every builder is there, and belongs to a class that shows itself."""
-    for module in (
-        "tree.tree",
-        "certified.search",
-        "comparison",
-        "exact.solution",
-        "checks",
-    ):
-        import_module(f"smoothcruiser.{module}")
+    for name in sc.__all__:
+        getattr(sc, name)  # imported when it is first asked for
 
     def below(cls: type) -> set[type]:
         return {cls}.union(*(below(other) for other in cls.__subclasses__()))
@@ -451,3 +452,13 @@ def test_view_returns_or_writes_a_tree(tmp_path: Any) -> None:
     assert sc.view(tree, tmp_path / "tree.svg").read_text("utf-8").startswith("<svg")
     with pytest.raises(sc.InvalidInput, match="search Tree, got Estimate"):
         sc.view(answer())  # type: ignore[arg-type]
+
+
+def test_small_numbers_are_not_printed_as_zero_and_infinite_ones_are_printed() -> None:
+    small = an_estimate(value=2e-9, interval=(1.9e-9, 2.1e-9), q_values=(2e-9,) * 4)
+    assert "0.00000000190, 0.00000000210" in str(small)
+    for interval in ((0.5, math.inf), (-math.inf, math.inf), (math.nan, math.nan)):
+        odd = an_estimate(interval=interval, epsilon=None)
+        assert f"{interval[1]:.3f}" in str(odd)
+        assert "shop" in odd._repr_html_()
+    assert "nan" in str(an_estimate(value=math.nan, interval=None))

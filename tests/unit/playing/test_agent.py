@@ -364,3 +364,10 @@ def test_a_sampled_action_has_its_own_name():
     agent = sc.Agent(problem, sample=True)
     done = [(agent.act(0), agent.action_label) for _ in range(20)]
     assert set(done) == {(0, "left"), (1, "right")}
+
+
+def test_episodes_end_at_the_horizon_also_where_more_steps_are_allowed():
+    moves, rewards = np.ones((1, 2, 1)), np.array([[0.0, 1.0]])
+    problem = sc.tabular(moves, rewards, discount=1.0, operator=sc.Max(), horizon=2)
+    agent = sc.Agent(problem, "exact")
+    assert sc.play(agent, episodes=1, steps=5).mean_return == 2.0

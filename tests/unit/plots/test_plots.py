@@ -267,3 +267,13 @@ def test_the_grids_of_the_zoo() -> None:
     assert np.array_equal(shown, lake.values[:64].reshape(8, 8))
     assert shown[7, 6] == pytest.approx(0.99)
     assert sc.solve(sc.make("chain:n=9", discount=0.5, temperature=1.0)).grid is None
+
+
+def test_a_dollar_sign_in_a_name_is_no_formula() -> None:
+    labels = ("$x^2_{$", "buy", "sell", "ask")
+    an_estimate(labels=labels).plot().figure.canvas.draw()
+    values = np.zeros((1, 1))
+    by_name = Solution(
+        np.zeros(1), values, values, 0.0, "by hand", 0, 0.0, states=("$x_{$",)
+    )
+    by_name.plot().figure.canvas.draw()
