@@ -18,6 +18,7 @@ from smoothcruiser.engines.compiled.handover import (
     INLINED,
     Handover,
     calling,
+    checked,
     tier_choice,
 )
 from smoothcruiser.jit.build import compiled
@@ -64,7 +65,9 @@ def number_loop(problem: Problem) -> NumberLoop:
     from smoothcruiser.jit import by_address
 
     kernel = compiled(draws_kernel.draw_jobs, nogil=True, **by_address.number_parts())
-    later = None if tier == ADDRESS else Handover(lambda: _built(problem))
+    later = (
+        None if tier == ADDRESS else Handover(checked(lambda: _built(problem), found))
+    )
     # what comes from the disk is not compiled for Python either
     shown = calling(found, problem) if found.kept else problem
     return NumberLoop(kernel, shown, spoken=found, later=later)
@@ -74,7 +77,8 @@ def _spoken(problem: Problem) -> Any:
     """The step as it is called by address, or None."""
     from smoothcruiser.engines.compiled.speaking import speak_step
 
-    if problem.oracle not in _steps:
+    known = _steps.get(problem.oracle)
+    if problem.oracle not in _steps or (known and not known.is_current()):
         _steps[problem.oracle] = speak_step(problem, 0)
     return _steps[problem.oracle]
 

@@ -29,6 +29,7 @@ from smoothcruiser.engines.compiled.handover import (
     INLINED,
     Handover,
     calling,
+    checked,
     tier_choice,
 )
 from smoothcruiser.jit.build import compiled, is_compiled
@@ -89,7 +90,9 @@ def _loops_of(problem: Problem, state: Any) -> WordLoops | None:
         return None
     tier = tier_choice()
     key = (problem.oracle, kind, _shapes(state), tier)
-    if key not in _loops:
+    known = _loops.get(key)
+    changed = known and known.spoken and not known.spoken.is_current()
+    if key not in _loops or changed:
         floats = _floats(kind, state)
         found = None
         if floats is not None and tier != INLINED:
@@ -134,7 +137,7 @@ def _by_address(
         floats,
         (kind, _shapes(state)),
         found,
-        Handover(build) if tier_choice() != ADDRESS else None,
+        Handover(checked(build, found)) if tier_choice() != ADDRESS else None,
     )
 
 

@@ -7,7 +7,8 @@ type of its states, and of the versions and settings of the compiler. Whatever d
 makes another entry; nothing is ever brought up to date.
 
 Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this
-file), as Numba writes them. There are at most ``MOST`` of them: the one that was not used
+file), as Numba writes them, with a
+digest of their contents. There are at most ``MOST`` of them: the one that was not used
 for the longest time goes first. ``python -m smoothcruiser.jit.kept`` removes all of them,
 and ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import pickle
 import types
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import config
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 MOST = 64  # entries, of some 50 kB each
 VARIABLE = "SMOOTHCRUISER_KEEP"
 PREFIX = "user_"
+DIGEST = hashlib.sha256().digest_size
 # settings of Numba that change machine code
 SETTINGS = (
     "OPT",
@@ -42,16 +45,6 @@ SETTINGS = (
     "DISABLE_INTEL_SVML",
     "LLVM_REFPRUNE_PASS",
 )
-# sources of this package that go into the machine code of an entry
-SOURCES = (
-    "by_address.py",
-    "distributions.py",
-    "elements.py",
-    "memory.py",
-    "spoken.py",
-    "state_words.py",
-    "stream_type.py",
-)
 
 
 def is_on() -> bool:
@@ -62,20 +55,35 @@ def is_on() -> bool:
 def surroundings() -> list[str]:
     """What machine code depends on beside the user's code and the type of states."""
     import llvmlite  # type: ignore[import-untyped]
+    from numba.core.registry import cpu_target
 
-    folder = Path(__file__).resolve().parent
     return [
         numba.__version__,
         llvmlite.__version__,
         np.__version__,
         *(f"{name}={getattr(config, name, None)}" for name in SETTINGS),
-        *(hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in SOURCES),
+        *map(str, cpu_target.target_context.codegen().magic_tuple()),
     ]
 
 
 def _user(which: int, state: int, action: int, rng: int, out: int) -> int:
     """Stand for the function of an entry, which gives it its place and name."""
     raise NotImplementedError
+
+
+class _Checked(IndexDataCacheFile):  # type: ignore[misc]
+    """Files that begin with a digest of the rest: a wrong bit may be a wrong number."""
+
+    def _save_data(self, name: str, data: Any) -> None:
+        held = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(hashlib.sha256(held).digest() + held)
+
+    def _load_data(self, name: str) -> Any:
+        found = Path(self._data_path(name)).read_bytes()
+        if hashlib.sha256(found[DIGEST:]).digest() != found[:DIGEST]:
+            raise ValueError("a damaged file")
+        return pickle.loads(found[DIGEST:])
 
 
 class Kept(FunctionCache):  # type: ignore[misc]
@@ -86,6 +94,8 @@ class Kept(FunctionCache):  # type: ignore[misc]
         self.function = types.FunctionType(_user.__code__, _user.__globals__)
         self.function.__qualname__ = PREFIX + digest
         super().__init__(self.function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = _Checked(self._cache_path, self._impl.filename_base, stamp)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return sig, codegen.magic_tuple(), self.digest
@@ -101,6 +111,8 @@ class Kept(FunctionCache):  # type: ignore[misc]
         try:
             self.found = self.load_overload(signature, function.targetctx)
         except Exception:  # a damaged file, or a module that is gone
+            with contextlib.suppress(OSError):
+                _remove(self.index)
             return None
         if self.found is None:
             return None

@@ -87,6 +87,9 @@ class Spoken(NamedTuple):
     size: int  # its words
     shown: bool  # whether Python can make a state of its words: it holds no array
     kept: bool = False  # whether it came from the disk, and nothing was compiled
+    # Whether the user's functions still are what was compiled. What came from the disk
+    # has frozen nothing in this process.
+    is_current: Callable[[], bool] = lambda: True
 
     def words(self, state: Any) -> Any:
         """A state in the form of ``jit.by_address``, as an array of whole numbers."""
@@ -133,6 +136,7 @@ def spoken(
     ``is_fresh`` says of its library that it is what the digest is of.
     """
     from numba import njit, types
+    from numba.core.errors import NumbaError
 
     form = words(kind, state)
     signature = (types.int64,) * NUMBERS
@@ -157,7 +161,10 @@ def spoken(
     made = scope["user"]
     made.__module__ = __name__
     function = njit(made, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-    function.compile(signature)
+    try:
+        function.compile(signature)
+    except NumbaError:  # the machine with the functions inside says what is wrong
+        return None
     found = function.overloads[signature]
     if FAST.search(found.library.get_llvm_str()):
         return None

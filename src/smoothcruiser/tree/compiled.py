@@ -20,6 +20,7 @@ from smoothcruiser.engines.compiled.handover import (
     ADDRESS,
     INLINED,
     Handover,
+    checked,
     tier_choice,
 )
 from smoothcruiser.engines.compiled.kernel import allocate, load
@@ -111,7 +112,8 @@ def row_machine(problem: Problem, state: Any) -> RowMachine | None:
     if problem.tables is not None or tier_choice() == INLINED:
         return None
     key = (functions_of(problem), numba.typeof(state))
-    if key not in _spoken:
+    known = _spoken.get(key)
+    if key not in _spoken or (known and not known.is_current()):
         found = speak(problem, state) if is_shown(key[1]) else None
         _spoken[key] = None if found is None or found.size > MOST_WORDS else found
     found = _spoken[key]
@@ -244,7 +246,8 @@ class CompiledTree:
             self.machine, self.data, form = machine_for(self.problem, state)
             return form
         key = (functions_of(self.problem), rows.spoken.kind, type(self.rule))
-        later = _handovers.setdefault(key, Handover(lambda: self._built(state)))
+        build = checked(lambda: self._built(state), rows.spoken)
+        later = _handovers.setdefault(key, Handover(build))
         if later.built is not None and tier_choice() != ADDRESS:
             self.machine, self.data, form = machine_for(self.problem, state)
             return form

@@ -10,6 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import speaking
+from smoothcruiser.engines.compiled.tiers import Tiers
 from smoothcruiser.jit import kept
 from smoothcruiser.jit.streams import stream
 
@@ -68,6 +69,27 @@ EDITS = {
     "other function": {"last": 4},
     "option": {"options": "(error_model='numpy')"},
 }
+# What a fingerprint of bytecode and values alone would not tell apart.
+OTHERS = """
+import numba
+import numpy as np
+from numba import types
+
+TABLE = np.array([[1e16, 1.0, -1e16], [1.0, 3.0, 5.0]], order="{order}")
+
+
+@numba.njit{helper}
+def paid(x):
+    return 0.1 * x
+
+
+@numba.njit{options}
+def step(state, action, rng):
+    {local} = paid(state + 0.1) * 1.0
+    return {local} + TABLE.strides[0], state
+"""
+OTHER = {"order": "C", "helper": "", "options": "", "local": "y"}
+FLOAT32 = "(locals={'y': types.float32})"
 
 
 @pytest.fixture
@@ -77,10 +99,10 @@ def world(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
 
-    def load(**edits):
+    def load(text=WORLD, **edits):
         values = PLAIN | edits
         (tmp_path / "kept_helper.py").write_text(HELPER.format(**values))
-        (tmp_path / "kept_world.py").write_text(WORLD.format(**values))
+        (tmp_path / "kept_world.py").write_text(text.format(**values))
         for name in ("kept_helper", "kept_world"):
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
@@ -132,6 +154,95 @@ def test_the_same_functions_are_served_and_changed_ones_are_not(world):
     assert compiled == plain
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"order": "F"},
+        {"helper": "('float32(float32)')"},
+        {"helper": "(locals={'x': types.float32})"},
+        {"options": FLOAT32},
+    ],
+    ids=lambda edit: str(edit),
+)
+def test_what_bytecode_does_not_tell_is_seen(world, monkeypatch, edit):
+    def answer(**values):
+        module = world(OTHERS, **OTHER | values)
+        problem = sc.MDP(
+            module.step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0)
+        )
+        found = speaking.speak(problem, 1)
+        return found.kept, found.call(1, 1, stream(0))[0]
+
+    before = answer()[1]
+    assert answer() == (True, before)
+    kept_now, reward = answer(**edit)
+    assert not kept_now
+    monkeypatch.setenv(kept.VARIABLE, "0")
+    assert reward == answer(**edit)[1] != before
+
+
+EXTENSION = """
+import numba
+from numba.extending import overload_method
+
+
+@overload_method(numba.types.Float, "paid")
+def _paid(self):
+    return lambda self: {factor} * self
+
+
+@numba.njit
+def step(state, action, rng):
+    return (0.5 * state).paid(), state
+
+
+import smoothcruiser as sc
+from smoothcruiser.engines.compiled.speaking import speak
+from smoothcruiser.jit.streams import stream
+
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
+found = speak(problem, 1)
+print(found.kept, found.call(1, 1, stream(0))[0])
+"""
+
+
+def test_nothing_is_kept_where_numba_was_extended(tmp_path):
+    for factor in (1.0, 1.0, 2.0):
+        done = run(tmp_path, EXTENSION.format(factor=factor))
+        assert done.stdout.split() == ["False", str(0.5 * factor)], done.stderr
+
+
+def test_what_this_process_has_compiled_already_is_not_replaced(world):
+    assert not spoken(world(scale=4.0)).kept
+    module = world()
+    problem = problem_of(module)
+    before = module.step(module.Place(1, 2), 1, stream(0))[0]
+    module.SCALE = 4.0  # as what is on the disk; Numba goes on with the old value
+    found = speaking.speak(problem, module.Place(1, 2))
+    assert not found.kept
+    assert found.call(module.Place(1, 2), 1, stream(0))[0] == before
+
+
+def test_no_loop_replaces_another_after_a_global_has_changed(world):
+    assert not spoken(world()).kept
+    module = world()
+    problem, state = problem_of(module), module.Place(1, 2)
+    tiers = Tiers(problem, state, 10**12, lambda tier: None)
+    assert tiers.entry.spoken.kept
+    module.SCALE = 2.0
+    tiers._build()  # compiles what the step is by now
+    assert tiers.inlined is None
+    assert not tiers.entry.built
+    # the next run uses the new value
+    tiers = Tiers(problem, state, 10**12, lambda tier: None)
+    now = tiers.entry.spoken
+    assert (
+        now.call(state, 1, stream(0))[0] == module.step.py_func(state, 1, stream(0))[0]
+    )
+    tiers._build()
+    assert tiers.entry.built
+
+
 def test_code_that_was_frozen_before_a_change_is_not_kept(world):
     module = world()
     problem = problem_of(module)
@@ -180,17 +291,40 @@ def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
     assert not spoken(world(bonus=3.0)).kept
 
 
-def test_a_damaged_entry_is_compiled_again(world):
+def turned(path):
+    """Turn one bit of machine code."""
+    held = bytearray(path.read_bytes())
+    held[len(held) // 2] ^= 1
+    path.write_bytes(held)
+
+
+@pytest.mark.parametrize("files", ["kept.*.nbc", "kept.*.nbi"])
+@pytest.mark.parametrize(
+    "damage", [turned, lambda path: path.write_bytes(b"")], ids=["bit", "empty"]
+)
+def test_a_damaged_entry_is_compiled_again(world, files, damage):
     assert not spoken(world()).kept
     folder = kept.Kept("none").index.parent
-    for path in folder.glob("kept.*.nbc"):
-        path.write_bytes(b"nothing")
+    (path,) = folder.glob(files)
+    damage(path)
     module = world()
     found = spoken(module)
     assert not found.kept
     compiled, plain = answers(module, found)
     assert compiled == plain
     assert spoken(world()).kept
+
+
+def run(folder, program):
+    """Run a program in a process of its own, with a cache in ``folder``."""
+    path = folder / "program.py"
+    path.write_text(program)
+    source = str(Path(sc.__file__).parent.parent)
+    cache = str(folder / "cache")
+    env = os.environ | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": source}
+    return subprocess.run(
+        [sys.executable, str(path)], env=env, capture_output=True, text=True
+    )
 
 
 SCRIPT = """
@@ -206,13 +340,6 @@ print(found.kept, state == Place(2, 2), type(state) is Place)
 
 def test_a_program_finds_what_its_last_run_has_kept(tmp_path):
     (tmp_path / "kept_helper.py").write_text(HELPER.format(**PLAIN))
-    path = tmp_path / "program.py"
-    path.write_text(WORLD.format(**PLAIN) + SCRIPT)
-    source = str(Path(sc.__file__).parent.parent)
-    cache = str(tmp_path / "cache")
-    env = os.environ | {"NUMBA_CACHE_DIR": cache, "PYTHONPATH": source}
     for kept_now in ("False", "True"):
-        done = subprocess.run(
-            [sys.executable, str(path)], env=env, capture_output=True, text=True
-        )
+        done = run(tmp_path, WORLD.format(**PLAIN) + SCRIPT)
         assert done.stdout.split() == [kept_now, "True", "True"], done.stderr

@@ -75,6 +75,20 @@ def test_errors_of_the_step_are_those_of_the_inlined_machine(state, says):
     assert found == raised(problem, state, INLINED)
 
 
+@njit
+def yes(state, action, rng):
+    return rng.random() < 0.5, (state[0], 1 - state[1])
+
+
+def test_functions_that_cannot_be_called_by_address_are_left_to_the_other_machine():
+    problem = mdp(yes)  # Numba has no float(bool)
+    for tier in (ADDRESS, INLINED):
+        with pytest.raises(sc.InvalidInput, match="could not be compiled"):
+            CompiledEngine(Job(problem, table(problem), (0, 1)), tier)
+    asked = {"epsilon": "20%", "delta": 0.1, "seed": 0}
+    assert sc.plan(problem, (0, 1), method="certified", **asked).value > 0
+
+
 def test_a_step_that_writes_into_its_state_is_found():
     problem = mdp(scribble)
     found = raised(problem, np.zeros(2), ADDRESS)

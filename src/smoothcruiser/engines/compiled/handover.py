@@ -59,6 +59,20 @@ class Handover:
         self.built = self.build()
 
 
+def checked(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
+    """``build``, or nothing if the user's functions have changed since ``spoken``.
+
+    What came from the disk was not compiled in this process, so Numba would compile what
+    the functions are by now: a global may have another value.
+    """
+
+    def run() -> Any:
+        found = build() if spoken.is_current() else None
+        return found if spoken.is_current() else None
+
+    return run
+
+
 class Builder(threading.Thread):
     """A thread that compiles; the end of the process ends it first.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.engines.compiled.tiers import functions_of
+from smoothcruiser.engines.versions import sources_hash
 from smoothcruiser.jit.kept import surroundings
 from smoothcruiser.jit.oracle import state_type
 from smoothcruiser.jit.spoken import Spoken, spoken
@@ -31,7 +33,17 @@ def speak_step(problem: Problem, state: Any) -> Spoken | None:
 def _spoken(functions: dict[str, Any], state: Any) -> Spoken | None:
     kind = state_type(state)
     digest = _digest(functions, kind, state)
-    return spoken(functions, kind, state, digest, is_fresh)
+
+    def is_current() -> bool:
+        return _digest(functions, kind, state) == digest
+
+    def may_keep(library: Any) -> bool:
+        return is_fresh(library) and is_current()
+
+    found = spoken(functions, kind, state, digest, may_keep)
+    if found is None or not found.kept:
+        return found
+    return found._replace(is_current=is_current)
 
 
 def _digest(functions: dict[str, Any], kind: Any, state: Any) -> str | None:
@@ -39,8 +51,15 @@ def _digest(functions: dict[str, Any], kind: Any, state: Any) -> str | None:
     found = of_functions(functions)
     if found.unseen:
         return None
-    parts = [found.digest, *surroundings(), *functions, *_form(kind, state)]
+    around = [_sources(), *surroundings()]
+    parts = [found.digest, *around, *functions, *_form(kind, state)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+@cache
+def _sources() -> str:
+    """A hash of this package, parts of which the functions may call."""
+    return sources_hash()
 
 
 def _form(kind: Any, state: Any) -> list[str]:

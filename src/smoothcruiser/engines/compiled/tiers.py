@@ -31,6 +31,7 @@ from smoothcruiser.engines.compiled.handover import (
     INLINED,
     Builder,
     calling,
+    checked,
     pays,
     tier_choice,
 )
@@ -122,10 +123,14 @@ class Tiers:
             self.entry.calls += calls
 
     def _inline(self) -> None:
+        self.inlined = self._compiled()
+        self.entry.built = True
+
+    def _compiled(self) -> Tier:
         machine, data, state, words = _machine(self.problem, self._state)
         tier = Tier(machine, words, state, lambda: (data, None))
         self.warm_up(tier)
-        self.entry.built, self.inlined = True, tier
+        return tier
 
     # --- by address -----------------------------------------------------------
 
@@ -135,7 +140,8 @@ class Tiers:
         from smoothcruiser.jit import by_address
 
         with self.entry.lock:
-            if self.entry.spoken is None:
+            found = self.entry.spoken
+            if found is None or (found and not found.is_current()):
                 self.entry.spoken = speak(self.problem, self._state) or False
         found = self.entry.spoken
         if found is False:
@@ -163,7 +169,12 @@ class Tiers:
             if self.entry.building:
                 return
             self.entry.building = True
-        Builder(self._inline).start()
+        Builder(self._build).start()
+
+    def _build(self) -> None:
+        tier = checked(self._compiled, self.entry.spoken)()
+        if tier is not None:
+            self.inlined, self.entry.built = tier, True
 
 
 # --- the inlined machine ------------------------------------------------------

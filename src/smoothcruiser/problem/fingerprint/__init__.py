@@ -75,13 +75,16 @@ def fingerprint(problem: Problem) -> Fingerprint:
     return read_all(lambda walk: _read(walk, problem))
 
 
-def read_all(read: Callable[[Walker], object]) -> Fingerprint:
+def read_all(
+    read: Callable[[Walker], object],
+    walker: Callable[[Changes, dict[int, Any]], Walker] = Walker,
+) -> Fingerprint:
     """The fingerprint of what ``read`` starts a walk at."""
     changes = Changes()
     arrays: dict[int, Any] = {}
     walks: list[Walker] = []  # kept, since slots hold the ids of what they have met
     for _ in range(MOST_WALKS):
-        walk = Walker(changes, arrays)
+        walk = walker(changes, arrays)
         walks.append(walk)
         read(walk)
         found = walk.finish()

@@ -5,6 +5,7 @@ before a global was changed goes on with the old value. So the fingerprint of a 
 does not tell what its machine code was made of, unless it was taken when the code was
 made. ``watch`` notes the fingerprints of all functions at the time that Numba compiles
 them, and ``is_fresh`` says whether machine code is what a new process would make now.
+What a function depends on is found by ``machine_code``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from functools import cache
 from typing import Any
 
 from smoothcruiser.problem.fingerprint import Fingerprint, read_all
+from smoothcruiser.problem.fingerprint.changes import Changes
+from smoothcruiser.problem.fingerprint.machine_code import CodeWalker, extensions
 from smoothcruiser.problem.fingerprint.walk import Walker
 
 # What is made anew in every process from sources whose digests are known.
@@ -25,13 +28,35 @@ _noted: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def of_functions(functions: dict[str, Any]) -> Fingerprint:
-    """The fingerprint of functions under names."""
+    """The fingerprint of compiled functions under names.
+
+    If this process has compiled one of them from what it was before, Numba goes on with
+    that, which is not what is seen now.
+    """
+    found, dispatchers = _read(functions)
+    frozen = tuple(
+        f"what {each.py_func.__qualname__} was compiled from"
+        for each in dispatchers
+        if each.overloads and not _noted.get(each, MIXED) == _digest(each) != MIXED
+    )
+    return Fingerprint(found.parts, found.unseen + frozen)
+
+
+def _read(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
+    """(the fingerprint, all dispatchers that are reached)."""
+    walks: list[CodeWalker] = []
+
+    def walker(changes: Changes, arrays: dict[int, Any]) -> Walker:
+        walks.append(CodeWalker(changes, arrays))
+        return walks[-1]
 
     def read(walk: Walker) -> None:
         for name, function in functions.items():
             walk.start(name, function)
 
-    return read_all(read)
+    found = read_all(read, walker)
+    added = tuple(f"what {each} has added to Numba" for each in sorted(extensions()))
+    return Fingerprint(found.parts, found.unseen + added), walks[-1].dispatchers
 
 
 @cache
@@ -90,7 +115,7 @@ def _is_users(dispatcher: Any) -> bool:
 def _digest(dispatcher: Any) -> str:
     """What a function is now; ``MIXED`` if nobody can tell."""
     try:
-        found = of_functions({"step": dispatcher})
+        found, _ = _read({"step": dispatcher})
     except Exception:  # never in the way of the user's own compiling
         return MIXED
     return MIXED if found.unseen else found.digest

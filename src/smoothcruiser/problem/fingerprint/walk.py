@@ -258,7 +258,7 @@ class Walker:
         key = id(value)
         self._open.append(key)
         try:
-            found = self._value(value)
+            found = self.read_value(value)
         except Exception:  # an object that lies about itself
             self.cannot(f"a {type(value).__name__} that cannot be read ({self.label})")
             found = b"!"
@@ -267,7 +267,8 @@ class Walker:
         self._done[key] = found
         return found
 
-    def _value(self, value: Any) -> bytes:
+    def read_value(self, value: Any) -> bytes:
+        """A value that is met for the first time."""
         cls = type(value)
         if cls is tuple or cls is list:
             return self._sequence(cls.__name__.encode(), value)
@@ -284,10 +285,10 @@ class Walker:
                 self.cannot(f"the order of a {cls.__name__} ({self.label})")
             return self.members(value)
         if cls is np.ndarray:
-            return self._array(value)
+            return self.read_array(value)
         if issubclass(cls, np.generic):
             if cls is np.object_ or issubclass(cls, np.void):
-                return self._array(np.asarray(value))
+                return self.read_array(np.asarray(value))
             return joined(b"scalar", [text(value.dtype.str), value.tobytes()])
         if cls is types.FunctionType:
             return functions.reference(self, value)
@@ -303,7 +304,7 @@ class Walker:
             return joined(b"cell", [self.encode(functions.cell_value(value))])
         if cls in _FUNCTIONS or cls in _DESCRIPTORS:
             return self._compiled(value)
-        return self._instance(value)
+        return self.read_object(value)
 
     def _sequence(self, tag: bytes, values: Any) -> bytes:
         run = flat(values) if len(values) > 8 else None
@@ -317,7 +318,8 @@ class Walker:
         tag = type(values).__name__.encode()
         return joined(tag, sorted(map(self.encode, ordered)))
 
-    def _array(self, value: Any) -> bytes:
+    def read_array(self, value: Any) -> bytes:
+        """An array."""
         if value.dtype.hasobject or value.dtype.kind == "T":  # strings elsewhere
             held = value.reshape(-1).tolist()
             head = f"{value.dtype} {value.shape}"
@@ -341,7 +343,8 @@ class Walker:
 
     # --- objects --------------------------------------------------------------
 
-    def _instance(self, value: Any) -> bytes:
+    def read_object(self, value: Any) -> bytes:
+        """A value of no built-in type."""
         cls = type(value)
         head = functions.class_reference(self, cls)
         known = objects.state_of(value)

@@ -1,0 +1,157 @@
+"""A walk over all that Numba makes the machine code of a function of.
+
+A wrong guess here is machine code from the disk that is not what the user has written, so
+this walk knows little, and names everything else as unseen:
+
+  code         functions of the user and of the libraries in ``KNOWN``, whose versions
+               are compared; any other library may be installed anew under its version
+  dispatchers  ``numba.njit`` with options, but without types of local variables, without
+               signatures, without Numba's own cache, and with Numba's own compiler
+  data         numbers, strings, tuples, enumerations, arrays with their layout
+  types        those of numbers
+
+Code may also extend Numba itself: a new method of a type, another meaning of a library's
+function. No function names what it gets in this way, so nothing is known once anybody
+but Numba and this package has done it (``extensions``).
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import Any
+
+from smoothcruiser.problem.fingerprint import functions, objects
+from smoothcruiser.problem.fingerprint.changes import Changes
+from smoothcruiser.problem.fingerprint.encoding import joined, text
+from smoothcruiser.problem.fingerprint.owners import (
+    OURS,
+    PYTHON,
+    USER,
+    owner_of_module,
+    owner_of_names,
+)
+from smoothcruiser.problem.fingerprint.walk import Walker
+
+KNOWN = (PYTHON, OURS, "numpy", "numba", "llvmlite")
+# They may extend Numba. ``abc`` makes Numba's classes for ``overload``, which name the
+# function that they are for.
+TRUSTED = ("numba", "llvmlite", "abc", OURS)
+LOWERING = ("functions", "getattrs", "setattrs", "casts", "constants")
+METACLASSES = (type, enum.EnumMeta)  # of the user's classes; not of ``jitclass``
+
+
+class CodeWalker(Walker):
+    """A walk for which everything is unseen that is not known."""
+
+    def __init__(self, changes: Changes, arrays: dict[int, Any]) -> None:
+        super().__init__(changes, arrays)
+        self.dispatchers: list[Any] = []  # that were met, and are not a library's
+
+    def library(self, owner: str, name: str) -> bytes:
+        """A reference to something of a library."""
+        if owner not in KNOWN:
+            self.cannot(f"the code of {name}")
+        return super().library(owner, name)
+
+    def read_value(self, value: Any) -> bytes:
+        """A value that is met for the first time."""
+        cls = type(value)
+        if cls is types.FunctionType:
+            if owner_of_names(value.__globals__) not in (USER, *KNOWN):
+                self.cannot(f"the code of {value.__qualname__}")
+        elif (
+            issubclass(cls, type)
+            and cls not in METACLASSES
+            and owner_of_module(value.__module__) == USER
+        ):
+            self.cannot(f"the class {value.__qualname__}")
+        return super().read_value(value)
+
+    def read_array(self, value: Any) -> bytes:
+        """An array; code can tell its layout."""
+        layout = f"{value.dtype!r} {value.strides} {value.flags.aligned}"
+        return joined(b"layout", [super().read_array(value), text(layout)])
+
+    def read_object(self, value: Any) -> bytes:
+        """A value of no built-in type."""
+        from numba.core import types as kinds
+        from numba.core.registry import CPUDispatcher
+
+        cls = type(value)
+        if functions.importable_name(value) is not None:
+            return super().read_object(value)
+        if cls is CPUDispatcher:
+            self.dispatchers.append(value)
+            if not _is_plain(value):
+                self.cannot(f"how {value.py_func.__qualname__} is compiled")
+        elif issubclass(cls, kinds.Number | kinds.Boolean):
+            return joined(b"type", [text(str(value))])
+        elif not (
+            issubclass(cls, tuple | enum.Enum)
+            or value is functions.MOVED
+            or value is functions.MISSING
+            or objects.state_of(value) is not None
+        ):
+            self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
+        return super().read_object(value)
+
+
+def _is_plain(dispatcher: Any) -> bool:
+    """Whether a dispatcher is known by its function and options alone."""
+    from numba.core.caching import NullCache
+    from numba.core.compiler import Compiler
+
+    return (
+        not dispatcher.locals
+        and dispatcher._can_compile  # without signatures, which would convert numbers
+        and dispatcher._compiler.pipeline_class is Compiler
+        and isinstance(dispatcher._cache, NullCache)
+    )
+
+
+def extensions() -> set[str]:
+    """The modules that have extended Numba, besides Numba and this package."""
+    from numba.core import imputils, rewrites
+    from numba.core.typing import templates
+
+    typing, lowering = templates.builtin_registry, imputils.builtin_registry
+    lists = [typing.functions, typing.attributes, typing.globals]
+    lists += [getattr(lowering, name) for name in LOWERING]
+    lists += rewrites.rewrite_registry.rewrites.values()
+    return _extensions(lists, tuple(map(len, lists)))
+
+
+_found: dict[tuple[int, ...], set[str]] = {}
+
+
+def _extensions(lists: list[Any], sizes: tuple[int, ...]) -> set[str]:
+    """The same, looked for again when the lists of Numba have grown."""
+    if sizes not in _found:
+        called, attributes, values, *others = lists
+        kinds = [*called, *attributes]
+        modules = set()
+        for value, kind in values:
+            kinds += getattr(kind, "templates", ())
+            module = getattr(value, "__module__", None)
+            if module and owner_of_module(module) not in KNOWN:
+                modules.add(module)  # numba.extending.register_jitable, structref
+        made: list[Any] = [*kinds]
+        for kind in kinds:
+            made += [getattr(kind, "_overload_func", None)]
+            made += [getattr(kind, "_definition_func", None)]
+        for each in others:  # of functions, in tuples, or of classes
+            made += [entry[0] if type(entry) is tuple else entry for entry in each]
+        modules |= {name for each in made for name in _makers(each)}
+        _found.clear()
+        _found[sizes] = {x for x in modules if x.partition(".")[0] not in TRUSTED}
+    return _found[sizes]
+
+
+def _makers(made: Any) -> list[str]:
+    """The modules of a class, or of a function and the functions that it wraps."""
+    if type(made) is not types.FunctionType:
+        return [] if made is None else [str(getattr(made, "__module__", "numba"))]
+    held = [functions.cell_value(cell) for cell in made.__closure__ or ()]
+    inside = [each for each in held if type(each) is types.FunctionType]
+    return [str(each.__globals__.get("__name__")) for each in [made, *inside]]
