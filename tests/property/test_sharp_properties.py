@@ -171,6 +171,7 @@ def test_compiled_schedules_verify_and_are_tight(
     st.floats(0.05, 0.3),
 )
 @settings(max_examples=8, deadline=None, derandomize=True)
+@pytest.mark.slow
 def test_strong_regularization_is_blind(gamma: float, k: int, share: float) -> None:
     """Lambda to infinity: blind rollouts only, a price of O(1/epsilon^2) up to
     the depth log(1/epsilon).

@@ -168,6 +168,7 @@ def widen(state, action, rng):
     return rng.random(), 0.5 * state
 
 
+@pytest.mark.slow
 def test_states_that_change_their_type_are_inlined_at_once():
     problem = mdp(widen)
     engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)
@@ -185,6 +186,7 @@ def careless(state, action, rng):
     return 0.5 * hurried(rng.random()), state
 
 
+@pytest.mark.slow
 def test_arithmetic_that_may_be_reordered_is_inlined_at_once():
     problem = mdp(careless)
     engine = CompiledEngine(Job(problem, table(problem), 1), ADDRESS)

@@ -275,6 +275,7 @@ def orders(rng, size):
     return out
 
 
+@pytest.mark.slow
 def test_every_order_is_equally_likely():
     seen = Counter(tuple(order) for order in orders(stream(31), 48_000).tolist())
     counts = [seen[order] for order in itertools.permutations(range(4))]

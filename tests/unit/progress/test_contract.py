@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import pickle
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -300,7 +301,8 @@ def test_a_bar_writes_lines_to_standard_error_alone() -> None:
     assert ran.stdout == "19272\n"
     lines = ran.stderr.splitlines()
     assert lines[0] == "smoothcruiser: preparing"
-    assert lines[-1].startswith("smoothcruiser: done: 19.")
+    # calls that were made ahead are in it, and their number depends on the threads
+    assert re.match(r"smoothcruiser: done: (19|2\d)\.\d k calls in ", lines[-1])
     assert len(lines) < 8
     assert "\x1b" not in ran.stderr
 
@@ -320,8 +322,12 @@ def test_the_log_says_what_was_chosen_and_when_phases_began(caplog: Any) -> None
     assert chosen[0].getMessage().startswith("auto ")
     told = [r.getMessage() for r in caplog.records]
     assert told.index("compiling begins") < told.index("sampling begins")
-    handlers = logging.getLogger("smoothcruiser").handlers
-    assert any(isinstance(handler, logging.NullHandler) for handler in handlers)
+    # apart: the command line, which other tests run in this process, takes it away
+    program = "import logging, smoothcruiser as sc; print(logging.getLogger(sc.__name__).handlers)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert "NullHandler" in ran.stdout
 
 
 def test_stores_are_logged(caplog: Any, tmp_path: Any) -> None:

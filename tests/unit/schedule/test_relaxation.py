@@ -136,6 +136,7 @@ def test_the_chosen_plan_is_the_cheapest_tried_and_keeps_its_promise():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_relaxing_never_beats_plain_max_by_more_than_the_compilers_slack():
     """A plan for V_lambda within e is a plan for V_0 within e plus half the

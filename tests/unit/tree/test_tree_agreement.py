@@ -195,6 +195,7 @@ def test_arrays_are_states():
     assert len(tree.children(0)) == 4
 
 
+@pytest.mark.slow
 def test_a_tree_of_arrays_moves_with_its_memory():
     """Nodes are moved when the tree advances: a state that was read before must
     not change under the reader's hands.

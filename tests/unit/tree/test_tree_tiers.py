@@ -122,6 +122,7 @@ def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
     assert shown(inlined) == shown(by_address)
 
 
+@pytest.mark.slow
 def test_a_policy_of_a_tree_by_address_is_evaluated(fresh, monkeypatch):
     found = []
     for tier in ("inlined", "address"):
