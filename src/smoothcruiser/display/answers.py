@@ -35,8 +35,14 @@ def estimate_page(estimate: Estimate, exact: Estimate | None = None) -> Page:
 
 
 def state_text(state: object, longest: int = LONGEST_STATE) -> str:
-    """A state on one line, with an ellipsis where it is long."""
-    text = printable(repr(state), keep="")
+    """A state on one line, with an ellipsis where it is long.
+
+    One whose ``repr`` fails is named by its type: a page never fails for it.
+    """
+    try:
+        text = printable(repr(state), keep="")
+    except Exception:
+        text = f"a {type(state).__name__} without a text"
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

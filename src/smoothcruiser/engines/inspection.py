@@ -87,6 +87,11 @@ class Look:
     profile: tuple[int, ...] | None  # who moves, and what is legal
     taken: tuple[int, ...]  # the stream's words after the call
 
+    @property
+    def where(self) -> str:
+        """The pair in words, for a refusal."""
+        return f"at state {self.state!r}, action {self.action}"
+
 
 Looks = tuple[Look, ...]
 
@@ -295,14 +300,13 @@ class _Inspector:
 
     def _compare(self, found: Look, other: Answer, asked: SecondCall) -> None:
         reward, after, ended = found.answer
-        where = f"at state {found.state!r}, action {found.action}"
         if self.problem.profile(found.state) != found.profile:
             raise flickering(found.state)
         self._check_bounds(found.state)
         if found.kept is not None and unchanged(found.kept, after) is False:
             raise OracleError(
                 "A next state changed when the oracle was called again: "
-                f"{found.kept!r} became {after!r} {where}. "
+                f"{found.kept!r} became {after!r} {found.where}. "
                 "Calls share one object; return a fresh state from every call."
             )
         alike = reward == other[0] and ended == other[2]
@@ -311,7 +315,7 @@ class _Inspector:
         if not alike:
             answers = f"{found.answer[:2]!r} and {other[:2]!r}"
             raise OracleError(
-                f"{asked.value} streams differ {where}: {answers}. "
+                f"{asked.value} streams differ {found.where}: {answers}. "
                 f"{self._remedy(asked)}"
             )
 

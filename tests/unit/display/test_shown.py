@@ -462,3 +462,32 @@ def test_small_numbers_are_not_printed_as_zero_and_infinite_ones_are_printed() -
         assert f"{interval[1]:.3f}" in str(odd)
         assert "shop" in odd._repr_html_()
     assert "nan" in str(an_estimate(value=math.nan, interval=None))
+
+
+class Mute:
+    """A state that cannot be printed."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text")
+
+    def __hash__(self) -> int:
+        return 7
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mute)
+
+
+def test_a_state_without_a_text_is_planned_and_shown() -> None:
+    def step(state: Any, action: int, rng: Any) -> tuple[float, Any]:
+        return rng.random(), state
+
+    mdp = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.3,
+        operator=sc.Entropy(1.0),
+        initial_state=Mute(),
+    )
+    answer = sc.plan(mdp, epsilon=0.5, delta=0.1, method="certified")
+    assert "state a Mute without a text" in str(answer)
+    assert "a Mute without a text" in str(mdp)
