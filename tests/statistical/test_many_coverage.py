@@ -30,6 +30,7 @@ def too_many(failures: list[bool]) -> bool:
     return bool(tail < 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", list(benchmark.ASKED))
 def test_all_states_of_one_call_hold_together(how):
     """Seven kinds of worlds, every interval of every state."""

@@ -202,6 +202,7 @@ def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:
         sc.plan(problem, epsilon="45%", delta=0.1)
 
 
+@pytest.mark.slow
 def test_what_nobody_can_pay_is_refused_with_offers() -> None:
     """Law: without a limit, a price above 10^9 calls is told before it is paid."""
     with pytest.raises(Unpayable, match="What can be paid"):

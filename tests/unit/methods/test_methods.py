@@ -233,6 +233,7 @@ def test_a_budget_is_exact_to_the_call():
     assert f"Epsilon 0.3 would cost {price:,} calls" in less.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_a_price_above_the_default_budget_is_explained_and_refused_to_run():
     problem = simulator(discount=0.9)

@@ -117,6 +117,7 @@ def test_a_plan_for_v_0_through_lambda_keeps_its_promise():
         assert misses <= 60
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_the_chosen_plan_is_the_cheapest_tried_and_keeps_its_promise():
     problem = sc.make(

@@ -86,6 +86,7 @@ def shown(tree):
     ]
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
     inlined = grown(monkeypatch, "inlined")
     first = shown(inlined)
