@@ -71,8 +71,11 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/many_coverage.py --runs 60 --out docs/evidence/many-coverage.md
 	@$(BIN)/python benchmarks/totals.py --runs 400 --out docs/evidence/totals.md
 	@$(BIN)/python benchmarks/state_bounds.py --out docs/evidence/state-bounds.md
+	@$(BIN)/python benchmarks/price_table.py --out docs/evidence/prices.md
+	@$(BIN)/python benchmarks/clipping.py --out docs/evidence/clipping.md
 	@$(BIN)/python benchmarks/paid.py --out docs/evidence/paid.md
 	@$(BIN)/python benchmarks/root_coverage.py --out docs/evidence/root-coverage.md
+	@$(BIN)/python benchmarks/randomized_worlds.py --out docs/evidence/randomized-worlds.md
 	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
 	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md
 	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
@@ -86,6 +89,8 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/horizon_coverage.py --runs 6000 --out docs/evidence/horizon-coverage.md
 	@$(BIN)/python benchmarks/horizon_coverage.py --runs 2500 --families partly "at the" --out docs/evidence/declared-coverage.md
 	@$(BIN)/python benchmarks/verification.py --out docs/evidence/verification.md
+	@$(BIN)/python benchmarks/worlds.py --out docs/evidence/worlds.md
+	@$(BIN)/python benchmarks/worlds_jax.py --out docs/evidence/worlds-jax.md
 	@$(BIN)/python benchmarks/steering.py --out docs/evidence/steering.md
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
 	@$(BIN)/python benchmarks/literature.py

@@ -515,7 +515,9 @@ def test_positions_recognize_each_other_and_travel():
     [
         ("kuhn_poker", "information is hidden"),
         ("matrix_rps", "at the same time"),
-        ("nope", "cannot load"),
+        ("nope", r"cannot load 'nope': Unknown game 'nope'; pyspiel.registered_names"),
+        ("tictactoe", r"did you mean 'tic_tac_toe'\?"),
+        ("breakthrough(nix=4)", "are: columns, rows; change its parameters"),
     ],
 )
 def test_games_of_another_kind_are_refused(name, message):

@@ -543,7 +543,7 @@ def test_jax_oracles_agree_with_their_scalar_forms():
         plain = sc.MDP(line_one, **COMMON)
         table = hand_made(plain.facts, samples=400)
         parts = [
-            kind(p, table, 0.25).run_shard(Shard(1, 0, 0, 200), 1)
+            kind(Job(p, table, 0.25)).run_shard(Shard(1, 0, 0, 200), 1)
             for kind, p in ((BatchedEngine, endless), (PythonEngine, plain))
         ]
         assert (

@@ -7,6 +7,8 @@ found or imported is named in one sentence.
 """
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from click.testing import CliRunner
 import smoothcruiser as sc
 from smoothcruiser.adapters import register
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import ADAPTERS, find_adapter
+from smoothcruiser.problem.adapter import ADAPTERS, find_adapter, known
 from smoothcruiser.problem.spec import from_spec
 
 HEADING = "An adapter"
@@ -28,7 +30,7 @@ NAME = "weather:bergen,rain=0.7"
 @pytest.fixture(autouse=True)
 def table_kept():
     """Adapters of a test are out of the table after it."""
-    before = dict(ADAPTERS)
+    before = dict(known())  # with those of the package, which come late
     yield
     ADAPTERS.clear()
     ADAPTERS.update(before)
@@ -137,9 +139,44 @@ def test_listing_loads_an_installed_adapter(installed):
 
 def test_an_unknown_prefix_lists_what_is_installed(installed):
     installed(f"{MODULE}:ADAPTER")
-    with pytest.raises(sc.InvalidInput, match=r"adapters: gym:, openspiel:, weather:"):
+    listed = r"did you mean 'weather:'\?.*adapters: .*gym:, .*openspiel:, .*weather:"
+    with pytest.raises(sc.InvalidInput, match=listed):
         sc.make("wether:bergen", discount=0.5)
+    with pytest.raises(sc.InvalidInput, match=r"did you mean 'chain'\?"):
+        sc.make("chian", discount=0.5)
     assert "weather" not in ADAPTERS  # a typo imports no adapter
+
+
+@pytest.mark.compiles
+def test_the_command_line_finds_an_installed_package(installed, tmp_path):
+    """In a process of its own, which has nothing but the package on its path."""
+    installed(f"{MODULE}:ADAPTER")
+    promise = ("--discount", "0.5", "--temperature", "1", "--epsilon", "20%")
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+
+    def run(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "smoothcruiser", *arguments, "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path.parent,
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert run("problems")["weather:"] == {
+        "parameters": {},
+        "summary": "a city's weather, with or without an umbrella",
+        "example": "weather:bergen,rain=0.7",
+        "needs": "",
+        "installed": True,
+        "missing": [],
+        "fault": "",
+    }
+    said = run("explain", NAME, *promise, "--delta", "0.1", "--method", "smoothcruiser")
+    assert said["num_calls"] > 0
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from smoothcruiser.operators import register as register_operator
 from smoothcruiser.operators.base import Scalar
 from smoothcruiser.operators.entropy import entropy_gradient, entropy_value
 from smoothcruiser.problem import adapter as adapters
-from smoothcruiser.problem.adapter import ADAPTERS, FAULTS, keep_fault
+from smoothcruiser.problem.adapter import ADAPTERS, FAULTS, keep_fault, known
 from smoothcruiser.problem.adapter import register as register_adapter
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.kinds import KINDS, Estimator, Kind
@@ -61,11 +61,12 @@ TABLES: tuple[dict[Any, Any], ...] = (
 @pytest.fixture(autouse=True)
 def tables_kept() -> Iterator[None]:
     """What a test registers is out of the tables after it."""
+    known()  # the adapters of the package come late
     before = [dict(table) for table in TABLES]
     yield
-    for table, known in zip(TABLES, before, strict=True):
+    for table, kept in zip(TABLES, before, strict=True):
         table.clear()
-        table.update(known)
+        table.update(kept)
 
 
 def chain(**options: Any) -> sc.Problem:
@@ -239,7 +240,9 @@ def test_another_adapters_failure_does_not_break_an_agent() -> None:
 
 def test_an_agent_names_the_adapters_that_are_installed() -> None:
     register_adapter(Worlds())
-    with pytest.raises(InvalidInput, match=r"installed: gym:, openspiel:, worlds:\)"):
+    with pytest.raises(
+        InvalidInput, match=r"installed: .*gym:, .*openspiel:, .*worlds:\)"
+    ):
         sc.Agent(3.5, "uct", budget=20)
 
 
@@ -250,7 +253,9 @@ def test_the_fault_of_a_file_is_told_where_it_is_needed() -> None:
         sc.make("dice:six", discount=0.5)
     assert "RuntimeError: no dice" in adapters.descriptions()["dice"]
     assert "gym" in adapters.descriptions()
-    with pytest.raises(InvalidInput, match=r"openspiel:; cannot be imported: dice\."):
+    with pytest.raises(
+        InvalidInput, match=r"adapters: .*:; cannot be imported: dice\."
+    ):
         sc.make("cubes:six", discount=0.5)
 
 

@@ -1,6 +1,8 @@
-"""The command ``problems``: what is built in."""
+"""The command ``problems``: what is built in, and what adapters are installed."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import click
 
@@ -10,15 +12,26 @@ from smoothcruiser.cli.options import json_option, print_json
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "problems",
-    "description": "The built-in problems, by name.",
+    "description": (
+        "The built-in problems by name, and the adapters by prefix with a colon."
+    ),
     "type": "object",
     "additionalProperties": {
         "type": "object",
         "properties": {
             "parameters": {"type": "object", "description": "name -> default"},
             "summary": {"type": "string"},
+            "example": {"type": "string", "description": "of an adapter: a whole name"},
+            "needs": {"type": "string", "description": "what to install with pip"},
+            "installed": {
+                "type": ["boolean", "null"],
+                "description": "whether its library can be imported; null: not known",
+            },
+            "missing": {"type": "array", "items": {"type": "string"}},
+            "fault": {"type": "string", "description": "why it cannot be imported"},
         },
         "required": ["parameters", "summary"],
+        "additionalProperties": False,
     },
 }
 
@@ -26,18 +39,34 @@ SCHEMA = {
 @click.command()
 @json_option
 def problems(as_json: bool) -> None:
-    """List the built-in problems and their parameters."""
+    """List the built-in problems and their parameters, and what adapters are there."""
     if as_json:
-        from smoothcruiser.problem.zoo import ZOO
-
-        print_json(
-            {
-                name: {"parameters": entry.defaults, "summary": entry.summary}
-                for name, entry in ZOO.items()
-            }
-        )
+        print_json(_as_data())
         return
     from smoothcruiser.display.problems import zoo_page
     from smoothcruiser.display.terminal import show
 
     show(zoo_page())
+
+
+def _as_data() -> dict[str, Any]:
+    from smoothcruiser.problem.adapter import listed
+    from smoothcruiser.problem.zoo import ZOO
+
+    built_in: dict[str, Any] = {
+        name: {"parameters": entry.defaults, "summary": entry.summary}
+        for name, entry in ZOO.items()
+    }
+    adapters: dict[str, Any] = {
+        f"{name}:": {
+            "parameters": {},
+            "summary": each.summary,
+            "example": each.example,
+            "needs": each.needs,
+            "installed": each.installed,
+            "missing": list(each.missing or ()),
+            "fault": each.fault,
+        }
+        for name, each in listed().items()
+    }
+    return built_in | adapters

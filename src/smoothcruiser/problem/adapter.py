@@ -11,6 +11,9 @@ of two ways:
                           names the adapter. It is read when a prefix is not in
                           the table, or when all are listed.
 
+An adapter may say which modules it imports (``modules``), by the names of packages at
+the top: then ``listed`` knows, without importing any, whether its library is there.
+
 This file decides what a prefix means. Ours are imported by name when a prefix is first
 looked up, and an adapter imports its library only when a problem is built, so that
 listing them is fast and needs no extra.
@@ -18,9 +21,12 @@ listing them is fast and needs no extra.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
@@ -36,7 +42,14 @@ GROUP = "smoothcruiser.problems"  # the group of entry points
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What turns the names of another library's simulators into problems."""
+    """What turns the names of another library's simulators into problems.
+
+    Three more attributes are optional. With ``has_discount = True`` the simulators have a
+    discount of their own, and ``build`` gets None where the user gave none. ``positional``
+    names parameters that may be written without their words, in this order, right after
+    the text. ``default_operator`` names the operator where the user gave neither one nor a
+    temperature.
+    """
 
     name: str  # the prefix, before the colon
     summary: str  # what it adapts, for ``smoothcruiser problems``
@@ -174,19 +187,79 @@ def prefixes() -> list[str]:
     return sorted({*known(), *(point.name for point in _entry_points())})
 
 
+@dataclass(frozen=True)
+class Listed:
+    """What is known of an adapter without building a problem."""
+
+    name: str  # the prefix
+    summary: str
+    example: str  # a whole name, such as gym:FrozenLake-v1
+    needs: str  # what to install with pip; "" if nothing
+    # modules of its library that cannot be found; None where it does not name any
+    missing: tuple[str, ...] | None
+    fault: str = ""  # why the adapter itself cannot be imported
+
+    @property
+    def installed(self) -> bool | None:
+        """Whether its library can be imported; None where that is not known."""
+        if self.fault:
+            return False
+        return None if self.missing is None else not self.missing
+
+    def __str__(self) -> str:
+        if self.fault:
+            return self.fault
+        state = {True: f"installed, {self.needs}", None: f"pip install '{self.needs}'"}
+        without = f"not installed: pip install '{self.needs}'"
+        needs = f" ({state.get(self.installed, without)})" if self.needs else ""
+        return f"{self.summary}: {self.example}{needs}"
+
+
+def listed() -> dict[str, Listed]:
+    """All adapters by prefix; of their libraries none is imported."""
+    faults = _load_all()
+    found = {
+        name: Listed(name, a.summary, f"{name}:{a.example}", a.needs, _missing(a))
+        for name, a in known().items()
+    }
+    broken = {
+        name: Listed(name, "", "", "", None, sentence)
+        for name, sentence in faults.items()
+    }
+    return found | broken
+
+
+def _missing(adapter: Adapter) -> tuple[str, ...] | None:
+    """The modules of an adapter's library that are not installed."""
+    modules = getattr(adapter, "modules", None)
+    if modules is None:
+        return None if adapter.needs else ()
+    return tuple(name for name in modules if not _found(name))
+
+
+def _found(module: str) -> bool:
+    try:
+        return find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):  # a module that was put there without a spec
+        return False
+
+
 def descriptions() -> dict[str, str]:
     """What each adapter adapts and needs, by prefix.
 
     For an adapter that cannot be imported, the text says why.
     """
-    faults = _load_all()
-    found = {name: _described(adapter) for name, adapter in known().items()}
-    return found | faults
+    return {name: str(each) for name, each in listed().items()}
 
 
-def _described(adapter: Adapter) -> str:
-    needs = f" (pip install '{adapter.needs}')" if adapter.needs else ""
-    return f"{adapter.summary}: {adapter.name}:{adapter.example}{needs}"
+def near(name: str) -> str:
+    """A question after the built-in problem or the prefix that ``name`` resembles."""
+    from smoothcruiser.problem.zoo import ZOO
+
+    known_names = [*ZOO, *(f"{prefix}:" for prefix in prefixes())]
+    bare = {n.rstrip(":"): n for n in known_names}
+    found = difflib.get_close_matches(name.partition(":")[0], bare, 1)
+    return f"; did you mean {bare[found[0]]!r}?" if found else ""
 
 
 # --- entry points -------------------------------------------------------------

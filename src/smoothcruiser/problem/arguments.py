@@ -77,3 +77,28 @@ def check_keywords(verb: str, given: Iterable[str], known: Iterable[str]) -> Non
                 f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
             )
             raise InvalidInput(f"{verb} has no option {name!r}; {hint}")
+
+
+def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
+    """The range of rewards among the parameters of a name, which are taken out.
+
+    It is ``reward_range=[low,high]``, or ``reward_low=`` and ``reward_high=``; None where
+    there is neither.
+    """
+    given = parameters.pop("reward_range", None)
+    low, high = (parameters.pop(name, None) for name in ("reward_low", "reward_high"))
+    if (low is None) != (high is None):
+        raise InvalidInput("Give reward_low= and reward_high= together.")
+    pair = given if low is None else (low, high)
+    if pair is None:
+        return None
+    if (
+        not isinstance(pair, list | tuple)
+        or len(pair) != 2
+        or not all(is_number(x) for x in pair)
+    ):
+        raise InvalidInput(
+            "The range of rewards is two numbers, as in reward_range=[-1,1], got "
+            f"{shortened(pair)}."
+        )
+    return float(pair[0]), float(pair[1])

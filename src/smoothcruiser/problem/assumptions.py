@@ -93,6 +93,7 @@ def assumptions(
             f"every state has at least {facts.min_actions} legal actions, as "
             "declared (checked where it was met)"
         )
+    found += own_words(problem)
     # an adapter's own words on the keys it chose
     merged = getattr(problem.key, "assumption", "")
     if merged:
@@ -104,3 +105,8 @@ def assumptions(
             f"{type(problem.operator).__name__} have to be (check tests it)"
         )
     return tuple(found)
+
+
+def own_words(problem: Problem) -> tuple[str, ...]:
+    """What an adapter says of the model that it read: ``assumptions`` of its oracle."""
+    return tuple(getattr(problem.oracle, "assumptions", ()))

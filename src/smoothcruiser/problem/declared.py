@@ -65,7 +65,7 @@ def action_labels(actions: Any) -> tuple[str, ...]:
     _require(
         len(labels) > 0 and all(map(_is_label, labels)),
         (
-            "actions must name every action with a word, as in actions=['buy', 'wait'], "
+            "actions must name every action with a printable word, as in actions=['buy', 'wait'], "
             f"got {shortened(actions)}."
         ),
     )

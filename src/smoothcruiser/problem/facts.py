@@ -32,8 +32,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from smoothcruiser.errors import described
 from smoothcruiser.operators import Operator
 
+MOST_ACTIONS = 10**6  # of facts that are read: their constants are listed by number
 BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
 
 
@@ -104,6 +106,25 @@ class Facts:
     # declared (steps, probability): from every state that is not terminal the episode
     # ends within so many steps with at least this probability, whatever is played
     episodes_end: tuple[int, float] | None = None
+    # by how much a reward may differ between rows of a batch and a state by itself,
+    # where the step computes in float32; added to every interval of a schedule
+    reward_error: float = 0.0
+
+    def json_flaw(self) -> str | None:
+        """What no problem can be."""
+        if not 1 <= self.min_actions <= self.num_actions <= MOST_ACTIONS:
+            return (
+                "min_actions and num_actions must be whole numbers with 1 <= min_actions "
+                f"<= num_actions <= {MOST_ACTIONS:,}, got {described(self.min_actions)}"
+                f" and {described(self.num_actions)}"
+            )
+        if not 0.0 <= self.discount <= 1.0:
+            return f"discount must lie in [0, 1], got {self.discount:g}"
+        if not (math.isfinite(self.reward_span) and self.reward_span >= 0.0):
+            return f"reward_range must be two finite numbers in order, got {self.reward_range}"
+        if self.horizon is not None and not 1 <= self.horizon < 2**53:
+            return f"horizon must be at least 1, or null, got {described(self.horizon)}"
+        return None
 
     @property
     def reward_span(self) -> float:
@@ -154,6 +175,7 @@ class Facts:
         return replace(
             self,
             reward_range=(0.0, 0.0),
+            reward_error=0.0,
             given_bounds=None,
             given_gap=None,
             total_range=None,

@@ -22,7 +22,13 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
 from smoothcruiser.operators import Operator, make_operator
-from smoothcruiser.problem.adapter import FAULTS, Adapter, find_adapter, prefixes
+from smoothcruiser.problem.adapter import (
+    FAULTS,
+    Adapter,
+    find_adapter,
+    near,
+    prefixes,
+)
 from smoothcruiser.problem.declared import action_labels
 from smoothcruiser.problem.names import named, parameters
 from smoothcruiser.problem.problem import Problem
@@ -46,7 +52,7 @@ def make(
             ``smoothcruiser problems`` lists what there is.
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon or,
             for plain max, with a known model or a bounded total; needed unless
-            ``module:attribute`` has its own.
+            ``module:attribute`` or an adapter has its own.
         temperature: strength of the regularizer, in units of reward; 0 is plain max.
             Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",
@@ -97,7 +103,7 @@ def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
         return _imported(name, rest, spec, operator)
     raise InvalidInput(
         f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "
-        "own as module:attribute."
+        f"own as module:attribute{near(text) or '.'}"
     )
 
 
@@ -116,13 +122,21 @@ def _adapted(
     adapter: Adapter, rest: str, spec: Spec, operator: str | Operator | None
 ) -> Problem:
     """The problem of a simulator of another library."""
-    what, given = named(rest)
-    if not what or spec["discount"] is None:
+    what, given = named(rest, getattr(adapter, "positional", ()))
+    own = getattr(adapter, "has_discount", False)
+    if own and not what:
+        raise InvalidInput(
+            f"{adapter.name}: needs the name of a simulator, as in "
+            f"{adapter.name}:{adapter.example}."
+        )
+    if not what or (spec["discount"] is None and not own):
         raise InvalidInput(
             f"{adapter.name}: needs the name of a simulator and a discount, as in "
             f"make('{adapter.name}:{adapter.example}', discount=0.9, temperature=0.1)."
         )
     who = f"The adapter {adapter.name!r}"
+    if operator is None and spec["temperature"] is None:
+        operator = getattr(adapter, "default_operator", None)
     chosen = _operator(operator, spec["temperature"])
     try:
         problem: Any = adapter.build(
@@ -194,7 +208,8 @@ def _attribute(module_name: str, attribute: str) -> Any:
         adapters = ", ".join(f"{prefix}:" for prefix in prefixes())
         broken = f"; cannot be imported: {', '.join(FAULTS)}" if FAULTS else ""
         raise InvalidInput(
-            f"No problem and no module is called {module_name!r} ({error}); "
+            f"No problem and no module is called {module_name!r} "
+            f"({error}{near(module_name)}); "
             f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}{broken}."
         ) from error
     except SystemExit as error:

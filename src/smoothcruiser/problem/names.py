@@ -1,6 +1,7 @@
 """The grammar of names: what ``make`` reads, and every message may propose.
 
     name        built-in[:parameters]   prefix:what[,parameters]   module:attribute
+                (an adapter may let its first parameters do without their words)
     parameters  word=value,word=value,…
     value       JSON, a Python literal in brackets or quotes, or a word
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
@@ -57,9 +59,17 @@ def _unmatched(text: str) -> InvalidInput:
     )
 
 
-def named(text: str) -> tuple[str, dict[str, Any]]:
-    """What stands before the first comma, and the parameters after it."""
+def named(text: str, words: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
+    """What stands before the first comma, and the parameters after it.
+
+    ``words`` name parameters that may be written without them, in this order and
+    before all others: ``SysAdmin,1`` is ``SysAdmin,instance=1`` for ("instance",).
+    """
     what, *rest = pieces(text)
+    for place, word in enumerate(words[: len(rest)]):
+        if "=" in rest[place] or not rest[place].strip():
+            break
+        rest[place] = f"{word}={rest[place].strip()}"
     return what.strip(), parameters(",".join(rest))
 
 
@@ -78,6 +88,22 @@ def parameters(text: str) -> dict[str, Any]:
         if name in found:
             raise InvalidInput(f"The parameter {name!r} is given twice; drop one.")
         found[name] = _value(value.strip())
+    return found
+
+
+def own_options(parameters: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """The options of an adapter among the parameters of a name, which lose them.
+
+    ``reward_low=`` and ``reward_high=`` are another way to write ``reward_range=``.
+    """
+    found = {name: parameters.pop(name) for name in names if name in parameters}
+    low, high = (parameters.pop(name, None) for name in ("reward_low", "reward_high"))
+    if (low is None) != (high is None):
+        raise InvalidInput("Give reward_low= and reward_high= together.")
+    if low is not None:
+        found["reward_range"] = (float(low), float(high))
+    elif isinstance(found.get("reward_range"), list):
+        found["reward_range"] = tuple(found["reward_range"])
     return found
 
 

@@ -157,7 +157,14 @@ class Problem(Shown):
             total_range=total_range(self),
             given_gap=None if self.value_gap is None else float(self.value_gap),
             episodes_end=self.episodes_end,
+            reward_error=self._reward_error(),
         )
+
+    def _reward_error(self) -> float:
+        """By how much a batch may round a reward otherwise than a single state."""
+        if not isinstance(self.oracle, Batched):
+            return 0.0
+        return self.oracle.reward_rounding * max(abs(x) for x in self.reward_range)
 
     @property
     def is_compiled(self) -> bool:

@@ -359,19 +359,20 @@ def shaped(state: Any, example: Any) -> Any:
 def state_key(state: Any) -> Any:
     """What distinguishes a state from others.
 
-    It is the state itself, the shape and bytes of an array, or a tuple of such
-    keys.
+    It is the state itself, the type, shape and bytes of an array, or a tuple of such
+    keys. The same bytes are other numbers in another type: uint8 255 and int8 -1.
     """
     if (
         hasattr(state, "tobytes")
         and hasattr(state, "shape")
         and state.shape
-        and state.dtype != object
+        and not state.dtype.hasobject
     ):
+        kind = state.dtype  # of a record, ``str`` says no more than its size
+        name = str(kind) if kind.kind == "V" else kind.str
         # -0.0 is 0.0
-        return state.shape, (
-            state + 0.0 if state.dtype.kind == "f" else state
-        ).tobytes()
+        values = state + 0.0 if kind.kind == "f" else state
+        return name, state.shape, values.tobytes()
     try:
         hash(state)
     except TypeError as error:

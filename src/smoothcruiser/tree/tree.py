@@ -21,13 +21,10 @@ import time
 from typing import Any
 
 from smoothcruiser.engines.inspection import look_once
-from smoothcruiser.engines.registry import machine_code, not_compiled
 from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, about, best_action
 from smoothcruiser.jit.interrupts import held
-from smoothcruiser.jit.keys import Key
-from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seed, is_whole
@@ -38,12 +35,12 @@ from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import check_problem
 from smoothcruiser.shown import Shown, brief
+from smoothcruiser.tree.backends import backend_of
 from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import (
     MEAN,
-    NO_PRIOR,
     Search,
     check_rule,
     tree_search,
@@ -67,6 +64,7 @@ class Tree(Shown):
         options: parameters of the method, by name.
         seed: of the simulations; the same seed, the same tree.
         executor: "compiled" or "python"; by default compiled code where it can.
+        progress: as in ``plan``: hears that code is compiled, which may take seconds.
 
     Example:
         >>> import smoothcruiser as sc
@@ -84,6 +82,7 @@ class Tree(Shown):
         options: dict[str, Any] | None = None,
         seed: int = 0,
         executor: str | None = None,
+        progress: bool | Callback | None = None,
     ) -> None:
         check_problem(problem)
         refuse_undiscounted(problem, "A search tree")
@@ -103,7 +102,7 @@ class Tree(Shown):
         self.elapsed = 0  # moves made since the tree was created
         self.seconds = 0.0
         self.head = _heads(self.operator, problem.num_actions)
-        self._backend = self._make(executor)
+        self._backend = backend_of(self, executor, read_progress(progress))
         # Whether the step is known not to write into its state.
         self._untouched = problem.tables is not None
 
@@ -130,35 +129,6 @@ class Tree(Shown):
             simulations=self.simulations,
             nodes=self.num_nodes,
         )
-
-    def _make(self, executor: str | None) -> Any:
-        weights = (
-            self.problem.operator.weights(self.problem.num_actions)
-            if self.rule.prior != NO_PRIOR
-            else [1.0] * self.problem.num_actions
-        )
-        arguments = (
-            self.problem,
-            self.rule,
-            self._setting(),
-            self.head,
-            weights,
-            self.state,
-            stream(self.seed, Key.TREE),
-        )
-        machine = machine_code(executor, "Tree search")
-        if machine is None:
-            machine = self.problem.is_compiled
-        if not machine:
-            from smoothcruiser.tree.plain import PlainTree
-
-            return PlainTree(*arguments)
-        why = not_compiled(self.problem)
-        if why is not None:
-            raise InvalidInput(why)
-        from smoothcruiser.tree.compiled import CompiledTree
-
-        return CompiledTree(*arguments)
 
     def _setting(self) -> Setting:
         return setting_of(self.problem, self.method, self.elapsed)
@@ -276,7 +246,7 @@ class Tree(Shown):
         self.state = next_state
         if child is None:
             kept = old.rng
-            self._backend = self._make(old.name)
+            self._backend = backend_of(self, old.name)
             # The stream continues: a new tree must not repeat the old one's
             # samples.
             self._backend.rng = kept

@@ -16,13 +16,16 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, printable
+from smoothcruiser.errors import InvalidInput, printable, text_of
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.tree import Tree
 
 # pixels between leaves and between levels: what a label of 18 characters needs
 COLUMN, ROW, MARGIN = 116, 112, 46
 LABEL = 18
+# An edge ends above the two lines of text over its node, so that it crosses neither: the
+# action with its value, and the state.
+ABOVE, LINE = 47, 12
 
 
 @dataclass(frozen=True)
@@ -106,13 +109,13 @@ def _escaped(text: str) -> str:
 
 
 def _state(state: Any) -> str:
-    return _cut(repr(tuple(state)) if hasattr(state, "_fields") else repr(state))
+    return _cut(text_of(tuple(state) if hasattr(state, "_fields") else state))
 
 
-def _cut(text: str) -> str:
+def _cut(text: str, longest: int = LABEL) -> str:
     """Text on one line, as long as there is room for."""
     text = printable(text, keep="")
-    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 # --- text ---------------------------------------------------------------------
@@ -121,7 +124,8 @@ def _cut(text: str) -> str:
 def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
     """The tree as lines of text: action, value and visits of each edge.
 
-    The recommended action has a star.
+    The recommended action has a star. What is below the last level shown is counted in
+    its line, what stands beside the children shown in a line of its own.
     """
     root = shown(tree, depth=depth, width=width)
     lines = [
@@ -152,18 +156,21 @@ def _action(part: Branch) -> str:
 
 
 def _lines(tree: Tree, part: Branch, indent: str, lines: list[str]) -> None:
-    rows = len(part.children) + (1 if part.hidden else 0)
+    rows = len(part.children) + (1 if part.hidden and part.children else 0)
     for i, child in enumerate(part.children):
         last = i == rows - 1
         star = "*" if child.best else " "
+        below = (
+            "" if child.children or not child.hidden else f"  +{child.hidden:,} below"
+        )
         lines.append(
             f"{indent}{'└' if last else '├'}─{star}{_action(child)}  q "
-            f"{child.q_value:.4g} → state {_state(child.node.state)}  "
-            f"value {child.node.value:.4g}  visits "
-            f"{child.node.visits:,}{_turn(tree, child)}"
+            f"{child.q_value:.4g}  visits {child.node.visits:,} → value "
+            f"{child.node.value:.4g}{_turn(tree, child)}{below}  "
+            f"state {_state(child.node.state)}"  # last, where a line may be cut
         )
         _lines(tree, child, indent + ("   " if last else "│  "), lines)
-    if part.hidden:
+    if part.hidden and part.children:
         lines.append(f"{indent}└─ {part.hidden:,} more")
 
 
@@ -225,7 +232,7 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> s
         for child in place.children:
             part = child.part
             colour = "#2a7d2a" if part.best else "#9a9a9a"
-            x, y, z, t = place.x, place.y, child.x, child.y
+            x, y, z, t = place.x, place.y, child.x, child.y - ABOVE
             middle = (y + t) / 2.0
             parts.append(
                 f'<path d="M {x:.1f} {y:.1f} C {x:.1f} {middle:.1f}, {z:.1f} '
@@ -233,10 +240,10 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> s
                 f'fill="none" stroke="{colour}" '
                 f'stroke-width="{0.8 + 7.0 * part.share:.2f}" stroke-opacity="0.7"/>'
             )
+            value = f": {part.q_value:.3g}"
             parts.append(
-                f'<text x="{(x + 2 * z) / 3:.1f}" y="{middle + 12:.1f}" '
-                f'text-anchor="middle" {ink.text}>'
-                f"{escape(_cut(part.label))}: {part.q_value:.3g}</text>"
+                f'<text x="{z:.1f}" y="{t + LINE:.1f}" text-anchor="middle" {ink.text}>'
+                f"{escape(_cut(part.label, LABEL - len(value)))}{value}</text>"
             )
     parts += [_circle(place, low, high, ink) for place in places]
     return "\n".join([*parts, "</svg>"])
@@ -249,8 +256,8 @@ def _circle(place: _Place, low: float, high: float, ink: Ink) -> str:
         for a, n in zip(node.actions, node.edge_visits, strict=True)
     )
     tip = (
-        f"state {node.state!r}, player {node.player}, value {node.value:.6g}, visits "
-        f"{node.visits:,}. {edges}"
+        f"state {text_of(node.state)}, player {node.player}, value {node.value:.6g}, "
+        f"visits {node.visits:,}. {edges}"
     )
     hidden = (
         f'<text x="{place.x + 21:.1f}" y="{place.y + 4:.1f}" {ink.text}>'
@@ -268,11 +275,17 @@ def _circle(place: _Place, low: float, high: float, ink: Ink) -> str:
         f"<g><title>{_escaped(tip)}</title>{shape} "
         f'fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
         f'<text x="{place.x:.1f}" y="{place.y + 4:.1f}" '
-        f'text-anchor="middle" fill="#111111">{node.value:.3g}</text>'
+        f'text-anchor="middle" fill="#111111">{_inside(node.value)}</text>'
         f'<text x="{place.x:.1f}" y="{place.y - 21:.1f}" text-anchor="middle" '
         f"{ink.text}>{_escaped(_state(node.state))}</text>"
         f"{hidden if part.hidden else ''}</g>"
     )
+
+
+def _inside(value: float) -> str:
+    """A value that fits into its node; the tooltip has more of it."""
+    text = f"{value:.3g}"
+    return text if len(text) <= 6 else f"{value:.2g}"
 
 
 def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:

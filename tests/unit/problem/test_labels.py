@@ -61,14 +61,14 @@ def test_labels_count_the_actions():
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        ("ab", "with a word"),
-        ([], "with a word"),
-        (["wait", ""], "with a word"),
-        (["wait", " "], "with a word"),
-        (["wait", "\x1b[31m"], "with a word"),
-        ([0, 1], "with a word"),
-        (7, "with a word"),
-        ({"wait": 0, "buy": 1}, "with a word"),
+        ("ab", "with a printable word"),
+        ([], "with a printable word"),
+        (["wait", ""], "with a printable word"),
+        (["wait", " "], "with a printable word"),
+        (["wait", "\x1b[31m"], "with a printable word"),
+        ([0, 1], "with a printable word"),
+        (7, "with a printable word"),
+        ({"wait": 0, "buy": 1}, "with a printable word"),
         (["buy", "buy"], "'buy' is there more than once"),
     ],
 )

@@ -182,7 +182,7 @@ def refusals():
 def messages():
     found = []
     for request in refusals():
-        with pytest.raises(sc.InvalidInput) as caught:
+        with pytest.raises(sc.SmoothcruiserError) as caught:  # or a missing extra
             request()
         # what was given is repeated, not proposed
         found.append(str(caught.value).replace("'no_such_thing,a=[1'", ""))
@@ -199,7 +199,12 @@ def test_whatever_is_proposed_can_be_read():
     calls = [call for text in texts for call in CALL.findall(text)]
     assert len(calls) >= 3
     for call in calls:
-        made = eval(f"make({call})", {"make": sc.make})
+        if "my_module" in call:
+            continue  # stands for what the reader fills in
+        try:
+            made = eval(f"make({call})", {"make": sc.make})
+        except sc.MissingExtra:
+            continue  # a library that is not installed here
         assert isinstance(made, sc.Problem), call
     found = [pair for text in texts for pair in PARAMETER.findall(text)]
     assert len(found) >= 15
@@ -211,7 +216,8 @@ def test_whatever_is_proposed_can_be_read():
         assert read[1] != value or value[0] not in "[('", (name, value)
     for text in texts:
         for name in NAME.findall(text.partition("got")[0]):
-            named(name.partition(":")[2])
+            prefix, _, rest = name.partition(":")
+            named(rest, getattr(ADAPTERS.get(prefix), "positional", ()))
 
 
 def test_parameters_of_the_zoo_are_proposed_as_they_are_read():

@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import SmoothcruiserError
-from smoothcruiser.problem.states import is_fixed, same_state
+from smoothcruiser.problem.states import is_fixed, same_state, state_key
 
 
 @numba.njit
@@ -71,6 +71,52 @@ def test_what_is_fixed() -> None:
     assert not is_fixed((1, np.zeros(2)))
     assert same_state((1, np.zeros(2)), (1, np.zeros(2)))
     assert not same_state((1, np.zeros(2)), (1, np.ones(2)))
+
+
+SAME_BYTES = [
+    (np.array([255], np.uint8), np.array([-1], np.int8)),
+    (np.array([1], "<i4"), np.array([1 << 24], ">i4")),
+    (np.array([1.0]), np.array([0x3FF0000000000000])),
+    (np.zeros(1, [("x", "i4"), ("y", "i4")]), np.zeros(1, [("y", "i4"), ("x", "i4")])),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_BYTES)
+def test_arrays_of_the_same_bytes_are_other_states_in_another_type(one, other) -> None:
+    assert one.tobytes() == other.tobytes()
+    assert state_key(one) != state_key(other)
+    assert state_key((one, 1)) != state_key((other, 1))
+    assert state_key(one) == state_key(one.copy())
+
+
+def test_zero_has_no_sign_in_keys_and_objects_have_none() -> None:
+    assert state_key(np.array([-0.0])) == state_key(np.array([0.0]))
+    boxed = np.zeros(1, [("x", "O")])  # its bytes are addresses
+    with pytest.raises(SmoothcruiserError, match="cannot be"):
+        state_key(boxed)
+
+
+@pytest.mark.compiles
+def test_certified_values_of_states_with_the_same_bytes() -> None:
+    """From 7 half of the steps lead to uint8 255, which pays 1 for ever, and half to
+    int8 -1, which pays nothing: V(7) = 0.5 * 0.5 * 2.
+    """
+
+    def step(state, action, rng):
+        if state[0] != 7:
+            return float(state[0] > 0), state.copy()
+        up = rng.random() < 0.5
+        return 0.0, np.array([255], np.uint8) if up else np.array([-1], np.int8)
+
+    problem = sc.MDP(
+        step,
+        num_actions=1,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=np.array([7], np.uint8),
+    )
+    found = sc.plan(problem, method="certified", epsilon=0.1, delta=0.01)
+    assert found.interval[0] <= 0.5 <= found.interval[1]
 
 
 @numba.njit

@@ -8,7 +8,9 @@ problems.
   oracles     environments that are put into a state, or copied
   functional  environments whose state is explicit
   meanings    what actions are called
+  families    packages that register environments, and what is known of them
   copies      private copies, and what an environment holds
+  whole       a key of all that an environment holds
   trial       whether an environment put into a state continues as one never touched
 
 Only these modules import Gymnasium. They are loaded when a problem is first
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.errors import MissingExtra
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
 from smoothcruiser.problem.problem import Problem
@@ -36,6 +39,7 @@ class GymnasiumAdapter:
     summary = "an environment of Gymnasium"
     example = "FrozenLake-v1,map_name=8x8"
     needs = "smoothcruiser[gymnasium]"
+    modules = ("gymnasium",)
     options = (
         "discount",
         "operator",
@@ -61,15 +65,22 @@ class GymnasiumAdapter:
 
         Parameters that are not this adapter's own go to ``gymnasium.make``.
         """
-        from smoothcruiser.adapters.gymnasium.access import named
+        from smoothcruiser.adapters.gymnasium.families import missing, package
 
+        try:
+            from smoothcruiser.adapters.gymnasium.access import named
+        except MissingExtra as error:
+            family = package(text)
+            if family is None:
+                raise
+            raise missing(text, *family) from error
         return named(text, parameters, discount=discount, operator=operator)
 
     def accepts(self, simulator: Any) -> bool:
-        """Whether ``simulator`` looks like an environment."""
+        """Whether ``simulator`` looks like an environment with one agent."""
         return all(
             hasattr(simulator, name) for name in ("step", "action_space", "unwrapped")
-        )
+        ) and not hasattr(simulator, "possible_agents")
 
     def problem(self, simulator: Any, **options: Any) -> Problem:
         """The problem of an environment, starting where it is."""

@@ -45,10 +45,11 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords, shortened
+from smoothcruiser.problem.names import own_options
 from smoothcruiser.problem.problem import MDP, Problem
 
 try:
@@ -63,6 +64,11 @@ from smoothcruiser.adapters.gymnasium.copies import (
     has_reset,
     kinds,
     private_copy,
+)
+from smoothcruiser.adapters.gymnasium.families import (
+    family_key,
+    family_range,
+    registered,
 )
 from smoothcruiser.adapters.gymnasium.functional import (
     functional_problem,
@@ -79,6 +85,7 @@ from smoothcruiser.adapters.gymnasium.oracles import (
 )
 from smoothcruiser.adapters.gymnasium.tables import check_tables, table_problem
 from smoothcruiser.adapters.gymnasium.trial import trial
+from smoothcruiser.adapters.gymnasium.whole import Contents, whole
 
 WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
     "mujoco": MujocoOracle,
@@ -103,7 +110,7 @@ class EnvironmentOptions(TypedDict, total=False):
 
     horizon: int | None
     deterministic: bool
-    key: Callable[[Any], Any] | None
+    key: Callable[[Any], Any] | str | None
     seed: int | None
     call_seconds: float | None
     name: str | None
@@ -138,7 +145,8 @@ def problem(
             functional environment "auto", "numpy" or "jax", by what it takes as rng.
         deterministic: whether a step from one state always has one outcome.
         key: a hashable summary of an environment that determines its future, so that
-            searches can recognize snapshots.
+            searches can recognize snapshots; "contents" for all that it holds
+            (``whole``), the default for MiniGrid.
         seed: start at a reset with this seed. By default the problem starts where the
             environment is, or at a reset with seed 0 if it was never reset.
         call_seconds: a step that takes longer counts as hanging; None for no limit.
@@ -176,7 +184,7 @@ def problem(
             reward_range=_bounds(env, reward_range, reward, label),
             horizon=horizon,
             deterministic=more.get("deterministic", False),
-            key=more.get("key"),
+            key=_key(more.get("key"), None),
             call_seconds=more.get("call_seconds"),
             actions=meanings(env, chosen),
             name=label,
@@ -203,11 +211,10 @@ def problem(
             name=label,
         )
     bounds = _bounds(inner, reward_range, reward, label)
+    key = _key(more.get("key"), inner)
     oracle, first = _tried(
         able,
-        lambda way: way(
-            env, chosen, reward, more.get("key"), None if here else stream(seed or 0)
-        ),
+        lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
     )
     return MDP(
         oracle,
@@ -220,9 +227,26 @@ def problem(
         horizon=horizon,
         deterministic=more.get("deterministic", False),
         call_seconds=more.get("call_seconds"),
+        key=Contents() if _by_contents(oracle) else None,
         actions=meanings(env, chosen),
         name=label,
     )
+
+
+def _by_contents(oracle: EnvOracle) -> bool:
+    return isinstance(oracle, SnapshotOracle) and oracle.key is whole
+
+
+OWN = (
+    "horizon",
+    "access",
+    "actions",
+    "deterministic",
+    "seed",
+    "call_seconds",
+    "reward_range",
+    "key",
+)
 
 
 def named(
@@ -232,28 +256,9 @@ def named(
 
     Parameters that are not this adapter's own go to ``gymnasium.make``.
     """
-    own = {
-        k: parameters.pop(k)
-        for k in (
-            "horizon",
-            "access",
-            "actions",
-            "deterministic",
-            "seed",
-            "call_seconds",
-            "reward_range",
-        )
-        if k in parameters
-    }
-    bounds = [parameters.pop(k, None) for k in ("reward_low", "reward_high")]
-    if (bounds[0] is None) != (bounds[1] is None):
-        raise InvalidInput("Give reward_low= and reward_high= together.")
+    own = own_options(parameters, OWN)
     env = _environment(text, parameters)
     own.setdefault("seed", 0)
-    if bounds[0] is not None:
-        own["reward_range"] = (float(bounds[0]), float(bounds[1]))
-    elif isinstance(own.get("reward_range"), list):
-        own["reward_range"] = tuple(own["reward_range"])
     shown = "".join(f",{k}={v}" for k, v in parameters.items())
     return problem(
         env,
@@ -271,7 +276,10 @@ def _environment(text: str, parameters: dict[str, Any]) -> Any:
         found = getattr(import_module(module), name, None) if colon else None
         if callable(found):
             return found(**parameters)
+        registered(text)
         return gymnasium.make(text, **parameters)
+    except SmoothcruiserError:
+        raise
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise InvalidInput(
@@ -287,13 +295,26 @@ def _bounds(
     label: str,
 ) -> tuple[float, float]:
     """(low, high) of all rewards: as given, or as known of a classic environment."""
-    bounds = given or (None if reward else KNOWN_RANGES.get(type(env).__name__))
+    classic = KNOWN_RANGES.get(type(env).__name__) or family_range(env)
+    bounds = given or (None if reward else classic)
     if bounds is None:
         raise InvalidInput(
             f"{label} does not say in which range its rewards lie; give "
             "reward_range=(low, high), such as reward_range=(-1,1)."
         )
     return bounds
+
+
+def _key(given: Any, env: Any) -> Callable[[Any], Any] | None:
+    """The key of snapshots: the user's, all that they hold, or None."""
+    found: Any = family_key(env) if given is None else given
+    if found is None or callable(found):
+        return found  # type: ignore[no-any-return]
+    if found == "contents" and env is not None:
+        return whole
+    raise InvalidInput(
+        f"key must be a function of the environment or 'contents', got {found!r}."
+    )
 
 
 # --- choosing -----------------------------------------------------------------

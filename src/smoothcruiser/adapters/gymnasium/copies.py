@@ -8,10 +8,13 @@ shares.
               again: the copy stands at the beginning. Here it is copied
               attribute by attribute instead.
   shared      a generator, a class attribute, a variable of the module: a step
-              of one copy changes what another will do. Generators are replaced
-              by the planner's; ``surroundings`` sees the rest.
+              of one copy changes what another will do. Generators (NumPy's, and
+              its older RandomStates) are replaced by the planner's, functions
+              that close over the environment are made anew for each copy, and
+              ``surroundings`` sees the rest.
 
-What this file leaves out: memory inside compiled objects (an emulator, a
+A simulator of another library takes part as what a ``View`` has ``inside``: it is a
+layer like any other. What this file leaves out: memory inside compiled objects (an emulator, a
 physics engine). Nothing here can see it; ``trial`` compares what such
 environments do.
 """
@@ -26,7 +29,7 @@ import random
 import sys
 import types
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import Any
 
@@ -35,6 +38,7 @@ import numpy as np
 from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.generator import legacy
 
 # Gymnasium's own wrappers that change neither step nor reward; a time limit is not
 # part of a state
@@ -54,7 +58,9 @@ OPAQUE = (
     types.BuiltinFunctionType,
     logging.Logger,
 )
-UNKNOWN = (np.random.RandomState, np.random.BitGenerator, random.Random)
+UNKNOWN = (np.random.BitGenerator, random.Random)
+# generators that the planner's takes the place of
+REPLACED = (np.random.Generator, np.random.RandomState)
 # generators that are created when they are first used, and descriptions
 UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
 # most things of a module that are read: a notebook may hold anything
@@ -66,11 +72,31 @@ Path = tuple[str, ...]
 # --- layers -------------------------------------------------------------------
 
 
+class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
+    """A simulator of another library, seen as an environment of Gymnasium.
+
+    Its ``step`` and ``reset`` are those of Gymnasium. Copies of the view hold copies
+    of what is ``inside``.
+    """
+
+    inside: Any
+
+    def like(self, other: Any) -> Any:
+        """A view of another simulator of this kind; anything else as it is."""
+        return other
+
+
+def wrapped(env: Any) -> Any:
+    """What a layer wraps; None where it is the innermost one."""
+    if isinstance(env, View):
+        return env.inside
+    return env.env if isinstance(env, gymnasium.Wrapper) else None
+
+
 def layers(env: Any) -> list[Any]:
     """The environment and what it wraps, outermost first."""
     found = [env]
-    while isinstance(env, gymnasium.Wrapper):
-        env = env.env
+    while (env := wrapped(env)) is not None:
         found.append(env)
     return found
 
@@ -93,6 +119,12 @@ def _unwatched_inside(twin: Any) -> Any:
         while isinstance(layer, gymnasium.Wrapper) and type(layer.env) in WATCHERS:
             layer.env = layer.env.env
     return unwatched(twin)
+
+
+def title(env: Any) -> str:
+    """What an environment is called in sentences: its class, or that inside a view."""
+    inner = env.unwrapped
+    return type(inner.inside if isinstance(inner, View) else inner).__name__
 
 
 def has_reset(env: Any) -> bool:
@@ -152,7 +184,7 @@ def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
         return list(zip(keys, part.values(), strict=True))
     if isinstance(part, list | tuple | collections.deque):
         return [(str(i), value) for i, value in enumerate(part)]
-    if isinstance(part, (*PLAIN, *OPAQUE, *CONTAINERS, *UNKNOWN, np.random.Generator)):
+    if isinstance(part, (*PLAIN, *OPAQUE, *CONTAINERS, *UNKNOWN, *REPLACED)):
         return []
     if isinstance(part, np.ndarray):
         return (
@@ -183,7 +215,7 @@ def fixed(
     env: Any, harmless: tuple[str, ...] = ()
 ) -> list[tuple[type, dict[str, Any]]]:
     """The class and the fields of each layer, without descriptions and ``harmless``."""
-    left_out = {"env", *UNREAD, *harmless}
+    left_out = {"env", "inside", *UNREAD, *harmless}
     return [
         (type(layer), {k: v for k, v in vars(layer).items() if k not in left_out})
         for layer in layers(env)
@@ -229,13 +261,16 @@ def _leaves(found: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
             )
         elif isinstance(part, CONTAINERS):
             yield path, (type(part).__name__, len(part))
-        elif isinstance(part, np.random.Generator) and path[0].startswith(
-            ("class ", "module ")
-        ):
-            yield (
-                path,
-                repr(part.bit_generator.state),
-            )  # an environment's own are replaced in copies
+        elif isinstance(part, REPLACED) and path[0].startswith(("class ", "module ")):
+            yield path, _seat(part)  # an environment's own are replaced in copies
+
+
+def _seat(generator: Any) -> str:
+    """Where a generator is in its sequence."""
+    if isinstance(generator, np.random.RandomState):
+        with np.printoptions(threshold=10_000):
+            return repr(generator.get_state())
+    return repr(generator.bit_generator.state)
 
 
 def different(one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
@@ -248,7 +283,7 @@ def different(one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
 
 def spelled(path: Path) -> str:
     """A path as the user knows it: ``board.0``, ``class Lake.count``."""
-    shown = [step.strip("'") for step in path if step != "env"]
+    shown = [step.strip("'") for step in path if step not in ("env", "inside")]
     return ".".join(shown) or "itself"
 
 
@@ -258,13 +293,18 @@ def spelled(path: Path) -> str:
 def private_copy(env: Any, generator: np.random.Generator) -> Any:
     """A copy that shares nothing with ``env`` and samples from ``generator`` only."""
     env = unwatched(env)
-    memo: dict[int, Any] = {id(generator): generator}
-    for path, part in parts(env):
-        if isinstance(part, np.random.Generator):
-            memo[id(part)] = generator
+    older = legacy(generator)
+    memo: dict[int, Any] = {id(generator): generator, id(older): older}
+    found = list(parts(env))
+    _refuse_closures(env, found)
+    for path, part in found:
+        if isinstance(part, REPLACED):
+            memo[id(part)] = (
+                generator if isinstance(part, np.random.Generator) else older
+            )
         elif isinstance(part, UNKNOWN):
             raise InvalidInput(
-                f"{type(env.unwrapped).__name__} draws from {spelled(path)}, a "
+                f"{title(env)} draws from {spelled(path)}, a "
                 f"{type(part).__name__} that a planner cannot replace; let it draw "
                 "from self.np_random."
             )
@@ -290,27 +330,100 @@ def adopt(twin: Any, generator: np.random.Generator) -> None:
 
 def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
     """A deep copy that also keeps what a copy by constructor would lose."""
-    forgetful = [layer for layer in layers(env) if is_forgetful(layer)]
+    forgetful = [x for x in layers(env) if is_forgetful(x) or _asks_itself(x)]
     for layer in forgetful:
         memo[id(layer)] = object.__new__(type(layer))
+    closed = [f for layer in layers(env) for f in vars(layer).values() if _closes(f)]
+    for f in closed:
+        memo[id(f)] = _with_empty_cells(f)
     try:
         twin = deepcopy(env, memo)
         for layer in forgetful:
             vars(memo[id(layer)]).update(deepcopy(vars(layer), memo))
+        for f in closed:
+            for old, new in zip(f.__closure__, memo[id(f)].__closure__, strict=True):
+                with suppress(ValueError):  # a cell that is not filled yet
+                    new.cell_contents = deepcopy(old.cell_contents, memo)
     except Exception as error:
         raise InvalidInput(_not_copied(env, memo, error)) from error
     return twin
 
 
+def _closes(thing: Any) -> bool:
+    """Whether this is a function that holds more than numbers and texts."""
+    return isinstance(thing, types.FunctionType) and any(
+        not isinstance(held, (*PLAIN, *OPAQUE)) for held in cells(thing)
+    )
+
+
+def cells(f: Any) -> list[Any]:
+    """What a function closes over."""
+    found = []
+    for cell in f.__closure__ or ():
+        with suppress(ValueError):  # a cell that is not filled yet
+            found.append(cell.cell_contents)
+    return found
+
+
+def _with_empty_cells(f: Any) -> Any:
+    """A function like ``f``, to be given what a copy of its environment holds.
+
+    ``deepcopy`` returns functions as they are: ``self.start = lambda:
+    self.rng.random()`` would draw from the generator of the original.
+    """
+    empty = tuple(types.CellType() for _ in f.__closure__)
+    twin = types.FunctionType(f.__code__, f.__globals__, f.__name__, None, empty)
+    twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
+    twin.__qualname__, twin.__module__ = f.__qualname__, f.__module__
+    vars(twin).update(vars(f))
+    return twin
+
+
+def _refuse_closures(env: Any, found: list[tuple[Path, Any]]) -> None:
+    """Refuse a function, not a layer's own attribute, that holds part of the whole."""
+    own = {id(f) for layer in layers(env) for f in vars(layer).values()}
+    ids = {id(part) for _, part in found if not isinstance(part, PLAIN)}
+    for path, part in found:
+        if id(part) in own or not _closes(part):
+            continue
+        for held in cells(part):
+            if id(held) in ids or isinstance(held, (*REPLACED, *UNKNOWN)):
+                raise InvalidInput(
+                    f"{title(env)} keeps a function in "
+                    f"{spelled(path)} that holds a {type(held).__name__}, which all "
+                    "copies would share; let it be a method."
+                )
+
+
 def is_forgetful(layer: Any) -> bool:
     """Whether ``deepcopy`` calls the constructor again, as EzPickle does."""
-    restores = getattr(type(layer), "__setstate__", None)
+    kind = type(layer)
+    restores = getattr(kind, "__setstate__", None)
     by_constructor = getattr(restores, "__qualname__", "") == "EzPickle.__setstate__"
-    return by_constructor and not hasattr(type(layer), "__deepcopy__")
+    return by_constructor and not hasattr(kind, "__deepcopy__")
+
+
+def _asks_itself(layer: Any) -> bool:
+    """Whether ``deepcopy`` never ends, as with a ``__getattr__`` that asks a field.
+
+    It asks the empty copy for ``__setstate__`` before the field is there. Such an
+    object, with no copying of its own, is what its fields are.
+    """
+    kind: Any = type(layer)
+    own = (
+        "__deepcopy__",
+        "__setstate__",
+        "__reduce_ex__",
+        "__reduce__",
+        "__getstate__",
+    )
+    plain = all(getattr(kind, n, None) is getattr(object, n, None) for n in own)
+    slots = any(vars(cls).get("__slots__") for cls in kind.__mro__)
+    return plain and hasattr(kind, "__getattr__") and not slots
 
 
 def _not_copied(env: Any, memo: dict[int, Any], error: Exception) -> str:
-    name = type(env.unwrapped).__name__
+    name = title(env)
     # from the inside: a wrapper fails for what it wraps
     for layer in layers(env)[::-1]:
         for attribute, value in vars(layer).items():

@@ -1,6 +1,7 @@
 """What the actions of a Gymnasium environment are called.
 
   ``get_action_meanings()``   where the environment has it (ALE: NOOP, FIRE, …)
+  ``actions``                 an enumeration 0, 1, … (MiniGrid: left, right, forward, …)
   MEANINGS                    what Gymnasium's documentation says of its own discrete
                               environments, by class
   a value                     of a continuous action that was chosen, such as [-2]
@@ -10,6 +11,7 @@ Others have no names: their actions are shown by number.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -58,6 +60,10 @@ def _known(inner: Any, size: int) -> Sequence[str] | None:
     if callable(getattr(inner, "get_action_meanings", None)):
         with suppress(Exception):  # of a name, no problem should fail
             found = list(inner.get_action_meanings())
+    elif isinstance(getattr(inner, "actions", None), enum.EnumMeta):
+        listed: Any = list(inner.actions)
+        if [member.value for member in listed] == list(range(len(listed))):
+            found = [member.name for member in listed]
     elif type(inner).__module__.startswith("gymnasium.envs."):
         found = MEANINGS.get(type(inner).__name__)
     return found if found is not None and len(found) == size else None

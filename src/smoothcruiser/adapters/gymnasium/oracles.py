@@ -20,7 +20,9 @@ import gymnasium
 import numpy as np
 
 from smoothcruiser.adapters.gymnasium.copies import (
+    REPLACED,
     Path,
+    View,
     adopt,
     contents,
     different,
@@ -31,10 +33,11 @@ from smoothcruiser.adapters.gymnasium.copies import (
     private_copy,
     remembering_copy,
     spelled,
+    title,
     unwatched,
 )
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.jit.generator import stream_generator
+from smoothcruiser.jit.generator import legacy, stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
@@ -98,6 +101,14 @@ class EnvOracle:
         """The state that the private copy is in."""
         return self.state_of(self.env)
 
+    def attempt(self, env: Any, turn: int) -> int:
+        """The number of the action that a trial takes at its ``turn``."""
+        return turn % len(self.actions)
+
+    def shown(self, env: Any, observation: Any) -> Any:
+        """What a trial compares after a step: what the step showed."""
+        return observation
+
     def begun(self, twin: Any) -> Any:
         """A private copy at the start of an episode.
 
@@ -110,8 +121,9 @@ class EnvOracle:
 
     def strange_generator(self, twin: Any) -> Path | None:
         """Where a private copy holds a generator that is not the planner's."""
+        ours = (self.generator, legacy(self.generator))
         for path, part in parts(twin):
-            if isinstance(part, np.random.Generator) and part is not self.generator:
+            if isinstance(part, REPLACED) and not any(part is mine for mine in ours):
                 return path
         return None
 
@@ -127,7 +139,12 @@ class EnvOracle:
 
     def parse(self, state: Any) -> Any:
         """``state``, or the state of a running environment in its place."""
-        return self.read(state) if isinstance(state, gymnasium.Env) else state
+        seen = self.seen(state)
+        return self.read(seen) if isinstance(seen, gymnasium.Env) else state
+
+    def seen(self, env: Any) -> Any:
+        """A running simulator as an environment; anything else as it is."""
+        return self.inner.like(env) if isinstance(self.inner, View) else env
 
     def read(self, env: Any) -> Any:
         """The state that the user's environment is in."""
@@ -135,7 +152,7 @@ class EnvOracle:
         where = self.unlike(unwatched(env), self.env)
         if where is not None:
             raise InvalidInput(
-                f"This {type(env.unwrapped).__name__} differs in {spelled(where)} from "
+                f"This {title(env)} differs in {spelled(where)} from "
                 "the one that the problem was made of; make a problem of this one, or "
                 "use access='snapshot'."
             )
@@ -150,8 +167,7 @@ class EnvOracle:
             )
         if getattr(env.unwrapped, "steps_beyond_terminated", None) is not None:
             raise InvalidInput(
-                f"The episode of {type(env.unwrapped).__name__} is over; reset it, "
-                "then plan."
+                f"The episode of {title(env)} is over; reset it, then plan."
             )
 
     def unlike(self, one: Any, other: Any) -> Path | None:
@@ -171,7 +187,7 @@ class EnvOracle:
     def forgets(self, name: str) -> InvalidInput:
         """The refusal of an environment that keeps ``name`` outside its state."""
         return InvalidInput(
-            f"{type(self.inner).__name__} keeps more than {self.what} holds "
+            f"{title(self.env)} keeps more than {self.what} holds "
             f"({name}), so it cannot be put back; use access='snapshot'."
         )
 
@@ -335,7 +351,7 @@ class CloneOracle(SetOracle):
         self.chance = not ale
         super().__init__(env, *arguments)
         if any(
-            isinstance(part, np.random.Generator)
+            isinstance(part, REPLACED)
             for _, part in parts(self.cloned(self.inner, False))
         ):
             raise InvalidInput(
@@ -407,8 +423,9 @@ class Snapshot:
         return fixed(self.env), self.key
 
     def __repr__(self) -> str:
-        shown = "" if self.key is None else f", {self.key!r}"
-        return f"Snapshot({type(self.env.unwrapped).__name__}{shown})"
+        key = self.key.hex()[:8] if isinstance(self.key, bytes) else self.key
+        shown = "" if key is None else f", {key!r}"
+        return f"Snapshot({title(self.env)}{shown})"
 
 
 class SnapshotOracle(EnvOracle):
@@ -421,7 +438,7 @@ class SnapshotOracle(EnvOracle):
     def forgets(self, name: str) -> InvalidInput:
         """The refusal of an environment whose copies do not hold ``name``."""
         return InvalidInput(
-            f"A copy of {type(self.inner).__name__} forgets {name}; "
+            f"A copy of {title(self.env)} forgets {name}; "
             "let its __deepcopy__ or __getstate__ keep everything that a step depends "
             "on."
         )
@@ -430,7 +447,8 @@ class SnapshotOracle(EnvOracle):
         super().__init__(env, *arguments)
         trusted = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
         self.shared_names = SHARED + TABLES if trusted else SHARED
-        self.same = {id(self.generator): self.generator}
+        older = legacy(self.generator)
+        self.same = {id(self.generator): self.generator, id(older): older}
         for name in self.shared_names:
             part = getattr(self.inner, name, None)
             if part is not None:
@@ -454,6 +472,7 @@ class SnapshotOracle(EnvOracle):
 
     def read(self, env: Any) -> Snapshot:
         """A snapshot of the user's environment."""
+        env = self.seen(env)
         self.check_kind(env)
         twin = private_copy(env, self.generator)
         where = self.unlike(unwatched(env), twin)

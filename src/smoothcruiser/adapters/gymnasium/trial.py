@@ -25,6 +25,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     different,
     spelled,
     surroundings,
+    title,
 )
 from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
@@ -44,7 +45,7 @@ Taken = tuple[Any, float, bool, bool]  # observation, reward, terminated, trunca
 
 def trial(oracle: EnvOracle) -> None:
     """Refuse an oracle whose environments do not go on as the one they stand for."""
-    name = type(oracle.inner).__name__
+    name = title(oracle.env)
     try:
         for episode in range(EPISODES):
             _walk(oracle, name, episode)
@@ -126,7 +127,8 @@ def _go_back(
 def _equal_streams(oracle: EnvOracle, name: str) -> None:
     """A call is a function of the state, the action and the stream."""
     state = oracle.here()
-    one, other = (oracle(state, 0, stream(TRIAL, EPISODES)) for _ in range(2))
+    action = oracle.attempt(oracle.env, 0)
+    one, other = (oracle(state, action, stream(TRIAL, EPISODES)) for _ in range(2))
     if one[0::2] != other[0::2] or not (
         same_state(one[1], other[1]) or is_opaque(one[1])
     ):
@@ -138,9 +140,10 @@ def _equal_streams(oracle: EnvOracle, name: str) -> None:
 
 def _step(oracle: EnvOracle, env: Any, episode: int, i: int) -> Taken:
     oracle.bits.bind(stream(TRIAL, episode, i))
-    action = oracle.actions[(7 * i + episode) % len(oracle.actions)]
+    action = oracle.actions[oracle.attempt(env, 7 * i + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
-    return _kept(observation), float(reward), bool(terminated), bool(truncated)
+    seen = _kept(oracle.shown(env, observation))
+    return seen, float(reward), bool(terminated), bool(truncated)
 
 
 def _kept(observation: Any) -> Any:

@@ -30,6 +30,7 @@ class OpenSpielAdapter:
     summary = "a game of OpenSpiel"
     example = "tic_tac_toe"
     needs = "smoothcruiser[openspiel]"
+    modules = ("pyspiel",)
 
     def build(
         self,

@@ -29,6 +29,7 @@ information, more players.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import re
@@ -320,10 +321,26 @@ def _loaded(text: str, parameters: dict[str, Any]) -> Any:
                 else pyspiel.load_game(text)
             )
     except pyspiel.SpielError as error:
-        first = str(error).strip().splitlines()[0]
+        first = str(error).strip().splitlines()[0][:200]
+        first = first.removesuffix(" Available games are:").rstrip(".")
+        given = f" with {parameters}" if parameters else ""
         raise InvalidInput(
-            f"OpenSpiel cannot load {text!r} with {parameters}: {first[:200]}"
+            f"OpenSpiel cannot load {text!r}{given}: {first}; {_near(text)}"
         ) from error
+
+
+def _near(text: str) -> str:
+    """What to write instead: the game of the nearest name, or where they are listed."""
+    name = text.partition("(")[0]
+    known = pyspiel.registered_names()
+    if name in known:
+        return "change its parameters."
+    close = difflib.get_close_matches(name, known, 1)
+    return (
+        f"did you mean {close[0]!r}?"
+        if close
+        else "pyspiel.registered_names() lists them."
+    )
 
 
 @contextmanager

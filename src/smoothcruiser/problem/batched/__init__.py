@@ -41,6 +41,11 @@ from smoothcruiser.errors import InvalidInput, OracleError
 # Rows of one call. A tabular step makes 28 M calls/s at 4,096, 32 M at 32,768,
 # and 16 M at 65,536, where arrays get fresh memory from the system every time.
 MAX_BATCH = 32_768
+# Of the largest |reward|: how far two compilations of one step in float32 (a row among
+# 64 or 32,768, a state by itself) may put a reward apart. The compiler orders and fuses
+# operations by the shape, and each is off by 2**-24 at most; 8 of them are allowed for.
+# Measured in gymnax's environments: at most one (docs/worlds/jax.md).
+FLOAT32_REWARDS = 2.0**-21
 Answer = tuple[NDArray[np.float64], Any, NDArray[np.bool_] | None]
 
 
@@ -222,6 +227,7 @@ class Batched:
     kind: Literal["numpy", "jax"] = "numpy"
     each: bool = False
     max_batch: int = MAX_BATCH
+    x64: bool = True
 
     @cached_property
     def backend(self) -> Backend:
@@ -230,8 +236,13 @@ class Batched:
             return NumpyBackend()
         from smoothcruiser.problem.batched.jax import JaxBackend
 
-        backend: Backend = JaxBackend(self.each, self.max_batch)
+        backend: Backend = JaxBackend(self.each, self.max_batch, self.x64)
         return backend
+
+    @property
+    def reward_rounding(self) -> float:
+        """How far rows of a batch may round a reward, as a share of the largest one."""
+        return 0.0 if self.x64 else FLOAT32_REWARDS
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[Any, ...]:
         """One sample, from a generator seeded by the planner's stream.
@@ -294,6 +305,7 @@ def batched(
     backend: Literal["numpy", "jax"] = "numpy",
     each: bool = False,
     max_batch: int = MAX_BATCH,
+    x64: bool = True,
 ) -> Batched:
     """The step, marked as one over arrays of states.
 
@@ -306,6 +318,9 @@ def batched(
             over rows with ``jax.vmap``; the default is False.
         max_batch: most rows of one call, which bounds memory; 32,768 by
             default. It is part of the random streams.
+        x64: whether JAX computes in float64 inside ``step``, the default. False is
+            for simulators that were written for float32: their value is then that
+            of the simulator as float32 rounds it.
 
     Example:
         >>> import smoothcruiser as sc
@@ -334,4 +349,9 @@ def batched(
             "max_batch must be a whole number of rows of at least 1, got "
             f"{max_batch!r}."
         )
-    return Batched(step, backend, each, max_batch)
+    if not isinstance(x64, bool) or (backend != "jax" and not x64):
+        raise InvalidInput(
+            f"x64 is True or, with backend='jax', False for float32; got {x64!r} with "
+            f"backend={backend!r}."
+        )
+    return Batched(step, backend, each, max_batch, x64)

@@ -10,11 +10,12 @@ rewards and flags come back.
            three times, not once per size. What the padding returns is dropped
            before anything is counted. Full batches make nearly all calls, so
            what padding wastes on the others does not show.
-  floats   float64 is switched on inside every call and nowhere else: rewards
-           are summed over millions of samples
+  floats   float64 is switched on inside every call and nowhere else, or off
+           (``x64=False``) for a simulator that was written for float32. Rewards
+           of either kind become float64 without rounding before they are summed
 
 What this file decides: padding, keys, what is compiled. Only this module
-imports JAX.
+imports JAX, and its neighbours import it from here (``dataflow``, ``trees``, ``worlds``).
 """
 
 from __future__ import annotations
@@ -42,18 +43,23 @@ except ImportError as error:
         "A batched step with backend='jax' needs JAX: pip install 'smoothcruiser[jax]'."
     ) from error
 
+__all__ = ["JaxBackend", "Keys", "jax", "jnp", "precise"]
+
 # Smaller batches are padded to this: a call costs 10-50 µs whatever its size.
 LEAST_ROWS = 64
 STEP = 16  # factor between one size and the next
 
 
-def precise() -> Any:
-    """The scope in which JAX computes in float64."""
-    if hasattr(jax, "enable_x64"):
-        return jax.enable_x64(True)
-    from jax.experimental import enable_x64
+def precise(x64: bool = True) -> Any:
+    """The scope in which JAX computes in float64, or in float32 where that is asked.
 
-    return enable_x64()
+    It holds whatever the user's own program has set.
+    """
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(x64)
+    from jax.experimental import disable_x64, enable_x64
+
+    return enable_x64() if x64 else disable_x64()
 
 
 @dataclass
@@ -79,11 +85,12 @@ class JaxBackend:
 
     each: bool
     max_batch: int
+    x64: bool = True  # whether the functions compute in float64
     # the jitted form of each user function
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     def __fingerprint__(self) -> Any:
-        return self.each, self.max_batch, jax  # not what was compiled so far
+        return self.each, self.max_batch, self.x64, jax  # not what was compiled so far
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -120,7 +127,7 @@ class JaxBackend:
 
     def one(self, state: Any) -> Any:
         """A batch of one row (padded)."""
-        with precise():
+        with precise(self.x64):
             return jax.tree.map(
                 lambda part: jnp.asarray(
                     np.repeat(np.asarray(part)[None], self.sizes[0], axis=0)
@@ -141,7 +148,7 @@ class JaxBackend:
         """A batch of copies of the rows at ``index``, padded."""
         full = np.zeros(self.padded(len(index)), dtype=np.int64)
         full[: len(index)] = index
-        with precise():
+        with precise(self.x64):
             return self._jitted(_gather, mapped=False)(states, full)
 
     def bytes_per_row(self, states: Any) -> int:
@@ -151,7 +158,7 @@ class JaxBackend:
         )
 
     def random(self, sequence: np.random.SeedSequence) -> Keys:
-        """The keys of a shard."""
+        """The keys of a shard: 63 bits each, also for functions in float32."""
         with precise():
             return Keys(
                 jax.random.key(
@@ -167,7 +174,7 @@ class JaxBackend:
         size = len(jax.tree.leaves(states)[0])
         full = np.zeros(size, dtype=np.int64)
         full[:n] = actions
-        with precise():
+        with precise(self.x64):
             rewards, after, ended = unpacked(
                 self._stepper(function)(states, full, rng.next())
             )
@@ -198,7 +205,7 @@ class JaxBackend:
             np.concatenate([argument, np.zeros(size - n, dtype=np.int64)])
             for argument in arguments
         ]
-        with precise():
+        with precise(self.x64):
             found = np.asarray(self._jitted(function, mapped=self.each)(states, *wide))
         if found.shape != (size,):
             raise WrongShape(f"shape ({size},), got {_shape(found)}")

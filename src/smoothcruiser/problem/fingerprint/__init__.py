@@ -46,6 +46,7 @@ DERIVED = {
     "given_bounds": "the field value_bounds",
     "total_range": "the fields payoffs and total_reward_range",
     "given_gap": "the field value_gap",
+    "reward_error": "the oracle, and the field reward_range",
 }
 LABELS = {"oracle": "step"}  # what users call it
 MOST_WALKS = 5  # each finds what the one before it could not yet know

@@ -19,6 +19,8 @@ from smoothcruiser.problem.fingerprint.encoding import ATOMS, joined, text
 from smoothcruiser.problem.fingerprint.owners import (
     USER,
     importable,
+    owner_of_function,
+    owner_of_globals,
     owner_of_module,
     owner_of_names,
 )
@@ -83,7 +85,7 @@ def reference(walk: Walker, function: types.FunctionType) -> bytes:
     place = importable(function)
     if place is not None:
         return walk.library(owner_of_module(place[0]), ".".join(place))
-    if owner_of_names(function.__globals__) != USER:
+    if owner_of_function(function) != USER:
         return content(walk, function)
     noun = "the function " + function.__qualname__.replace("<locals>.", "")
     return walk.part(("function", id(function)), noun, partial(content, walk, function))
@@ -101,7 +103,7 @@ def content(walk: Walker, function: types.FunctionType) -> bytes:
         if moved:
             walk.cannot(f"{function.__name__}.{name}, which {walk.root} changes")
         held += [text(name), walk.encode(MOVED if moved else value)]
-    if owner_of_names(function.__globals__) == USER:
+    if owner_of_function(function) == USER:
         held += _reached(walk, function)
         held += [walk.encode(inner) for inner in _overloads(function)]
     return joined(b"function", held)
@@ -123,7 +125,7 @@ def _defaults(walk: Walker, function: types.FunctionType) -> list[bytes]:
 
 def _closure(walk: Walker, function: types.FunctionType) -> list[bytes]:
     names, cells = function.__code__.co_freevars, function.__closure__ or ()
-    own = owner_of_names(function.__globals__) == USER
+    own = owner_of_function(function) == USER
     held = []
     for name, cell in zip(names, cells, strict=True):
         noun = f"the closure variable {name}"
@@ -289,11 +291,15 @@ def _patched(cls: type) -> list[tuple[str, Any]]:
     """Methods that a user has put into a library's class."""
     if owner_of_module(cls.__module__) == USER:
         return []
+    members = {
+        name: value.__func__ if type(value) in (staticmethod, classmethod) else value
+        for name, value in vars(cls).items()
+    }
     return sorted(
         (name, value)
-        for name, value in vars(cls).items()
+        for name, value in members.items()
         if type(value) is types.FunctionType
-        and owner_of_names(value.__globals__) == USER
+        and owner_of_globals(value.__globals__) == USER
     )
 
 

@@ -6,7 +6,8 @@ this walk knows little, and names everything else as unseen:
   code         functions of the user and of the libraries in ``KNOWN``, whose versions
                are compared; any other library may be installed anew under its version
   dispatchers  ``numba.njit`` with options, but without types of local variables, without
-               signatures, without Numba's own cache, and with Numba's own compiler
+               signatures, without Numba's own cache, with Numba's own compiler, and with
+               the default arguments that Numba has noted
   data         numbers, strings, tuples, enumerations, arrays with their layout
   types        those of numbers
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import enum
 import types
+from itertools import chain
 from typing import Any
 
 from smoothcruiser.problem.fingerprint import functions, objects
@@ -28,8 +30,8 @@ from smoothcruiser.problem.fingerprint.owners import (
     OURS,
     PYTHON,
     USER,
+    owner_of_function,
     owner_of_module,
-    owner_of_names,
 )
 from smoothcruiser.problem.fingerprint.walk import Walker
 
@@ -37,6 +39,7 @@ KNOWN = (PYTHON, OURS, "numpy", "numba", "llvmlite")
 # They may extend Numba. ``abc`` makes Numba's classes for ``overload``, which name the
 # function that they are for.
 TRUSTED = ("numba", "llvmlite", "abc", OURS)
+TYPING = ("functions", "attributes", "globals")
 LOWERING = ("functions", "getattrs", "setattrs", "casts", "constants")
 METACLASSES = (type, enum.EnumMeta)  # of the user's classes; not of ``jitclass``
 
@@ -58,7 +61,7 @@ class CodeWalker(Walker):
         """A value that is met for the first time."""
         cls = type(value)
         if cls is types.FunctionType:
-            if owner_of_names(value.__globals__) not in (USER, *KNOWN):
+            if owner_of_function(value) not in (USER, *KNOWN):
                 self.cannot(f"the code of {value.__qualname__}")
         elif (
             issubclass(cls, type)
@@ -107,31 +110,45 @@ def _is_plain(dispatcher: Any) -> bool:
         and dispatcher._can_compile  # without signatures, which would convert numbers
         and dispatcher._compiler.pipeline_class is Compiler
         and isinstance(dispatcher._cache, NullCache)
+        and _has_noted_defaults(dispatcher)
     )
+
+
+def _has_noted_defaults(dispatcher: Any) -> bool:
+    """Whether the defaults that Numba noted are still those of the function."""
+    from numba.core.utils import pysignature
+
+    noted = dispatcher._compiler.pysig.parameters.values()
+    now = pysignature(dispatcher.py_func).parameters.values()
+    return [id(each.default) for each in noted] == [id(each.default) for each in now]
 
 
 def extensions() -> set[str]:
     """The modules that have extended Numba, besides Numba and this package."""
     from numba.core import imputils, rewrites
+    from numba.core.registry import cpu_target
     from numba.core.typing import templates
 
-    typing, lowering = templates.builtin_registry, imputils.builtin_registry
-    lists = [typing.functions, typing.attributes, typing.globals]
-    lists += [getattr(lowering, name) for name in LOWERING]
-    lists += rewrites.rewrite_registry.rewrites.values()
-    return _extensions(lists, tuple(map(len, lists)))
+    typing = {templates.builtin_registry, *cpu_target.typing_context._registries}
+    lowering = {imputils.builtin_registry, *cpu_target.target_context._registries}
+    called, attributes, values = (
+        [getattr(each, name) for each in typing] for name in TYPING
+    )
+    others = [getattr(each, name) for each in lowering for name in LOWERING]
+    others += rewrites.rewrite_registry.rewrites.values()
+    return _extensions(called, attributes, values, others)
 
 
-_found: dict[tuple[int, ...], set[str]] = {}
+_found: dict[int, set[str]] = {}
 
 
-def _extensions(lists: list[Any], sizes: tuple[int, ...]) -> set[str]:
+def _extensions(called: Any, attributes: Any, values: Any, others: Any) -> set[str]:
     """The same, looked for again when the lists of Numba have grown."""
-    if sizes not in _found:
-        called, attributes, values, *others = lists
-        kinds = [*called, *attributes]
+    size = sum(map(len, chain(called, attributes, values, others)))
+    if size not in _found:
+        kinds = [*chain(*called, *attributes)]
         modules = set()
-        for value, kind in values:
+        for value, kind in chain(*values):
             kinds += getattr(kind, "templates", ())
             module = getattr(value, "__module__", None)
             if module and owner_of_module(module) not in KNOWN:
@@ -144,8 +161,8 @@ def _extensions(lists: list[Any], sizes: tuple[int, ...]) -> set[str]:
             made += [entry[0] if type(entry) is tuple else entry for entry in each]
         modules |= {name for each in made for name in _makers(each)}
         _found.clear()
-        _found[sizes] = {x for x in modules if x.partition(".")[0] not in TRUSTED}
-    return _found[sizes]
+        _found[size] = {x for x in modules if x.partition(".")[0] not in TRUSTED}
+    return _found[size]
 
 
 def _makers(made: Any) -> list[str]:

@@ -4,6 +4,11 @@ The user's code is read function by function. A library is known by its version:
 what is installed from an index does not change without it. What was installed from a
 folder (``pip install .``) is the user's code. This
 package's own version is kept by the store, not by the fingerprint of a problem.
+
+What a namespace says of itself is not enough for a function. ``exec`` and ``eval`` may
+run the user's code in a library's namespace, or in a copy of one with names added
+(``{**vars(math), "PRICE": 2}``). So a function is a library's only if its code is from a
+file of the library, and its globals are those of the library's module.
 """
 
 from __future__ import annotations
@@ -14,7 +19,8 @@ import sysconfig
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from types import FunctionType
 from typing import Any
 
 from smoothcruiser.problem.fingerprint.objects import dictionary
@@ -23,6 +29,8 @@ USER = ""  # the owner of what is read
 PYTHON = "python"
 OURS = __name__.partition(".")[0]
 _INSTALLED = {"site-packages", "dist-packages"}
+_PACKAGE = Path(__file__).resolve().parents[2]  # the folder of this package
+_FROZEN = "<frozen "  # how the file of code begins that is part of Python itself
 
 
 @cache
@@ -66,6 +74,31 @@ def owner_of_module(name: object) -> str:
     return USER if module is None else owner_of_names(dictionary(module))
 
 
+def owner_of_globals(names: dict[str, Any]) -> str:
+    """Who owns the globals of a function; a copy of a library's is the user's."""
+    owner = owner_of_names(names)
+    if owner in (USER, OURS):  # ``jit.build`` makes copies of ours
+        return owner
+    module = sys.modules.get(str(names.get("__name__")))
+    return owner if dictionary(module) is names else USER
+
+
+def owner_of_function(function: FunctionType) -> str:
+    """Who owns a function: its globals, and its code."""
+    owner = owner_of_globals(function.__globals__)
+    file = function.__code__.co_filename
+    if owner == USER or file.startswith(_FROZEN):
+        return owner
+    if owner == OURS:
+        return OURS if _is_ours(file) else USER
+    return _owner(str(function.__globals__.get("__name__")), file)
+
+
+@cache
+def _is_ours(file: str) -> bool:
+    return Path(file).resolve().is_relative_to(_PACKAGE)
+
+
 def owner_of_file(name: str, file: str | None) -> str:
     """Who owns a module that may not have been imported yet."""
     return _owner(name, file)
@@ -99,6 +132,9 @@ def importable(value: Any) -> tuple[str, str] | None:
 
     None if there is no such place, or if the user's code is there.
     """
+    inside = dictionary(value).get("py_func", value)  # of Numba
+    if type(inside) is FunctionType and owner_of_function(inside) == USER:
+        return None
     module = getattr(value, "__module__", None)
     name = getattr(value, "__qualname__", getattr(value, "__name__", None))
     if not isinstance(module, str) or not isinstance(name, str):

@@ -1,0 +1,126 @@
+"""A ``dm_env`` environment by its class, and the problem that it makes.
+
+The rest is the Gymnasium adapter's: copies that keep all and draw from the planner's
+stream, the trial, actions, rewards. States are told apart by all that an environment
+holds (``gymnasium.whole``) where that can be looked into, unless ``key=`` is given.
+The range of rewards is that of ``reward_spec()`` where it has one, and has to be given
+otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.names import own_options
+from smoothcruiser.problem.problem import Problem
+
+try:
+    import dm_env
+    import gymnasium  # noqa: F401
+except ImportError as error:
+    raise MissingExtra(
+        "dm_env environments need dm_env and Gymnasium: pip install "
+        "'smoothcruiser[dmenv]'."
+    ) from error
+
+from smoothcruiser.adapters.dm_env.steps import StepsView
+from smoothcruiser.adapters.gymnasium import access
+from smoothcruiser.adapters.gymnasium.whole import Hidden, whole
+
+OWN = (
+    "horizon",
+    "actions",
+    "deterministic",
+    "seed",
+    "call_seconds",
+    "reward_range",
+    "key",
+)
+
+
+def problem(
+    env: Any,
+    *,
+    discount: float,
+    operator: Operator,
+    reward_range: tuple[float, float] | None = None,
+    **more: Any,
+) -> Problem:
+    """The Problem of an environment, which is copied and left as it is.
+
+    Args:
+        env: an environment of dm_env.
+        discount: weight of the next step's value, in [0, 1), or 1 with a horizon.
+        operator: the smooth maximum, such as ``Entropy(0.1)``.
+        reward_range: (low, high), which holds every reward; known where ``reward_spec``
+            is bounded.
+        more: as for ``adapters.gymnasium.problem``, but ``access``.
+    """
+    if not isinstance(env, dm_env.Environment):
+        raise InvalidInput(
+            f"A dm_env environment was expected, got {type(env).__name__}; for its "
+            "class use make('dm_env:module:Class', discount=0.9, temperature=0.1)."
+        )
+    more.setdefault("name", f"dm_env:{type(env).__name__}")
+    if more.get("key") is None:
+        try:
+            whole(env)
+            more["key"] = "contents"
+        except Hidden:
+            more["key"] = None
+    return access.problem(
+        StepsView(env),
+        discount=discount,
+        operator=operator,
+        reward_range=reward_range or _declared(env),
+        access="snapshot",
+        **more,
+    )
+
+
+def _declared(env: Any) -> tuple[float, float] | None:
+    """The range of ``reward_spec()``, where it is bounded."""
+    spec = env.reward_spec()
+    if not isinstance(spec, dm_env.specs.BoundedArray):
+        return None
+    low, high = float(np.min(spec.minimum)), float(np.max(spec.maximum))
+    return (low, high) if np.isfinite([low, high]).all() else None
+
+
+def named(
+    prefix: str,
+    text: str,
+    build: Callable[[str, dict[str, Any]], Any],
+    parameters: dict[str, Any],
+    discount: float,
+    operator: Operator,
+) -> Problem:
+    """The problem of ``prefix:text,name=value,…``, whose environment ``build`` makes."""
+    own = own_options(parameters, OWN)
+    own.setdefault("seed", 0)
+    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    env = build(text, parameters)
+    own["name"] = f"{prefix}:{text}{shown}"
+    return problem(env, discount=discount, operator=operator, **own)
+
+
+def made(text: str, parameters: dict[str, Any]) -> Any:
+    """The environment of ``module:Class``."""
+    module, colon, name = text.partition(":")
+    if not colon:
+        raise InvalidInput(
+            f"dm_env environments have no names; give dm_env:module:Class, got {text!r}."
+        )
+    try:
+        return getattr(import_module(module), name)(**parameters)
+    except Exception as error:
+        raise InvalidInput(
+            f"{text} with {parameters} makes no environment: {said(error)}; name a class "
+            "or a function that returns one."
+        ) from error

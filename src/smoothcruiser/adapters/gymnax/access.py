@@ -1,0 +1,375 @@
+"""A gymnax environment as a problem.
+
+gymnax's environments are pure functions of (key, state, action, params). What a planner
+steps is
+
+    obs, next, reward, terminated, _ = step_env(key, state, action, params)
+    ended = terminated or is_truncated(next, params)
+
+and never ``step``, which starts the next episode by itself. The world's state is the
+environment's and the flag ``ended``, less what bears on nothing
+(``problem.batched.dataflow``).
+
+  time limit   ``is_truncated`` compares a counter in the state with
+               ``max_steps_in_episode``, so time is a part of the state and episodes
+               last that long at the most. ``time_limit=false`` leaves the limit out;
+               the counter then bears on nothing in most environments and is dropped.
+  parameters   those of ``EnvParams`` by their names; all others go to ``gymnax.make``.
+               They enter the compiled step as arrays, as they do for users who
+               compile ``step_env`` with ``params`` as an argument.
+  hidden       A planner sees the state. Where the environment hides a part of it (a
+               bandit's arms, a goal), values are those of a player who sees it.
+
+Rewards have to lie in ``reward_range``: known for most (``known``), declared otherwise.
+What this file leaves out: observations.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import numpy as np
+
+from smoothcruiser.adapters.gymnax.known import WHOLE, known_range, meanings, refuse
+from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import (
+    check_keywords,
+    check_seed,
+    popped_range,
+    shortened,
+)
+from smoothcruiser.problem.problem import MDP, Problem
+
+try:
+    import gymnax
+    import jax
+    import jax.numpy as jnp
+
+    from smoothcruiser.problem.batched.jax import precise
+    from smoothcruiser.problem.batched.trees import JaxWorld, held
+    from smoothcruiser.problem.batched.worlds import rows_of
+except ImportError as error:
+    raise MissingExtra(
+        "gymnax environments need gymnax and JAX: pip install 'smoothcruiser[gymnax]'."
+    ) from error
+
+OWN = (
+    "horizon",
+    "seed",
+    "actions",
+    "time_limit",
+    "deterministic",
+    "x64",
+)
+ENDED = "ended"  # the leaf that this file adds to a state
+
+
+class EndedState(NamedTuple):
+    """A state of the environment, and whether the episode is over there."""
+
+    state: Any
+    ended: Any
+
+
+class GymnaxOptions(TypedDict, total=False):
+    """The keywords of ``problem`` that most environments do without."""
+
+    reward_range: tuple[float, float] | None
+    actions: Sequence[Any] | int | None
+    horizon: int | None
+    time_limit: bool
+    deterministic: bool
+    x64: bool
+    seed: int
+    name: str | None
+
+
+def problem(
+    env: Any,
+    params: Any = None,
+    *,
+    discount: float,
+    operator: Operator,
+    **more: Unpack[GymnaxOptions],
+) -> Problem:
+    """The Problem of a gymnax environment.
+
+    Args:
+        env: an environment of gymnax, or one of your own with its methods.
+        params: its parameters; by default its ``default_params``.
+        discount: weight of the next step's value, in [0, 1]; 1 needs a time limit or
+            a horizon.
+        operator: the smooth maximum, such as ``Entropy(0.1)``.
+        reward_range: (low, high), which holds every reward. Needed unless it is known
+            (``known.RANGES``).
+        actions: what the planner's actions 0, 1, … are in the environment. A number n
+            makes a grid of n values per dimension of a Box. The default is all actions
+            of a discrete space.
+        horizon: steps until the end; None for no limit but the environment's own. With
+            discount 1 it is the longest episode, where that is known.
+        time_limit: whether ``max_steps_in_episode`` ends episodes; True by default.
+        deterministic: whether a step from one state always has one outcome. It is seen
+            where the step uses no key at all; True declares it where the parameters
+            switch chance off (Acrobot without noise, DeepSea).
+        x64: whether the environment computes in float64; False by default, as gymnax
+            itself.
+        seed: of the initial state; 0 by default.
+        name: shown in answers; the default is ``gymnax:`` and the environment's name.
+
+    Example:
+        ``problem(*gymnax.make("CartPole-v1"), discount=0.9, operator=sc.Max())``
+    """
+    check_keywords("problem", more, GymnaxOptions.__annotations__)
+    x64, limited = more.get("x64", False), more.get("time_limit", True)
+    certain = more.get("deterministic", False)
+    flags = (("x64", x64), ("time_limit", limited), ("deterministic", certain))
+    for word, value in flags:
+        if not isinstance(value, bool):
+            raise InvalidInput(f"{word} must be true or false, got {value!r}.")
+    seed = more.get("seed", 0)
+    check_seed(seed)
+    missing = [f for f in ("step_env", "reset_env") if not hasattr(env, f)]
+    if missing:
+        raise InvalidInput(
+            f"A gymnax environment has step_env and reset_env, and a "
+            f"{type(env).__name__} has no {missing[0]}; for a registered one use "
+            "make('gymnax:CartPole-v1', discount=0.9, temperature=0.1)."
+        )
+    params = env.default_params if params is None else params
+    own = type(env).__module__.startswith("gymnax.")
+    known = str(env.name) if own else ""
+    label = more.get("name") or f"gymnax:{getattr(env, 'name', type(env).__name__)}"
+    with precise(x64):
+        chosen = _actions(env, params, more.get("actions"))
+        bounds = more.get("reward_range") or known_range(known, env, params, chosen)
+    if bounds is None:
+        raise InvalidInput(
+            f"{label} does not say in which range its rewards lie; give "
+            "reward_range=(low, high), such as reward_range=[-1,1] in the name."
+        )
+    world = _world(env, params, chosen, known, limited=limited, x64=x64)
+    oracle = rows_of(world, seed)
+    certain = certain or not oracle.form.matter.chance
+    steps = _limit(env, params) if own and limited else None
+    horizon = more.get("horizon")
+    if horizon is None and discount == 1:
+        horizon = steps
+    return MDP(
+        oracle,
+        num_actions=len(chosen),
+        discount=discount,
+        operator=operator,
+        reward_range=(float(bounds[0]), float(bounds[1])),
+        initial_state=oracle.origin,
+        horizon=horizon,
+        deterministic=certain,
+        outcomes=oracle.outcomes if certain else None,
+        episodes_end=None if steps is None else (steps, 1.0),
+        key=oracle.identity(),
+        actions=_labels(known, env, params, chosen),
+        name=label,
+        **oracle.companions(),
+    )
+
+
+def named(
+    text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
+) -> Problem:
+    """The problem of ``gymnax:text,name=value,…``; ``text`` is an id or ``module:Class``.
+
+    Parameters that are not this adapter's own are the environment's.
+    """
+    refuse(text)
+    own: dict[str, Any] = {k: parameters.pop(k) for k in OWN if k in parameters}
+    own["reward_range"] = popped_range(parameters)
+    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    with precise(own.get("x64") is True):
+        env, params = _environment(text, parameters)
+    return problem(
+        env,
+        params,
+        discount=discount,
+        operator=operator,
+        name=f"gymnax:{text}{shown}",
+        **own,
+    )
+
+
+# --- the environment ----------------------------------------------------------
+
+
+def _environment(text: str, given: dict[str, Any]) -> tuple[Any, Any]:
+    """An environment and its parameters: a registered one, or ``module:Class``."""
+    module, colon, name = text.partition(":")
+    try:
+        if colon:
+            factory: Callable[..., Any] = getattr(import_module(module), name)
+        else:
+
+            def factory(**options: Any) -> Any:
+                return gymnax.make(text, **options)[0]
+
+        first = factory(**_constructed(factory, text, given))
+        params = first.default_params
+        names = [f.name for f in fields(params)] if is_dataclass(params) else []
+        mine = {k: v for k, v in given.items() if k in names}
+        return first, params.replace(**mine) if mine else params
+    except SyntaxError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"gymnax cannot make {text!r} with {given}: {said(error)}; "
+            f"{_choices(text, colon)}."
+        ) from error
+
+
+def _constructed(factory: Any, text: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that are the constructor's: those that ``EnvParams`` has not."""
+    if not given:
+        return {}
+    params = factory().default_params
+    names = [f.name for f in fields(params)] if is_dataclass(params) else []
+    return {k: v for k, v in given.items() if k not in names}
+
+
+def _choices(text: str, colon: str) -> str:
+    if colon or text in gymnax.registered_envs:
+        return "check its parameters"
+    return f"it has {', '.join(gymnax.registered_envs)}"
+
+
+def _world(
+    env: Any,
+    params: Any,
+    actions: Sequence[Any],
+    known: str,
+    *,
+    limited: bool,
+    x64: bool,
+) -> JaxWorld:
+    """The environment as pure functions of one state."""
+    numbers, shape = jax.tree.flatten(params)
+    with precise(x64):
+        table = np.stack([np.asarray(action) for action in actions])
+
+    def fixed(fence: Callable[[Any], Any]) -> Any:
+        return jax.tree.unflatten(shape, fence([jnp.asarray(x) for x in numbers]))
+
+    def step(
+        episode: EndedState, action: Any, key: Any, fence: Callable[[Any], Any]
+    ) -> tuple[Any, EndedState, Any]:
+        knobs = fixed(fence)
+        state, move = fence((episode.state, jnp.asarray(table)[action]))
+        _, after, paid, over, *_ = fence(env.step_env(key, state, move, knobs))
+        ended = jnp.reshape(jnp.asarray(over, dtype=bool), ())
+        if limited and hasattr(env, "is_truncated"):
+            late = jnp.asarray(env.is_truncated(after, knobs), dtype=bool)
+            ended = ended | jnp.reshape(late, ())
+        return jnp.asarray(paid), EndedState(after, ended), ended
+
+    def init(key: Any) -> EndedState:
+        _, state = env.reset_env(key, fixed(_fenced))
+        return EndedState(state, jnp.bool_(False))
+
+    def read(state: Any) -> Any:
+        return state if isinstance(state, EndedState) else EndedState(state, np.False_)
+
+    plain = [np.asarray(x).tolist() for x in numbers]
+    return JaxWorld(
+        title=str(getattr(env, "name", type(env).__name__)),
+        step=partial(step, fence=_open),
+        run=partial(step, fence=_fenced),
+        init=init,
+        num_actions=len(actions),
+        ends=(ENDED,),
+        stands_for=(type(env), held(env), str(shape), plain, table, limited, gymnax),
+        x64=x64,
+        read=read,
+        inside="state",
+        whole_rewards=known in WHOLE,
+    )
+
+
+def _open(values: Any) -> Any:
+    return values
+
+
+def _fenced(values: Any) -> Any:
+    """The same values, across which the compiler neither moves nor fuses anything.
+
+    What lies between two fences is compiled as in the user's own ``jit(step_env)``.
+    Without them parameters are constants, and rounding depends on what surrounds it.
+    """
+    return jax.lax.optimization_barrier(values)
+
+
+def _limit(env: Any, params: Any) -> int | None:
+    """Steps of the longest episode of one of gymnax's own environments."""
+    most = getattr(params, "max_steps_in_episode", None)
+    if most is None or not hasattr(env, "is_truncated"):
+        return None
+    whole = int(np.ceil(float(most)))
+    return whole if whole >= 1 else None
+
+
+# --- actions ------------------------------------------------------------------
+
+
+def _actions(env: Any, params: Any, choice: Any) -> list[Any]:
+    """What the planner's actions are in the environment."""
+    space = env.action_space(params)
+    if hasattr(space, "n"):
+        every = list(range(int(space.n)))
+        listed = every if choice is None else choice
+        if not isinstance(listed, Iterable) or any(x not in every for x in listed):
+            raise InvalidInput(
+                f"actions= must list actions from 0 to {len(every) - 1}, got "
+                f"{shortened(choice)}; leave it out for all of them."
+            )
+        return [int(x) for x in listed]
+    low, high, shape = (getattr(space, x, None) for x in ("low", "high", "shape"))
+    if shape is not None and isinstance(choice, int) and choice >= 2:
+        ends = [np.broadcast_to(np.asarray(x, np.float32), shape) for x in (low, high)]
+        if np.all(np.isfinite(ends)):
+            pairs = zip(ends[0].reshape(-1), ends[1].reshape(-1), strict=True)
+            lines = (np.linspace(a, b, choice, dtype=np.float32) for a, b in pairs)
+            return [np.array(x).reshape(shape) for x in itertools.product(*lines)]
+    if shape is not None and isinstance(choice, list | tuple):
+        return [_in_box(space, x) for x in choice]
+    raise InvalidInput(
+        f"The actions {space!r} are not a short list; give actions=[…], or actions=n "
+        "for a grid of n >= 2 values per dimension."
+    )
+
+
+def _in_box(space: Any, action: Any) -> Any:
+    """An action as an array of the shape of a Box."""
+    try:
+        found = np.asarray(action, np.float32).reshape(space.shape)
+        if np.all(found >= np.asarray(space.low)) and np.all(
+            found <= np.asarray(space.high)
+        ):
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise InvalidInput(
+        f"actions= must list actions of {space!r}, got {shortened(action)}; drop it, or "
+        "change it."
+    )
+
+
+def _labels(
+    known: str, env: Any, params: Any, actions: Sequence[Any]
+) -> tuple[str, ...] | None:
+    """What the chosen actions are called; None where some have no name."""
+    if not isinstance(actions[0], int):
+        found = [f"[{', '.join(f'{x:g}' for x in np.ravel(a))}]" for a in actions]
+        return tuple(found) if len(set(found)) == len(found) else None
+    names = meanings(known, env, int(env.action_space(params).n))
+    return None if names is None else tuple(names[a] for a in actions)

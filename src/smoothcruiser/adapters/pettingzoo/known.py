@@ -1,0 +1,107 @@
+"""What is known of PettingZoo's own games: read in their source, PettingZoo 1.27.
+
+PettingZoo does not say whether a game hides anything, whether chance plays, what it
+pays and how long it lasts. Here it is said for the games of ``pettingzoo.classic``;
+of other games the user says it. What this file leaves out: third parties' games.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcruiser.errors import OracleError
+
+PAYS = (-1.0, 1.0)  # of every game below: 1 and -1 for a win, 0 and 0 for a draw
+# attributes that a constructor sets and nothing changes; copies of a copy share them
+FIXED = (
+    "action_spaces",
+    "observation_spaces",
+    "possible_agents",
+    "_ezpickle_args",
+    "_ezpickle_kwargs",
+)
+
+
+@dataclass(frozen=True)
+class KnownGame:
+    """A game of perfect information without chance that pays at its end."""
+
+    longest: int | None = None  # moves; None where the rules do not bound them
+    label: Callable[[Any, int], str] | None = None
+    fixed: tuple[str, ...] = FIXED
+    guard: Callable[[Any], None] | None = None  # before every step
+
+
+def _column(game: Any, action: int) -> str:
+    return f"column {action}"
+
+
+def _square(game: Any, action: int) -> str:
+    return f"row {action % 3}, column {action // 3}"
+
+
+def _chess_move(game: Any, action: int) -> str:
+    from pettingzoo.classic.chess import chess_utils
+
+    mover = game.agents.index(game.agent_selection)
+    return str(chess_utils.action_to_move(game.board, action, mover).uci())
+
+
+def _go_point(game: Any, action: int) -> str:
+    size = game._N
+    if action == size * size:
+        return "pass"
+    return f"row {action // size}, column {action % size}"
+
+
+def _one_go_board(game: Any) -> None:
+    """PettingZoo keeps the size of the board in variables of a module."""
+    from pettingzoo.classic.go import go_base
+
+    if go_base.N != game._N:
+        raise OracleError(
+            f"PettingZoo keeps the size of all Go boards in one place, and it is now "
+            f"{go_base.N} in place of {game._N}; play boards of different sizes in "
+            "separate processes."
+        )
+
+
+KNOWN: dict[str, KnownGame] = {
+    "tictactoe": KnownGame(
+        longest=9, label=_square, fixed=(*FIXED, "board.winning_combinations")
+    ),
+    "connect_four": KnownGame(longest=42, label=_column),
+    "chess": KnownGame(label=_chess_move),
+    "go": KnownGame(label=_go_point, guard=_one_go_board),
+}
+HIDDEN = frozenset(
+    (
+        *("bridge", "dou_dizhu", "gin_rummy", "hanabi", "leduc_holdem", "mahjong"),
+        *("texas_holdem", "texas_holdem_no_limit", "uno"),
+    )
+)
+AT_ONCE = frozenset(("rps", "rpsls"))
+# families whose players all move at the same time
+FAMILIES_AT_ONCE = ("atari", "butterfly", "mpe", "sisl")
+
+
+def stem(name: str) -> str:
+    """A game's name without its version: ``connect_four_v3`` is ``connect_four``."""
+    return re.sub(r"_v\d+$", "", name)
+
+
+def known(game: Any) -> KnownGame | None:
+    """What is known of a game, by the module of its class; None of others' games."""
+    place = type(game).__module__.split(".")
+    if place[:2] != ["pettingzoo", "classic"] or len(place) < 3:
+        return None
+    return KNOWN.get(place[2])
+
+
+def hides(game: Any) -> bool:
+    """Whether a game is known to hide something from its players."""
+    place = type(game).__module__.split(".")
+    return place[:2] == ["pettingzoo", "classic"] and place[-1] in HIDDEN

@@ -1,0 +1,406 @@
+"""A PettingZoo game as an environment of Gymnasium, its positions and its oracle.
+
+So seen, a game is copied, tried and stepped as environments are
+(``adapters.gymnasium``): a copy keeps what EzPickle would forget, draws from the
+planner's stream, and has to continue as one that was never copied.
+
+  player   ``agent_selection``: the first of ``possible_agents`` is the max player
+  legal    the mover's ``action_mask``, in its observation or its info; without one,
+           all actions
+  reward   what a step adds to the max player's; the min player's must be minus that
+  end      all ``terminations`` or ``truncations`` are set; a game that one player
+           leaves while the other plays on is an error
+
+Whoever sees a mask may change it, and a mask may change by being looked at: it is
+read once for each position, and the trial compares what a game holds before and
+after a second look. What this file leaves out: which games are taken (``access``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+
+from smoothcruiser.adapters.gymnasium.copies import (
+    View,
+    contents,
+    different,
+    spelled,
+)
+from smoothcruiser.adapters.gymnasium.oracles import Snapshot, SnapshotOracle
+from smoothcruiser.adapters.gymnasium.whole import ASSUMED, whole
+from smoothcruiser.adapters.pettingzoo.bare import bare, has_begun, title_of
+from smoothcruiser.adapters.pettingzoo.known import known
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.jit.streams import stream
+
+# of two rewards that add up to nothing, and of sums of rewards
+ROUNDING = 1e-9
+
+
+class TurnsView(View):
+    """A game, with rewards of its first player.
+
+    ``origin`` numbers the beginnings that ``moves`` count from.
+    """
+
+    def __init__(self, game: Any, names: tuple[str, str], size: int) -> None:
+        self.inside, self.names = game, names
+        self.action_space = gymnasium.spaces.Discrete(size)
+        self.moves: tuple[int, ...] = ()
+        self.origin = 0
+        found = known(game)
+        self.guard = None if found is None else found.guard
+
+    def like(self, other: Any) -> Any:
+        """A view of another running game; anything else as it is."""
+        if isinstance(other, TurnsView) or not hasattr(other, "possible_agents"):
+            return other
+        return TurnsView(bare(other), self.names, int(self.action_space.n))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin a game, under a seed from the planner's stream."""
+        given = seed if seed is not None else int(self.np_random.integers(2**31))
+        self.inside.reset(seed=given)
+        self.moves = ()
+        return None, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One move: (nothing, reward of the first player, end, cut off, nothing)."""
+        game = self.inside
+        if self.guard is not None:
+            self.guard(game)
+        mover = game.agent_selection
+        before = dict(getattr(game, "_cumulative_rewards", {}))
+        game.step(int(action))
+        self.moves = (*self.moves, int(action))
+        paid = self.paid(mover, before)
+        ended, cut = self.ends()
+        return None, paid, ended, cut, {}
+
+    def paid(self, mover: str, before: dict[str, Any]) -> float:
+        """What the step paid the first player; the second must lose as much."""
+        game = self.inside
+        one, two = (float((game.rewards or {}).get(name, 0.0)) for name in self.names)
+        scale = max(1.0, abs(one), abs(two))
+        if not math.isfinite(one + two) or abs(one + two) > ROUNDING * scale:
+            raise OracleError(
+                f"{self.title} is not zero-sum: move {self.moves[-1]} after "
+                f"{list(self.moves[:-1])} paid {self.names[0]} {one:g} and "
+                f"{self.names[1]} {two:g}; only games whose rewards add up to 0 in "
+                "every step can be planned in."
+            )
+        after = getattr(game, "_cumulative_rewards", {})
+        for name, reward in zip(self.names, (one, two), strict=True):
+            had, has = before.get(name, 0.0), after.get(name)
+            # the mover's sum begins anew with its move, where a game follows the API
+            starts = (had, 0.0) if name == mover else (had,)
+            if has is not None and not any(
+                abs(has - start - reward) <= ROUNDING * max(scale, abs(has))
+                for start in starts
+            ):
+                raise OracleError(
+                    f"{self.title} pays {name} {reward:g} by rewards and "
+                    f"{has - had:g} by _cumulative_rewards, which last() returns, in "
+                    f"move {self.moves[-1]} after {list(self.moves[:-1])}; let step "
+                    "clear rewards and call _accumulate_rewards."
+                )
+        return one
+
+    def ends(self) -> tuple[bool, bool]:
+        """Whether the game is over, and whether it was only cut off."""
+        game = self.inside
+        ended = [bool(game.terminations.get(name, True)) for name in self.names]
+        cut = [bool(game.truncations.get(name, True)) for name in self.names]
+        over = [a or b for a, b in zip(ended, cut, strict=True)]
+        if any(over) != all(over):
+            raise OracleError(
+                f"In {self.title} one player is out after {list(self.moves)} and the "
+                "other plays on; both have to end together."
+            )
+        return all(over) and any(ended), all(over) and not any(ended)
+
+    @property
+    def title(self) -> str:
+        """What the game calls itself."""
+        return title_of(self.inside)
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody moves any more."""
+        return any(self.ends())
+
+    @property
+    def mover(self) -> int:
+        """1 where the first player moves, 2 where the second does."""
+        name = self.inside.agent_selection
+        if name not in self.names:
+            raise OracleError(
+                f"{self.title} lets {name!r} move after {list(self.moves)}, who is not "
+                f"one of its players {self.names[0]!r} and {self.names[1]!r}."
+            )
+        return 1 + self.names.index(name)
+
+    def legal(self) -> frozenset[int]:
+        """The legal moves of whoever moves; none where the game is over."""
+        if self.over:
+            return frozenset()
+        game, name = self.inside, self.names[self.mover - 1]
+        size = int(game.action_space(name).n)
+        mask = action_mask(game, name)
+        if mask is None:
+            return frozenset(range(size))
+        found = np.array(mask)  # a copy: the game may write into its own
+        if found.shape != (size,):
+            raise OracleError(
+                f"The action_mask of {self.title} has the shape {found.shape} after "
+                f"{list(self.moves)}; one entry for each of {size} actions is needed."
+            )
+        return frozenset(np.flatnonzero(found).tolist())
+
+    def looks(self) -> dict[str, Any]:
+        """All that players see."""
+        if self.over:
+            return {}
+        seen = {name: self.inside.observe(name) for name in self.names}
+        legal = sorted(self.legal())
+        return {"mover": self.mover, "legal": np.array(legal), "seen": seen}
+
+
+def action_mask(game: Any, name: str) -> Any:
+    """The mask of a player, from what it observes or is told; None without one."""
+    seen = game.observe(name)
+    if isinstance(seen, dict) and "action_mask" in seen:
+        return seen["action_mask"]
+    told = (getattr(game, "infos", None) or {}).get(name)
+    return told.get("action_mask") if isinstance(told, dict) else None
+
+
+class GamePosition(Snapshot):
+    """A copy of a game as a state, with what a planner asks of it."""
+
+    __slots__ = ("legal", "mover", "over")
+
+    def __init__(self, env: TurnsView, key_of: Callable[[TurnsView], Any]) -> None:
+        self.over = env.over
+        self.mover = 1 if self.over else env.mover
+        self.legal = env.legal()
+        key = key_of(env)  # after the look, which may have filled a cache
+        super().__init__(env, None if key is None else (*self.profile, key))
+
+    @property
+    def profile(self) -> tuple[Any, ...]:
+        """The end, the mover and the legal moves."""
+        return self.over, self.mover, tuple(sorted(self.legal))
+
+    @property
+    def moves(self) -> list[int]:
+        """The moves so far."""
+        return list(self.env.moves)
+
+    def __fingerprint__(self) -> Any:
+        held = contents(self.env.inside)
+        return type(self.env.inside), [
+            (list(path), part) for path, part in held.items()
+        ]
+
+    def __repr__(self) -> str:
+        since = "" if self.env.origin == 0 else f", game {self.env.origin}"
+        return f"GamePosition({self.moves}{since})"
+
+
+@dataclass(frozen=True)
+class PositionKey:
+    """The key of a position: a function of a ``GamePosition``."""
+
+    # equal keys have equal movers, legal moves and ends
+    holds_profile: ClassVar[bool] = True
+
+    merge: str  # contents or history
+
+    def __call__(self, state: GamePosition) -> Hashable:
+        """The key of a position."""
+        found: Hashable = state.key
+        return found
+
+    @property
+    def assumption(self) -> str:
+        """What a certificate takes on trust about states; empty if nothing."""
+        return ASSUMED if self.merge == "contents" else ""
+
+
+class TurnsOracle(SnapshotOracle):
+    """Moves from any position, in copies that draw from the planner's stream."""
+
+    def __init__(self, env: TurnsView, merge: str, rng: Any) -> None:
+        self.merge, self.known = merge, known(env.inside)
+        self.reads = 0  # beginnings beside the first
+        self.first = True
+        self.begin: GamePosition | None = None  # where lists of moves start
+        super().__init__(env, list(range(int(env.action_space.n))), None, None, rng)
+        self.first = False
+        self.fixed: frozenset[str] = frozenset()
+        if self.known is not None:
+            self.fixed = frozenset(n.rpartition(".")[2] for n in self.known.fixed)
+            for name in self.known.fixed:
+                with suppress(AttributeError):  # of another version of PettingZoo
+                    part = attrgetter(name)(self.env.inside)
+                    self.same[id(part)] = part
+
+    def __fingerprint__(self) -> Any:
+        """What steps depend on beside the position."""
+        return type(self), self.kinds, self.merge
+
+    def key_of(self, env: TurnsView) -> Any:
+        """What distinguishes a game's position from others; None where nothing does."""
+        if self.merge == "contents":
+            return whole(env.inside, self.fixed)
+        return (env.origin, *env.moves) if self.merge == "history" else None
+
+    def state_of(self, env: Any) -> GamePosition:
+        """A private copy as a position; nobody else may step it."""
+        return GamePosition(env, self.key_of)
+
+    def begun(self, twin: Any) -> Any:
+        """A private copy at the beginning of a game."""
+        found = super().begun(twin)
+        # chance may have had a hand in it
+        if self.known is None and not self.first:
+            self.reads += 1
+            found.origin = self.reads
+        return found
+
+    def attempt(self, env: Any, turn: int) -> int:
+        """A legal move."""
+        legal = sorted(env.legal())
+        if not legal:
+            raise InvalidInput(
+                f"{env.title} has no legal move after {list(env.moves)} and is not over."
+            )
+        return int(legal[turn % len(legal)])
+
+    def shown(self, env: Any, observation: Any) -> Any:
+        """What players see; looking must not change it."""
+        first = env.looks()  # it may fill a cache
+        before = contents(env.inside)
+        second = env.looks()
+        where = different(before, contents(env.inside))
+        if where is not None:
+            raise InvalidInput(
+                f"Looking at {env.title} changes {spelled(where)}; let observe leave "
+                "the game as it is."
+            )
+        if first and not np.array_equal(first["legal"], second["legal"]):
+            raise InvalidInput(
+                f"The action_mask of {env.title} changes from one look to the next; "
+                "let it depend on the position alone."
+            )
+        return first
+
+    def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+        """One move from a position: (reward, next position, whether it ended)."""
+        if action not in state.legal:
+            raise InvalidInput(
+                f"Move {action!r} is not legal at {state!r}; legal are "
+                f"{sorted(state.legal)}."
+            )
+        return super().__call__(state, action, rng)
+
+    def outcomes(
+        self, state: GamePosition, action: int
+    ) -> list[tuple[float, float, Any]]:
+        """The one outcome of a move in a game without chance."""
+        rng = stream(0)
+        before = rng.words.tolist()
+        reward, after, _ = self(state, action, rng)
+        if rng.words.tolist() != before:
+            raise OracleError(
+                f"{after.env.title} was declared deterministic, but move {action} at "
+                f"{state!r} drew a random number; drop deterministic=."
+            )
+        return [(1.0, reward, after)]
+
+    def read(self, env: Any) -> GamePosition:
+        """The position of the user's game, which is left as it is."""
+        view = self.seen(env)
+        if not has_begun(view.inside):
+            raise InvalidInput(f"{view.title} was not reset; reset it, then plan.")
+        sizes = [int(view.inside.action_space(name).n) for name in view.names]
+        if max(sizes) != len(self.actions):
+            raise InvalidInput(
+                f"This {view.title} has {max(sizes)} actions and the problem was made of "
+                f"one with {len(self.actions)}; make a problem of this one."
+            )
+        self.reads += 1
+        view.origin = self.reads
+        found = super().read(view)
+        assert isinstance(found, GamePosition)
+        return found
+
+    def parse(self, state: Any) -> Any:
+        """The position after a list of moves, or that of a running game.
+
+        A position is returned as it is.
+        """
+        if not isinstance(state, list | tuple):
+            return super().parse(state)
+        if self.begin is None:
+            raise InvalidInput(
+                "Moves can be listed where the problem was made from a game's name; "
+                f"pass the running game in place of {list(state)}."
+            )
+        found: Any = self.begin
+        for i, move in enumerate(state):
+            if move not in found.legal:
+                raise InvalidInput(
+                    f"Move {move!r} of {list(state)} is not legal after "
+                    f"{list(state[:i])}; legal are {sorted(found.legal)}."
+                )
+            rng = stream(0)
+            before = rng.words.tolist()
+            _, found, _ = self(found, move, rng)
+            if rng.words.tolist() != before:
+                raise InvalidInput(
+                    f"Chance plays after move {move} of {list(state)}, so moves alone "
+                    "do not tell the position; pass a running game."
+                )
+        return found
+
+    def plain(self, state: GamePosition) -> list[int]:
+        """The list of all moves, which ``parse`` reads."""
+        if state.env.origin != 0 or self.begin is None:
+            raise InvalidInput(
+                f"{state!r} began in a running game, which no list of moves describes; "
+                "make the problem from the game's name to store its positions."
+            )
+        return state.moves
+
+    def label(self, state: GamePosition, action: int) -> str | None:
+        """What a move of a known game is called; None where it is not legal."""
+        if self.known is None or self.known.label is None or action not in state.legal:
+            return None
+        return self.known.label(state.env.inside, action)
+
+
+def legal(state: GamePosition, action: int) -> bool:
+    """Whether a move is legal."""
+    return action in state.legal
+
+
+def terminal(state: GamePosition) -> bool:
+    """Whether the game is over."""
+    return state.over
+
+
+def player(state: GamePosition) -> int:
+    """1 for the first of ``possible_agents``, 2 for the second."""
+    return state.mover

@@ -1,0 +1,231 @@
+"""A Pgx game as a problem.
+
+Pgx's games are pure functions ``step(state, action, key)``; a state has the number of the
+player to move, the legal actions and what the last move paid to each player. There is no
+restart after the end (that is a wrapper of Pgx's, ``auto_reset``).
+
+  players   With two, the one who begins at the problem's initial state is the max
+            player (1), the other the min player (2). Pgx says by chance which number
+            begins; resets where the other one does are passed over, so that 1 begins
+            every game. What the two are paid must sum to 0, move by move: a step where
+            it does not is an error.
+  one       A game of one player (2048, MinAtar) is an MDP.
+  legal     ``legal_action_mask``; an action outside of it is never tried
+  end       ``terminated`` or ``truncated``
+  chance    dice and new tiles come from the key, so from the planner's stream
+
+States are whole numbers and flags in all of Pgx's games that were read, so float32 rounds
+nothing in them, and rewards are whole numbers too. Pgx is written for 32 bits: half of
+its games cannot be traced under ``x64`` (docs/worlds/jax.md), which is off by default.
+
+What this file leaves out: hidden information, more than two players, and observations.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+
+from smoothcruiser.adapters.pgx.known import GAMES, PgxGame, refuse, unknown
+from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import check_keywords, check_seed, popped_range
+from smoothcruiser.problem.problem import MDP, Game, Problem
+from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
+
+try:
+    import jax
+    import jax.numpy as jnp
+    import pgx
+
+    from smoothcruiser.problem.batched.jax import precise
+    from smoothcruiser.problem.batched.trees import JaxWorld, held
+    from smoothcruiser.problem.batched.worlds import rows_of
+except ImportError as error:
+    raise MissingExtra(
+        "Pgx games need Pgx and JAX: pip install 'smoothcruiser[pgx]'."
+    ) from error
+
+OWN = ("horizon", "seed", "x64")
+MOVER, MASK, ENDS = "current_player", "legal_action_mask", ("terminated", "truncated")
+NEEDED = (MOVER, MASK, *ENDS, "rewards")  # of a state
+NOT_ZERO_SUM = (
+    "what the two players were paid does not sum to 0 there (or is no number), and only "
+    "zero-sum games can be planned in"
+)
+
+
+class PgxOptions(TypedDict, total=False):
+    """The keywords of ``problem`` that most games do without."""
+
+    reward_range: tuple[float, float] | None
+    horizon: int | None
+    x64: bool
+    seed: int
+    name: str | None
+
+
+def problem(
+    env: Any,
+    *,
+    discount: float,
+    operator: Operator,
+    **more: Unpack[PgxOptions],
+) -> Problem:
+    """The Problem of a Pgx game.
+
+    Args:
+        env: a game of Pgx, or one of your own with its methods.
+        discount: weight of the next step's value, in [0, 1]; 1 needs a game whose length
+            is known, or a horizon.
+        operator: the smooth maximum, such as ``Entropy(0.1)``.
+        reward_range: (low, high), which holds every reward of one step. Needed unless it
+            is known (``known.GAMES``).
+        horizon: steps until the end; None for as long as the game lasts. With discount 1
+            it is the longest game, where that is known.
+        x64: whether the game computes in 64 bits; False by default, as Pgx itself.
+        seed: of the initial state; 0 by default.
+        name: shown in answers; the default is ``pgx:`` and the game's name.
+
+    Example:
+        ``problem(pgx.make("tic_tac_toe"), discount=1.0, operator=sc.Max())``
+    """
+    check_keywords("problem", more, PgxOptions.__annotations__)
+    x64, seed = more.get("x64", False), more.get("seed", 0)
+    if not isinstance(x64, bool):
+        raise InvalidInput(f"x64 must be true or false, got {x64!r}.")
+    check_seed(seed)
+    missing = [f for f in ("init", "step", "num_players") if not hasattr(env, f)]
+    if missing:
+        raise InvalidInput(
+            f"A Pgx game has init, step and num_players, and a {type(env).__name__} has "
+            f"no {missing[0]}; for one by name use make('pgx:tic_tac_toe', discount=1, "
+            "operator='max')."
+        )
+    title = str(getattr(env, "id", type(env).__name__))
+    own = type(env).__module__.startswith("pgx.")
+    if own:
+        refuse(title)
+    players = int(env.num_players)
+    if players > 2:
+        raise InvalidInput(
+            f"{title} has {players} players; games of one or two can be planned in."
+        )
+    known = GAMES.get(title, PgxGame(None)) if own else PgxGame(None)
+    label = more.get("name") or f"pgx:{title}"
+    bounds = more.get("reward_range") or known.rewards
+    if bounds is None:
+        raise InvalidInput(
+            f"{label} does not say in which range its rewards lie; give "
+            "reward_range=(low, high), such as reward_range=[0,100] in the name."
+        )
+    # whose rewards are planned for is known when a start is: the world is built twice
+    rows = rows_of(_world(env, title, 0, x64), seed, two_players=players == 2)
+    if rows.first:
+        world = _world(env, title, rows.first, x64)
+        rows = rows_of(world, seed, two_players=True)
+    horizon = more.get("horizon")
+    if horizon is None and discount == 1:
+        horizon = known.steps
+    chance, parts = rows.form.matter.chance, rows.companions()
+    facts: dict[str, Any] = {
+        "num_actions": rows.world.num_actions,
+        "discount": discount,
+        "operator": operator,
+        "reward_range": (float(bounds[0]), float(bounds[1])),
+        "payoffs": AT_THE_END if known.at_the_end else EVERY_STEP,
+        "initial_state": rows.origin,
+        "horizon": horizon,
+        "deterministic": not chance,
+        "outcomes": None if chance else rows.outcomes,
+        "episodes_end": None if known.steps is None else (known.steps, 1.0),
+        "key": rows.identity(),
+        "actions": _labels(known, rows.world.num_actions),
+        "name": label,
+    }
+    return Game(rows, **facts, **parts) if players == 2 else MDP(rows, **facts, **parts)
+
+
+def named(
+    text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
+) -> Problem:
+    """The problem of ``pgx:text,name=value,…``; ``text`` is an id or ``module:Class``.
+
+    Parameters that are not this adapter's own go to the class of ``module:Class``.
+    """
+    refuse(text)
+    own: dict[str, Any] = {k: parameters.pop(k) for k in OWN if k in parameters}
+    own["reward_range"] = popped_range(parameters)
+    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    with precise(own.get("x64") is True):
+        env = _game(text, parameters)
+    return problem(
+        env, discount=discount, operator=operator, name=f"pgx:{text}{shown}", **own
+    )
+
+
+def _game(text: str, given: dict[str, Any]) -> Any:
+    """A game by its name, or one of a class: ``module:Class``."""
+    module, colon, name = text.partition(":")
+    if not colon and text not in pgx.available_envs():
+        raise unknown(text)
+    try:
+        if colon:
+            return getattr(import_module(module), name)(**given)
+        if given:
+            word = next(iter(given))
+            raise TypeError(f"pgx.make takes no {word!r}")
+        return pgx.make(text)
+    except Exception as error:
+        raise InvalidInput(
+            f"Pgx cannot make {text!r} with {given}: {said(error)}; its own parameters "
+            f"here are {', '.join(OWN)} and reward_range, and module:Class takes those of a class."
+        ) from error
+
+
+def _world(env: Any, title: str, first: int, x64: bool) -> JaxWorld:
+    """The game as pure functions of one state, paying player ``first``."""
+    players = int(env.num_players)
+
+    def step(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any]:
+        after = env.step(state, action, key)
+        paid = jnp.reshape(after.rewards, (-1,))
+        reward = paid[first]
+        if players == 2:
+            reward = jnp.where(paid[0] + paid[1] == 0, reward, jnp.nan)
+        return reward, after, after.terminated | after.truncated
+
+    with precise(x64):
+        try:
+            start = jax.eval_shape(env.init, jax.random.key(0))
+        except Exception as error:
+            hint = "; drop x64=, which Pgx was not written for" if x64 else ""
+            raise InvalidInput(
+                f"{title} cannot begin ({said(error)}){hint}."
+            ) from error
+    missing = [name for name in NEEDED if not hasattr(start, name)]
+    if missing:
+        raise InvalidInput(
+            f"A state of {title} must have {', '.join(NEEDED)}, and has no {missing[0]}."
+        )
+    return JaxWorld(
+        title=title,
+        step=step,
+        init=env.init,
+        num_actions=int(np.prod(start.legal_action_mask.shape)),
+        ends=ENDS,
+        stands_for=(type(env), held(env), str(getattr(env, "version", "")), first, pgx),
+        legal=MASK,
+        mover=MOVER if players == 2 else None,
+        x64=x64,
+        read=lambda state: state,
+        whole_rewards=type(env).__module__.startswith("pgx."),
+        nan_means=NOT_ZERO_SUM if players == 2 else "its reward is no number there",
+    )
+
+
+def _labels(known: PgxGame, number: int) -> tuple[str, ...] | None:
+    """The names of the actions, if there is one for each."""
+    return known.actions if known.actions and len(known.actions) == number else None

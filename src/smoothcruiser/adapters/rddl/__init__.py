@@ -1,0 +1,71 @@
+"""The adapter of RDDL domains: planning problems of pyRDDLGym and rddlrepository.
+
+``problem(domain, instance, …)`` and ``make("rddl:SysAdmin_MDP_ippc2011,1", …)`` return
+problems.
+
+  access        a problem by name, and what is derived of an instance
+  repository    which files a name stands for
+  reading       an instance as pyRDDLGym reads it
+  fluents       what states and actions are made of
+  actions       all joint actions, and what they are called
+  grounding     an instance as expressions (``expressions``, ``operations``)
+  code          expressions as Python functions
+  intervals     where rewards lie
+  laws          the exact law of a step
+  machines      what runs an instance: the translation, or pyRDDLGym's interpreter
+  oracles       the step of a problem
+
+Only ``reading`` imports pyRDDLGym, and only ``repository`` imports rddlrepository. They
+are loaded when a problem is first built.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from smoothcruiser.adapters.rddl.access import problem
+
+__all__ = ["problem"]
+
+
+class RDDLAdapter:
+    """Instances of RDDL domains by their names, or by their files."""
+
+    name = "rddl"
+    summary = "an instance of an RDDL domain"
+    example = "SysAdmin_MDP_ippc2011,1"
+    needs = "smoothcruiser[rddl]"
+    positional = ("instance",)  # may follow the name without a word
+    modules = ("pyRDDLGym", "rddlrepository")
+    has_discount = True  # instances have one of their own
+    default_operator = "max"  # what the competitions maximize
+
+    def build(
+        self,
+        text: str,
+        parameters: dict[str, Any],
+        *,
+        discount: float | None,
+        operator: Operator,
+    ) -> Problem:
+        """The problem of ``rddl:text,instance``."""
+        from smoothcruiser.adapters.rddl.access import named
+
+        return named(text, parameters, discount=discount, operator=operator)
+
+
+register(RDDLAdapter())
+
+
+def __getattr__(name: str) -> Any:
+    """``problem``, loaded when it is first needed: it imports pyRDDLGym."""
+    if name != "problem":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from smoothcruiser.adapters.rddl.access import problem
+
+    return problem

@@ -1,0 +1,175 @@
+"""Expressions as Python functions: one step of an instance in a few microseconds.
+
+pyRDDLGym interprets the tree of a domain over NumPy arrays at every step, which takes
+about a millisecond. The expressions of one instance are written here as the source of
+plain Python functions and compiled by Python itself:
+
+  step(state, action, random)   (reward, next state); ``random()`` is uniform on [0, 1)
+  allowed(state, action)        whether all preconditions hold
+  over(state)                   whether an episode ends in this state
+  value(expression)             any expression without randomness, of the vector of slots
+
+``action`` is the tuple of the action fluents' values. The source consists of what
+``operations`` writes, of numbers and of names made here: no text of a domain gets in.
+
+A Bernoulli(p) is random() < p, which has probability p to the last bit of random(). A
+p outside [0, 1] raises, as pyRDDLGym does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smoothcruiser.adapters.rddl.expressions import (
+    ApplyNode,
+    ChoiceNode,
+    ConstantNode,
+    FlipNode,
+    Node,
+    PickNode,
+    SlotNode,
+    Untranslatable,
+    Value,
+    samples,
+)
+from smoothcruiser.adapters.rddl.fluents import State
+from smoothcruiser.adapters.rddl.grounding import GroundInstance
+from smoothcruiser.adapters.rddl.operations import NAMES, OPERATIONS
+
+# of the sum of Discrete's probabilities from 1: what np.allclose forgives in pyRDDLGym
+SUM_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The compiled functions of one instance."""
+
+    step: Callable[[State, State, Callable[[], float]], tuple[float, State]]
+    allowed: Callable[[State, State], bool]
+    over: Callable[[State], bool]
+    num_samples: int  # the most random numbers that a step takes
+
+
+def checked_chance(p: float) -> float:
+    """The probability p; what is none raises."""
+    if 0.0 <= p <= 1.0:
+        return p
+    raise ValueError(f"Bernoulli's probability is {p!r}, not in [0, 1]")
+
+
+def checked_weights(weights: Sequence[float], free: bool) -> list[float]:
+    """The probabilities of Discrete, divided by their sum; what are none raises."""
+    total = math.fsum(weights)
+    if not all(w >= 0.0 for w in weights) or not 0.0 < total < math.inf:
+        raise ValueError(f"Discrete's probabilities are {weights!r}")
+    if not free and abs(total - 1.0) > SUM_TOLERANCE:
+        raise ValueError(f"Discrete's probabilities sum to {total!r}, not to 1")
+    return [w / total for w in weights]
+
+
+def flip(p: float, random: Callable[[], float]) -> bool:
+    """True with probability p."""
+    return random() < checked_chance(p)
+
+
+def pick(weights: Sequence[float], free: bool, random: Callable[[], float]) -> int:
+    """A place in proportion to weights."""
+    chances = checked_weights(weights, free)
+    rest, last = random(), 0
+    for place, p in enumerate(chances):
+        if p > 0.0:
+            last = place
+            if rest < p:
+                return place
+            rest -= p
+    return last
+
+
+def source(node: Node, name: Callable[[int], str]) -> str:
+    """A node as Python; ``name(place)`` is what a slot is called."""
+    match node:
+        case ConstantNode(value=value):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise Untranslatable(f"the number {value}")
+            return f"({value!r})"
+        case SlotNode(place=place):
+            return name(place)
+        case ApplyNode(operation=operation, parts=parts):
+            return OPERATIONS[operation].source(*(source(each, name) for each in parts))
+        case ChoiceNode(condition=condition, first=first, second=second):
+            yes, no = source(first, name), source(second, name)
+            return f"({yes} if {source(condition, name)} else {no})"
+        case FlipNode(chance=chance):
+            return f"flip({source(chance, name)}, random)"
+        case PickNode(weights=weights, free=free):
+            listed = ", ".join(source(each, name) for each in weights)
+            return f"pick(({listed},), {free}, random)"
+    raise AssertionError(node)
+
+
+def _function(name: str, arguments: str, lines: Sequence[str]) -> Any:
+    text = f"def {name}({arguments}):\n" + "\n".join(f"    {line}" for line in lines)
+    found: dict[str, Any] = {**NAMES, "flip": flip, "pick": pick}
+    try:
+        exec(compile(text, f"<rddl {name}>", "exec"), found)
+    except (RecursionError, MemoryError, SyntaxError) as error:
+        # Python's parser has a limit of nesting
+        raise Untranslatable(
+            f"an expression that Python cannot compile ({error})"
+        ) from None
+    return found[name]
+
+
+def _unpacked(letter: str, size: int, whole: str) -> list[str]:
+    names = "".join(f"{letter}{i}, " for i in range(size))
+    return [f"{names.rstrip()} = {whole}"] if size else []
+
+
+def converted(text: str, kind: str, own: str) -> str:
+    """The source of a value of kind ``own``, as a value of another kind."""
+    if kind == own:
+        return text
+    return f"{'int' if kind == 'int' else 'float'}({text})"
+
+
+def functions(ground: GroundInstance) -> Functions:
+    """The compiled functions of an instance."""
+    states, given = len(ground.states), ground.num_given
+
+    def name(place: int) -> str:
+        if place < states:
+            return f"s{place}"
+        return f"a{place - states}" if place < given else f"v{place}"
+
+    opening = _unpacked("s", states, "state")
+    acting = opening + _unpacked("a", given - states, "action")
+    lines = [
+        f"v{each.place} = "
+        + converted(source(each.node, name), each.kind, each.node.kind)
+        for each in ground.assignments
+    ]
+    after = "".join(f"v{place}, " for place in ground.after)
+    reward = source(ground.reward, name)
+    allowed = " and ".join(source(each, name) for each in ground.preconditions)
+    over = " or ".join(source(each, name) for each in ground.ends)
+    nodes = [each.node for each in ground.assignments]
+    return Functions(
+        step=_function(
+            "step",
+            "state, action, random",
+            [*acting, *lines, f"return float({reward}), ({after})"],
+        ),
+        allowed=_function(
+            "allowed", "state, action", [*acting, f"return {allowed or 'True'}"]
+        ),
+        over=_function("over", "state", [*opening, f"return {over or 'False'}"]),
+        num_samples=sum(map(samples, (*nodes, ground.reward))),
+    )
+
+
+def value(node: Node) -> Callable[[Sequence[Value]], Any]:
+    """A function from the vector of slots to an expression without randomness."""
+    return _function("value", "v", [f"return {source(node, 'v[{}]'.format)}"])  # type: ignore[no-any-return]

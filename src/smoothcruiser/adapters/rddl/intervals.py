@@ -1,0 +1,135 @@
+"""Where the rewards of an instance lie: interval analysis.
+
+Each expression gets an interval that holds its value for every value of the slots in
+*their* intervals (``operations`` says how, rounding included). The fluents of the state
+come first:
+
+  bool, objects   all their values: nothing is assumed of which states can be reached
+  int, real       the least interval that holds the initial value and is mapped into
+                  itself by a step, whatever is played. It is found by iteration; an end
+                  that still moves after ``STEPS`` steps is put at infinity, so that the
+                  iteration stops, and what it stops at is checked to be closed.
+
+The range of rewards is the hull over all actions of the interval of the reward, with the
+action's fluents as constants and those of the next state as the step bounds them. It
+holds for every state whose fluents lie in their intervals, reachable or not.
+
+pyRDDLGym has an interval analysis (``pyRDDLGym.core.intervals``). It is not used: by
+default it keeps actions at their defaults, its bounds are those of the last epoch alone
+unless ``per_epoch`` is given, it does not know nested fluents, and it says nothing of
+rounding (docs/worlds/rddl.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from smoothcruiser.adapters.rddl.expressions import (
+    ApplyNode,
+    ChoiceNode,
+    ConstantNode,
+    FlipNode,
+    Node,
+    PickNode,
+    SlotNode,
+    Value,
+)
+from smoothcruiser.adapters.rddl.fluents import Fluent, State
+from smoothcruiser.adapters.rddl.grounding import GroundInstance
+from smoothcruiser.adapters.rddl.operations import OPERATIONS, Interval
+
+STEPS = 100  # before an end that still moves is put at infinity
+
+
+def interval(node: Node, slots: Sequence[Interval]) -> Interval:
+    """An interval that holds the value of a node where slots lie in theirs."""
+    match node:
+        case ConstantNode(value=value):
+            return float(value), float(value)
+        case SlotNode(place=place):
+            return slots[place]
+        case ApplyNode(operation=operation, parts=parts):
+            bounds = OPERATIONS[operation].bounds
+            return bounds(*(interval(each, slots) for each in parts))
+        case ChoiceNode(condition=condition, first=first, second=second):
+            low, high = interval(condition, slots)
+            if low == 1.0:
+                return interval(first, slots)
+            if high == 0.0:
+                return interval(second, slots)
+            return hull(interval(first, slots), interval(second, slots))
+        case FlipNode(chance=chance):
+            low, high = interval(chance, slots)
+            return float(low >= 1.0), float(high > 0.0)
+        case PickNode(weights=weights):
+            return 0.0, len(weights) - 1.0
+    raise AssertionError(node)
+
+
+def hull(*parts: Interval) -> Interval:
+    """The least interval that holds these."""
+    return min(low for low, _ in parts), max(high for _, high in parts)
+
+
+def _after(ground: GroundInstance, slots: Sequence[Interval]) -> list[Interval]:
+    """All slots after a step from intervals of the state and the action."""
+    found = [*slots, *[(0.0, 0.0)] * len(ground.assignments)]
+    for each in ground.assignments:
+        found[each.place] = interval(each.node, found)
+    return found
+
+
+def own_range(fluent: Fluent) -> Interval | None:
+    """All values of a fluent; None where its declaration does not bound them."""
+    if fluent.values:
+        return 0.0, len(fluent.values) - 1.0
+    return (0.0, 1.0) if fluent.range == "bool" else None
+
+
+def state_ranges(
+    ground: GroundInstance, initial: State, actions: Sequence[State]
+) -> list[Interval]:
+    """Intervals of the state's fluents that a step does not leave."""
+    known = [own_range(fluent) for fluent in ground.states]
+    found = [
+        (float(value), float(value)) if bounds is None else bounds
+        for value, bounds in zip(initial, known, strict=True)
+    ]
+    if None not in known:
+        return found
+    columns = zip(*actions, strict=True)
+    played = [hull(*((float(x), float(x)) for x in column)) for column in columns]
+    count = 0
+    while True:
+        slots = _after(ground, [*found, *played])
+        wider = [
+            hull(old, slots[place]) if bounds is None else bounds
+            for old, bounds, place in zip(found, known, ground.after, strict=True)
+        ]
+        if wider == found:
+            return found
+        count += 1
+        if count > STEPS:  # each end moves here at most once
+            wider = [
+                (
+                    -math.inf if new[0] < old[0] else old[0],
+                    math.inf if new[1] > old[1] else old[1],
+                )
+                for old, new in zip(found, wider, strict=True)
+            ]
+        found = wider
+
+
+def reward_range(
+    ground: GroundInstance,
+    ranges: Sequence[Interval],
+    actions: Iterable[Sequence[Value]],
+) -> Interval:
+    """An interval that holds every reward from states in ``ranges``."""
+    found = []
+    for values in actions:
+        slots = [*ranges, *((float(value), float(value)) for value in values)]
+        found.append(interval(ground.reward, _after(ground, slots)))
+    low, high = hull(*found)
+    return low + 0.0, high + 0.0  # -0.0 is 0

@@ -1,0 +1,207 @@
+"""The law of a step, exactly: outcomes and their probabilities.
+
+RDDL's discrete distributions have finitely many values, and fluents of the next state
+are independent given the state, the action and the fluents that they read. So the law of
+a step is a finite sum over the values of all random fluents, in the order in which they
+are computed:
+
+    P(s' | s, a) = sum over intermediate values x of prod over fluents i of
+                   P(value of i | s, a, fluents before i)
+
+An expression's law is a list of (probability, value). Where an expression does not
+sample it has one value. An operation on samples has the product of its parts' laws, a
+condition a mixture. Equal values are joined, and so are equal outcomes.
+
+The number of outcomes doubles with each Bernoulli fluent. A step with more than ``most``
+of them is not listed (None), and then sampled by whoever needs it.
+
+Rounding: a probability is a product of one factor for each random fluent, each within a
+few units in the last place; they sum to 1 within what ``problem.rows`` demands.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from smoothcruiser.adapters.rddl.code import checked_chance, checked_weights, value
+from smoothcruiser.adapters.rddl.expressions import (
+    ApplyNode,
+    ChoiceNode,
+    FlipNode,
+    Node,
+    PickNode,
+    Value,
+    is_random,
+    places,
+)
+from smoothcruiser.adapters.rddl.fluents import State
+from smoothcruiser.adapters.rddl.grounding import GroundInstance
+from smoothcruiser.adapters.rddl.operations import OPERATIONS
+
+Law = list[tuple[float, Value]]
+Lawful = Callable[[Sequence[Any]], Law]  # of the vector of slots
+Outcome = tuple[float, float, State]  # probability, reward, next state
+
+
+def law(node: Node) -> Lawful:
+    """A function from the vector of slots to the law of an expression."""
+    if not is_random(node):
+        known = value(node)
+        return lambda v: [(1.0, known(v))]
+    match node:
+        case FlipNode(chance=chance):
+            return _mixed(law(chance), _flipped)
+        case PickNode(weights=weights, free=free):
+            return _mixed(
+                _joint([law(each) for each in weights]), lambda w: _picked(w, free)
+            )
+        case ChoiceNode(condition=condition, first=first, second=second):
+            return _chosen(law(condition), law(first), law(second))
+        case ApplyNode(operation=operation, parts=parts):
+            evaluate = OPERATIONS[operation].evaluate
+            return _mixed(
+                _joint([law(each) for each in parts]),
+                lambda values: [(1.0, evaluate(*values))],
+            )
+    raise AssertionError(node)
+
+
+def _flipped(p: Any) -> Law:
+    checked_chance(p)
+    return [(q, x) for q, x in ((float(p), True), (1.0 - p, False)) if q > 0.0]
+
+
+def _picked(weights: Any, free: bool) -> Law:
+    return [(p, i) for i, p in enumerate(checked_weights(weights, free)) if p > 0.0]
+
+
+def _joint(
+    laws: Sequence[Lawful],
+) -> Callable[[Sequence[Any]], list[tuple[float, Any]]]:
+    """The law of independent values together."""
+
+    def found(v: Sequence[Any]) -> list[tuple[float, Any]]:
+        return [
+            (math.prod(p for p, _ in row), tuple(x for _, x in row))
+            for row in product(*(each(v) for each in laws))
+        ]
+
+    return found
+
+
+def _mixed(first: Callable[..., Any], then: Callable[[Any], Law]) -> Lawful:
+    def found(v: Sequence[Any]) -> Law:
+        return joined((p * q, y) for p, x in first(v) for q, y in then(x))
+
+    return found
+
+
+def _chosen(condition: Lawful, first: Lawful, second: Lawful) -> Lawful:
+    def found(v: Sequence[Any]) -> Law:
+        return joined(
+            (p * q, y) for p, x in condition(v) for q, y in (first if x else second)(v)
+        )
+
+    return found
+
+
+def joined(pairs: Any) -> Law:
+    """Equal values once, with the sum of their probabilities."""
+    sums: dict[Any, float] = {}
+    for p, x in pairs:
+        sums[x] = sums.get(x, 0.0) + p
+    return [(p, x) for x, p in sums.items()]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An assignment with what its law depends on."""
+
+    place: int
+    law: Lawful
+    kind: str
+    early: bool  # it reads nothing that is random: one law for all outcomes
+    random: bool
+
+
+class StepLaw:
+    """The law of the steps of one instance."""
+
+    def __init__(self, ground: GroundInstance, most: int) -> None:
+        self.ground, self.most = ground, most
+        unsure: set[int] = set()  # slots whose values differ between outcomes
+        self.parts: list[Fixed] = []
+        for each in ground.assignments:
+            early = unsure.isdisjoint(places(each.node))
+            random = is_random(each.node)
+            if random or not early:
+                unsure.add(each.place)
+            self.parts.append(
+                Fixed(each.place, law(each.node), each.kind, early, random)
+            )
+        self.reward = law(ground.reward)
+        self.samples = any(p.random for p in self.parts) or is_random(ground.reward)
+
+        # nothing reads what is random: the next state's fluents are independent
+        self.independent = (
+            all(part.early for part in self.parts)
+            and unsure.isdisjoint(places(ground.reward))
+            and not is_random(ground.reward)
+        )
+
+    def outcomes(self, state: State, action: State) -> list[Outcome] | None:
+        """[(probability, reward, next state)]; None where there are too many."""
+        start = [*state, *action, *[0] * len(self.parts)]
+        return (self._product if self.independent else self._worlds)(start)
+
+    def _product(self, v: list[Any]) -> list[Outcome] | None:
+        """The product of the laws of all fluents: the common case, and a fast one."""
+        found: dict[int, Law] = {}
+        for part in self.parts:
+            found[part.place] = values = self._values(part, v)
+            if len(values) == 1:
+                v[part.place] = values[0][1]
+        laws = [found[place] for place in self.ground.after]
+        if math.prod(map(len, laws)) > self.most:
+            return None
+        ((_, reward),) = self.reward(v)
+        chances = [1.0]
+        for each in laws:  # in the order of itertools.product
+            if len(each) > 1:
+                chances = [p * q for p in chances for q, _ in each]
+        after = product(*([x for _, x in each] for each in laws))
+        return [(p, float(reward), z) for p, z in zip(chances, after, strict=True)]
+
+    def _worlds(self, start: list[Any]) -> list[Outcome] | None:
+        """Fluents one after the other, where some read what others sampled."""
+        worlds: list[tuple[float, list[Any]]] = [(1.0, start)]
+        for part in self.parts:
+            once = self._values(part, worlds[0][1]) if part.early else None
+            if once is not None and len(once) == 1:
+                for _, v in worlds:
+                    v[part.place] = once[0][1]
+                continue
+            grown: list[tuple[float, list[Any]]] = []
+            for p, v in worlds:
+                for q, x in once if once is not None else self._values(part, v):
+                    copy = v.copy()
+                    copy[part.place] = x
+                    grown.append((p * q, copy))
+                if len(grown) > self.most:
+                    return None
+            worlds = grown
+        after = self.ground.after
+        found = joined(
+            (p * q, (float(reward), tuple(v[place] for place in after)))
+            for p, v in worlds
+            for q, reward in self.reward(v)
+        )
+        return [(p, *outcome) for p, outcome in found]  # type: ignore[misc]
+
+    def _values(self, part: Fixed, v: Sequence[Any]) -> Law:
+        convert = {"int": int, "real": float, "bool": bool}[part.kind]
+        return [(p, convert(x)) for p, x in part.law(v)]

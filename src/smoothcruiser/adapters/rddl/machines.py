@@ -1,0 +1,172 @@
+"""Two machines that run one instance: our translation, and pyRDDLGym's interpreter.
+
+Both answer the same three questions about states and the values of action fluents, and
+take random numbers only from the ``rng`` of the call:
+
+  step      (reward, next state)
+  allowed   whether the action preconditions hold
+  over      whether a termination condition holds, or a state invariant is broken (there
+            pyRDDLGym's environment ends an episode too)
+
+``Translated`` runs the functions of ``code``, a few microseconds per step.
+``Interpreted`` puts a state into pyRDDLGym's simulator and lets it step, about a
+millisecond; it takes what has no translation, and the tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from smoothcruiser.adapters.rddl.code import functions
+from smoothcruiser.adapters.rddl.fluents import State
+from smoothcruiser.adapters.rddl.grounding import GroundInstance
+from smoothcruiser.adapters.rddl.reading import Instance, flat
+from smoothcruiser.errors import InvalidInput
+
+RANDOM = "a random variable"
+
+
+class InstanceMachine(Protocol):
+    """What runs an instance."""
+
+    def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
+        """One sample of (reward, next state)."""
+
+    def allowed(self, state: State, action: State) -> bool:
+        """Whether the action preconditions hold."""
+
+    def over(self, state: State) -> bool:
+        """Whether an episode ends in this state."""
+
+
+class Translated:
+    """Runs the functions that expressions were compiled to."""
+
+    def __init__(self, ground: GroundInstance) -> None:
+        made = functions(ground)
+        self._step, self.num_samples = made.step, made.num_samples
+        self.allowed, self.over = made.allowed, made.over
+
+    def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
+        """One sample; all random numbers that it may need are taken at once."""
+        if not self.num_samples:
+            return self._step(state, action, _never)
+        numbers = rng.numpy().random(self.num_samples).tolist()
+        return self._step(state, action, iter(numbers).__next__)
+
+
+def _never() -> float:
+    raise AssertionError("a step without randomness took a random number")
+
+
+class Interpreted:
+    """Runs pyRDDLGym's simulator from any state."""
+
+    def __init__(self, instance: Instance) -> None:
+        _check_conditions(instance)
+        self.simulator = instance.simulator
+        self.names = tuple(instance.model.state_fluents)
+        self.after = tuple(instance.model.next_state[name] for name in self.names)
+        self.states = _shapes(self.simulator.init_values, self.names)
+        self.actions = _shapes(
+            self.simulator.init_values, instance.model.action_fluents
+        )
+        self.fixed = dict(self.simulator.init_values)
+
+    def _put(self, state: State, action: State | None = None) -> dict[str, Any]:
+        """Put the simulator into a state; the values of an action's fluents."""
+        self.simulator.subs = self.fixed | _shaped(self.states, state)
+        return {} if action is None else _shaped(self.actions, action)
+
+    def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
+        """One sample, with a generator on the planner's stream."""
+        simulator = self.simulator
+        simulator.rng = rng.numpy()
+        try:
+            _, reward, _ = simulator.step(self._put(state, action))
+            return float(reward), flat(simulator.subs, self.names)
+        finally:
+            simulator.rng = None  # nothing else may be sampled from
+
+    def allowed(self, state: State, action: State) -> bool:
+        """Whether the action preconditions hold."""
+        values = self._put(state, action)
+        return bool(self.simulator.check_action_preconditions(values, silent=True))
+
+    def over(self, state: State) -> bool:
+        """Whether an episode ends in this state."""
+        self._put(state)
+        return bool(
+            self.simulator.check_terminal_states()
+            or not self.simulator.check_state_invariants(silent=True)
+        )
+
+
+def _check_conditions(instance: Instance) -> None:
+    """Refuse conditions that state and action do not decide.
+
+    pyRDDLGym evaluates them with whatever other fluents held one step before.
+    """
+    model = instance.model
+    may = {"non-fluent", "state-fluent"}
+    for what, expressions, kinds in (
+        ("A termination condition", model.terminations, may),
+        ("A state invariant", model.invariants, may),
+        ("An action precondition", model.preconditions, may | {"action-fluent"}),
+    ):
+        for name in _read(expressions):
+            kind = "random" if name == RANDOM else model.variable_types.get(name)
+            if kind is not None and kind not in kinds:  # None: an object
+                raise InvalidInput(
+                    f"{what} of {instance.name} reads {name}, which is no part of "
+                    "the state; let it read state fluents alone."
+                )
+
+
+def _read(expressions: Any) -> Iterator[str]:
+    """The fluents that expressions read, and the distributions that they sample."""
+    for each in expressions:
+        if isinstance(each, list | tuple):
+            yield from _read(each)
+        elif hasattr(each, "etype"):
+            kind, _ = each.etype
+            if kind == "pvar":
+                yield each.args[0]
+            if kind in ("randomvar", "randomvector"):
+                yield RANDOM
+            if isinstance(each.args, list | tuple):
+                yield from _read(each.args)
+
+
+Shapes = tuple[tuple[str, Any, Any, int], ...]  # name, shape, dtype, size
+
+
+def _shapes(arrays: Any, names: Any) -> Shapes:
+    return tuple(
+        (
+            name,
+            np.shape(arrays[name]),
+            np.asarray(arrays[name]).dtype,
+            np.size(arrays[name]),
+        )
+        for name in names
+    )
+
+
+def _shaped(shapes: Shapes, values: Sequence[Any]) -> dict[str, Any]:
+    """Values one after the other as the arrays of fluents."""
+    found, begin = {}, 0
+    for name, shape, dtype, size in shapes:
+        part = np.array(values[begin : begin + size], dtype=dtype)
+        found[name] = part.reshape(shape) if shape else part[0]
+        begin += size
+    return found
+
+
+def conditions_of(instance: Instance) -> tuple[bool, bool]:
+    """Whether there are preconditions, and whether there are ends."""
+    model = instance.model
+    return bool(model.preconditions), bool(model.terminations or model.invariants)

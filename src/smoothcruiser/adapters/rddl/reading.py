@@ -1,0 +1,164 @@
+"""An instance as pyRDDLGym reads it: the model, the simulator, its fluents.
+
+Only this module imports pyRDDLGym. The simulator is one of our own, never that of an
+environment that runs, and it gets its random numbers from the planner's stream at every
+step (``machines``), so planning does not change what a real environment samples.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from io import StringIO
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.adapters.rddl.expressions import KINDS
+from smoothcruiser.adapters.rddl.fluents import Fluent, State
+from smoothcruiser.adapters.rddl.repository import Texts
+from smoothcruiser.errors import InvalidInput, MissingExtra, said
+
+try:
+    with redirect_stdout(StringIO()):  # pygame greets
+        import pyRDDLGym
+        from ply.yacc import NullLogger
+        from pyRDDLGym.core.compiler.model import RDDLLiftedModel
+        from pyRDDLGym.core.constraints import RDDLConstraints
+        from pyRDDLGym.core.parser.parser import RDDLParser
+        from pyRDDLGym.core.simulator import RDDLSimulator
+except ImportError as error:
+    raise MissingExtra(
+        "RDDL problems need pyRDDLGym and rddlrepository: "
+        "pip install 'smoothcruiser[rddl]'."
+    ) from error
+
+LIBRARY = pyRDDLGym  # for fingerprints: the library by its version
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A domain and an instance, read."""
+
+    name: str  # the instance's own
+    texts: Texts
+    model: Any  # pyRDDLGym's lifted model
+    simulator: Any  # pyRDDLGym's, for this model
+    states: tuple[Fluent, ...]
+    actions: tuple[Fluent, ...]
+    initial: State
+    horizon: int
+    discount: float
+    at_once: int  # max-nondef-actions
+
+
+def read(texts: Texts) -> Instance:
+    """The instance that two texts describe; a POMDP is refused."""
+    try:
+        with _quiet():
+            model = RDDLLiftedModel(_parser().parse(_joined(texts)))
+            simulator = RDDLSimulator(
+                model,
+                rng=np.random.default_rng(0),  # replaced before every step
+                keep_tensors=True,
+                objects_as_strings=False,
+            )
+    except Exception as error:
+        _parser.cache_clear()  # it stopped in the middle of a text
+        raise InvalidInput(
+            f"pyRDDLGym cannot read this domain and instance: {_first(error)}; check "
+            "the RDDL files."
+        ) from error
+    if model.observ_fluents:
+        hidden = ", ".join(list(model.observ_fluents)[:3])
+        raise InvalidInput(
+            f"The domain {model.domain_name} is a POMDP: its agent sees only {hidden}, "
+            "and here planners see the state; choose an MDP domain (…_MDP_…)."
+        )
+    states = tuple(_fluents(model, model.state_fluents))
+    return Instance(
+        name=str(model.instance_name),
+        texts=texts,
+        model=model,
+        simulator=simulator,
+        states=states,
+        actions=tuple(_limited(model, simulator)),
+        initial=flat(simulator.init_values, model.state_fluents),
+        horizon=int(model.horizon),
+        discount=float(model.discount),
+        at_once=int(model.max_allowed_actions),
+    )
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:
+    """pyRDDLGym's parser; its tables take a second, and would be kept in its folder."""
+    parser = RDDLParser(lexer=None, verbose=False)
+    parser.build(write_tables=False, debug=False, errorlog=NullLogger())
+    return parser
+
+
+def flat(arrays: Any, names: Iterable[str]) -> State:
+    """The values of fluents, one after the other, as plain Python."""
+    found: list[Any] = []
+    for name in names:
+        values = np.asarray(arrays[name])
+        found += [values.item()] if values.ndim == 0 else values.ravel().tolist()
+    return tuple(found)
+
+
+def _fluents(model: Any, names: Iterable[str]) -> Iterator[Fluent]:
+    for name in names:
+        kind = model.variable_ranges[name]
+        values = () if kind in KINDS else tuple(model.type_to_objects[kind])
+        declared = model.variable_defaults.get(name)
+        if isinstance(declared, str):
+            declared = values.index(declared)
+        default = declared if declared is not None else {"bool": False}.get(kind, 0)
+        objects = [model.type_to_objects[each] for each in model.variable_params[name]]
+        for grounding in product(*objects):
+            yield Fluent(name, tuple(grounding), kind, values, default)
+
+
+def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
+    """The action fluents, with the limits of those that are whole numbers.
+
+    pyRDDLGym reads limits from preconditions such as ``force <= 1``. Whatever it finds,
+    the preconditions themselves decide which actions are legal.
+    """
+    fluents = list(_fluents(model, model.action_fluents))
+    if any(fluent.range == "int" for fluent in fluents):
+        with _quiet():
+            bounds = RDDLConstraints(simulator).bounds
+    for fluent in fluents:
+        if fluent.range == "int":
+            low, high = (float(end) for end in bounds[fluent.grounded])
+            if math.isfinite(low) and math.isfinite(high):
+                limits = math.ceil(low), math.floor(high)
+                fluent = replace(fluent, limits=limits)
+        yield fluent
+
+
+def _joined(texts: Texts) -> str:
+    """Domain and instance as one text, without comments, as the parser wants it."""
+    lines = f"{texts.domain}\n{texts.instance}\n".splitlines()
+    return "\n".join(line.partition("//")[0] for line in lines) + "\n"
+
+
+def _first(error: Exception) -> str:
+    """The first line of an error, without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", said(error)).split("\n")[0][:300]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without pyRDDLGym's and ply's own lines: an exception says what matters."""
+    with warnings.catch_warnings(), redirect_stdout(StringIO()):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,128 @@
+"""Models of probabilistic verification, by the names of their files.
+
+``make("umb:model.umb,reach=goal,opt=max")`` returns the problem whose value is the best
+probability of reaching a state with that label. Each format is one adapter:
+
+  umb         the unified Markov binary format, through umbi (MIT, an extra)
+  npz         arrays of NumPy
+  prism, jani models in these languages, through stormpy (GPL-3: yours to install)
+
+  model       what every format becomes: choices, branches, labels, rewards
+  objective   what is asked of it, as a problem
+  ends        what its graph says of the ends of plays
+  files       files that may come from anywhere
+
+Model checkers ask for plain maxima of undiscounted totals, so that is what these names
+mean where neither a discount nor an operator is given. Only ``umb`` imports umbi, and
+only ``storm`` imports stormpy; they are loaded when a problem is first built.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from smoothcruiser.adapters.verification.model import Explicit
+
+    Read = tuple[Explicit, dict[str, Any]]  # a model, and the words of its objective
+
+
+class FileAdapter(ABC):
+    """What all formats share: a file is read, and an objective made a problem of it."""
+
+    name: str
+    has_discount = True
+    default_operator = "max"
+
+    @abstractmethod
+    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+        """The model of a file, and its objective."""
+
+    def build(
+        self,
+        text: str,
+        parameters: dict[str, Any],
+        *,
+        discount: float | None,
+        operator: Operator,
+    ) -> Problem:
+        """The problem of a file; parameters are the objective (``objective``)."""
+        from smoothcruiser.adapters.verification.objective import problem_of
+
+        model, asked = self.read(text, parameters)
+        return problem_of(
+            model, asked, prefix=self.name, discount=discount, operator=operator
+        )
+
+
+class UmbAdapter(FileAdapter):
+    """UMB files."""
+
+    name = "umb"
+    summary = "a model of verification in a UMB file"
+    example = "model.umb,reach=goal,opt=max"
+    needs = "smoothcruiser[umb]"
+    modules = ("umbi",)
+
+    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+        """The model of ``umb:text``."""
+        from smoothcruiser.adapters.verification.files import found
+        from smoothcruiser.adapters.verification.umb import read
+
+        return read(found(text, self.name), text), parameters
+
+
+class NpzAdapter(FileAdapter):
+    """Arrays in an ``.npz`` file, with the objective that it names."""
+
+    name = "npz"
+    summary = "a model of verification as NumPy arrays"
+    example = "model.npz"
+    needs = ""
+
+    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+        """The model of ``npz:text``; parameters replace the objective of the file."""
+        from smoothcruiser.adapters.verification.files import found
+        from smoothcruiser.adapters.verification.npz import read
+
+        model, asked = read(found(text, self.name), text)
+        return model, asked | parameters
+
+
+class StormAdapter(FileAdapter):
+    """Models in a language that Storm reads."""
+
+    needs = "smoothcruiser[storm]"
+    modules = ("stormpy", "umbi")
+
+    def __init__(self, name: str, summary: str, example: str) -> None:
+        self.name, self.summary, self.example = name, summary, example
+
+    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+        """A model; parameters that are no part of the objective are its constants."""
+        from smoothcruiser.adapters.verification.files import found
+        from smoothcruiser.adapters.verification.objective import WORDS, word
+        from smoothcruiser.adapters.verification.storm import read
+
+        asked = {name: parameters[name] for name in parameters if name in WORDS}
+        constants = {name: parameters[name] for name in parameters if name not in WORDS}
+        labels = [word(asked[name]) for name in ("reach", "avoid") if name in asked]
+        path = found(text, self.name)
+        return read(path, text, self.name, constants, labels), asked
+
+
+PRISM = StormAdapter(
+    "prism",
+    "a model in the PRISM language, built by Storm",
+    "coin2.nm,K=2,reach=finished",
+)
+JANI = StormAdapter(
+    "jani", "a model in the JANI language, built by Storm", "die.jani,reach=s=7&d=6"
+)
+for _adapter in (UmbAdapter(), NpzAdapter(), PRISM, JANI):
+    register(_adapter)

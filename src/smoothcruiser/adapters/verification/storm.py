@@ -1,0 +1,136 @@
+"""Models in the PRISM and JANI languages, built by Storm through stormpy.
+
+Storm explores the model and writes it as a UMB file, which ``umb`` reads: states,
+choices, labels, rewards and players are Storm's own, with probabilities as doubles.
+Parameters of a name that are no part of the objective are constants of the model.
+``reach`` and ``avoid`` are labels, or expressions over the model's variables.
+
+stormpy is under the GPL, version 3. It is no part of this package, and nothing else
+imports it: who installs it has chosen its licence. Written for stormpy 2.0.
+
+What this file leaves out: properties inside JANI files, models with parameters that are
+left open, and everything that ``umb`` refuses (continuous time, POMDPs, intervals).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from smoothcruiser.adapters.verification.model import Explicit
+from smoothcruiser.errors import InvalidInput, MissingExtra, said
+from smoothcruiser.problem.arguments import shortened
+
+try:
+    import stormpy
+    import stormpy.io
+    from stormpy import developer
+except ImportError as error:
+    raise MissingExtra(
+        "Models in PRISM and JANI need stormpy 2.0 (GPL-3) and umbi: "
+        "pip install 'smoothcruiser[storm]'."
+    ) from error
+
+from smoothcruiser.adapters.verification import umb
+
+BUILT_IN = ("init", "deadlock")  # labels that Storm adds
+PARSERS = {
+    "prism": stormpy.parse_prism_program,
+    "jani": lambda path: stormpy.parse_jani_model(path)[0],
+}
+
+
+def read(
+    path: Path,
+    file: str,
+    language: str,
+    constants: dict[str, Any],
+    words: Iterable[str],
+) -> Explicit:
+    """The model of a file in one of the two languages.
+
+    Args:
+        path: where it is.
+        file: what sentences call it.
+        language: "prism" or "jani".
+        constants: values of the model's constants.
+        words: labels or expressions of the objective, which become labels.
+    """
+    try:
+        with _quiet():
+            description = PARSERS[language](str(path))
+            description = _instantiated(file, description, constants)
+            labels = {word: _label(file, description, word) for word in words}
+            properties = [each for _, listed in labels.values() for each in listed]
+            model = _built(file, description, properties)
+    except (InvalidInput, MemoryError):
+        raise
+    except Exception as error:  # Storm's errors are those of many C++ classes
+        raise InvalidInput(f"Storm cannot build {file}: {said(error)}.") from error
+    named = {
+        word: model.labels[label]
+        for word, (label, _) in labels.items()
+        if label in model.labels
+    }
+    return replace(model, labels={**model.labels, **named})
+
+
+def _instantiated(file: str, description: Any, constants: dict[str, Any]) -> Any:
+    """The model with values for its constants."""
+    known = [constant.name for constant in description.constants]
+    for name in constants:
+        if name not in known:
+            has = f"its constants are {', '.join(known)}" if known else "it has none"
+            raise InvalidInput(
+                f"{file} has no constant {name!r}, and no objective has that word; {has}."
+            )
+    undefined = [c.name for c in description.constants if not c.defined]
+    missing = [name for name in undefined if name not in constants]
+    if missing:
+        raise InvalidInput(
+            f"The constant {missing[0]!r} of {file} has no value; add {missing[0]}=VALUE "
+            "to the name."
+        )
+    return stormpy.instantiate_constants(description, constants)[0]
+
+
+def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
+    """What Storm calls the states of a label or an expression, and properties for it."""
+    named = getattr(description, "has_label", None)  # JANI has expressions alone
+    if word in BUILT_IN or (named is not None and named(word)):
+        return word, []
+    try:
+        asked = stormpy.parse_property(f"P=? [F ({word})]", description)
+    except Exception as error:
+        raise InvalidInput(
+            f"{shortened(word)} is neither a label of {file} nor an expression over its "
+            f"variables ({said(error)})."
+        ) from error
+    return str(asked.get_raw_formula().subformula.subformula), [asked]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Storm's own lines on standard output: its exceptions say the same."""
+    kept = developer.get_log_level()
+    developer.set_log_level(developer.LogLevel.OFF)
+    try:
+        yield
+    finally:
+        developer.set_log_level(kept)
+
+
+def _built(file: str, description: Any, properties: list[Any]) -> Explicit:
+    options = stormpy.BuilderOptions(properties)
+    options.set_build_all_labels()
+    options.set_build_all_reward_models()
+    options.set_build_choice_labels(True)
+    built = stormpy.build_model(description, options=options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.umb"
+        stormpy.io.export_to_umb(built, str(path))
+        return umb.read(path, file)

@@ -1,0 +1,414 @@
+"""Environments in JAX as oracles: trees of arrays in, planners' states out.
+
+A library of JAX environments keeps states in trees of arrays and steps them by a pure
+function of (state, action, key). ``JaxWorld`` is that function and what is known of it;
+``WorldRows`` makes it an oracle for every method:
+
+  many rows    executor ``batched``: a row is a tuple of the leaves that matter
+               (``dataflow``), stepped by ``vmap``
+  one state    everything else: a ``RowState`` (``layout``), stepped by the jitted
+               function of one state, without padding
+
+  key          64 bits of the planner's stream; none are taken where the data flow shows
+               that chance has no part. Nothing else is random.
+  floats       float32, as the library's users run it, unless ``x64``. The world is then
+               the environment as the step of one state rounds it. Rewards become float64
+               without rounding and are summed there. A batch is compiled otherwise and
+               may round a reward otherwise: ``reward_rounding`` of the largest reward is
+               added to epsilon of what runs in batches (``schedule.verify.rounding``).
+
+What this file decides: how trees become rows, and when an answer is refused. It leaves
+out what the libraries call things (``adapters.gymnax``, ``adapters.pgx``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, said
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.problem.answers import at
+from smoothcruiser.problem.batched import Answer, Backend, Batched, BatchedFunction
+from smoothcruiser.problem.batched.jax import JaxBackend, jax, jnp, precise
+from smoothcruiser.problem.batched.layout import RowLayout, RowState
+from smoothcruiser.problem.batched.trees import (
+    Form,
+    JaxWorld,
+    form_of,
+    from_bytes,
+    to_bytes,
+)
+
+# leaves that count steps: declared lengths of episodes hold from 0 on
+COUNTERS = ("time", "step_count", "_step_count")
+MOST_STARTS = 256  # resets until the max player begins: 2**-256 of a fair coin
+
+
+# --- many rows ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WorldBackend(JaxBackend):
+    """Rows as tuples of columns, one for each leaf that matters."""
+
+    form: Form = field(kw_only=True)
+
+    def __fingerprint__(self) -> Any:
+        return self.form.world.stands_for, self.max_batch, self.x64, jax
+
+    def one(self, state: Any) -> Any:
+        """A batch of one row (padded)."""
+        if not isinstance(state, RowState):
+            raise InvalidInput(f"not a state of {self.form.world.title}")
+        return super().one(tuple(self.form.layout.unpacked(state)))
+
+    def row(self, states: Any, i: int) -> RowState:
+        """The state in row ``i``."""
+        return self.form.layout.packed([np.asarray(column[i]) for column in states])
+
+    def step(
+        self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
+    ) -> Answer:
+        """(rewards, next states, None) of the rows; a NaN is refused in its own words."""
+        found = super().step(function, states, actions, rng)
+        if np.isnan(found[0]).any():
+            bad = int(np.flatnonzero(np.isnan(found[0]))[0])
+            raise not_a_number(
+                self.form.world, self.row(states, bad), int(actions[bad])
+            )
+        return found
+
+
+def not_a_number(world: JaxWorld, state: RowState, action: int) -> OracleError:
+    """A step paid NaN."""
+    return OracleError(
+        f"{world.title} paid NaN {at(state, action)}: {world.nan_means}."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RowFunction(BatchedFunction):
+    """A function of rows that reads a single state's bytes where it has one."""
+
+    single: Callable[..., Any]
+
+    def __call__(self, state: Any, *arguments: Any) -> Any:
+        """The answer for one state."""
+        return self.single(state, *arguments)
+
+    def __fingerprint__(self) -> Any:
+        return self.function.__name__, self.backend
+
+
+# --- one state ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WorldKey:
+    """What tells states apart: their bytes, to the last bit."""
+
+    # movers, legal actions and ends are read from these bytes
+    holds_profile: ClassVar[bool] = True
+
+    title: str
+    rounding: str  # of its numbers, such as "float32"; empty if all are whole
+    allowed: float = 0.0  # how far batches may round a reward, of the largest one
+
+    def __call__(self, state: RowState) -> bytes:
+        """The bytes of the leaves that matter."""
+        return state.words
+
+    @property
+    def assumption(self) -> str:
+        """What a certificate takes on trust about rounding."""
+        if not self.rounding:
+            return ""
+        paid = (
+            f", rewards by at most {self.allowed:.1g} of the largest (added to epsilon)"
+            if self.allowed
+            else ""
+        )
+        return (
+            f"the world is {self.title} as JAX computes it here in {self.rounding}: its "
+            "rounding belongs to the world. Steps in batches may round otherwise than "
+            f"steps one by one{paid}; what the last bits of a state lead to is taken to "
+            "be worth the same"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class WorldRows(Batched):
+    """The oracle of a world."""
+
+    form: Form = field(kw_only=True)
+    first: int | None = None  # the player who begins, and maximizes
+    origin: RowState | None = None  # the problem's initial state, where moves begin
+
+    @property
+    def world(self) -> JaxWorld:
+        """The environment."""
+        return self.form.world
+
+    @property
+    def layout(self) -> RowLayout:
+        """The leaves of a state that matter."""
+        return self.form.layout
+
+    def __fingerprint__(self) -> Any:
+        leaves = [(leaf.name, leaf.shape, leaf.dtype) for leaf in self.layout.leaves]
+        return self.world.stands_for, self.x64, self.first, self.max_batch, leaves, jax
+
+    @property
+    def reward_rounding(self) -> float:
+        """How far rows may round a reward; nothing where rewards are whole numbers."""
+        return 0.0 if self.world.whole_rewards else super().reward_rounding
+
+    @cached_property
+    def backend(self) -> Backend:
+        """How the rows of a batch are held."""
+        return WorldBackend(True, self.max_batch, self.x64, form=self.form)
+
+    @cached_property
+    def _stepper(self) -> Any:
+        """The jitted step from bytes to bytes."""
+
+        def step(words: Any, action: Any, key: Any) -> Any:
+            leaves = from_bytes(self.layout, words)
+            paid, after = self.form.step(leaves, action, jax.random.wrap_key_data(key))
+            return paid, to_bytes(after)
+
+        return jax.jit(step)
+
+    @cached_property
+    def _starter(self) -> Any:
+        def start(key: Any) -> Any:
+            state = self.world.init(jax.random.wrap_key_data(key))
+            return to_bytes(self.form.kept(state))
+
+        return jax.jit(start)
+
+    def key(self, rng: Any) -> NDArray[np.uint32]:
+        """The two words of the key that the next call takes from its stream."""
+        return _words(rng)
+
+    def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, RowState]:
+        """One sample: (reward, next state)."""
+        key = self.key(rng) if self.form.matter.chance else NO_KEY
+        return self._sampled(state, action, key)
+
+    def _sampled(
+        self, state: RowState, action: int, key: NDArray[np.uint32]
+    ) -> tuple[float, RowState]:
+        with precise(self.x64):
+            paid, words = self._stepper(
+                np.frombuffer(state.words, np.uint8), np.int32(action), key
+            )
+            reward = float(paid)
+        if math.isnan(reward):
+            raise not_a_number(self.world, state, action)
+        return reward, RowState(self.layout, np.asarray(words).tobytes())
+
+    def warm(self) -> None:
+        """Compile the step of one state: clocks are for simulators, not for compilers."""
+        assert self.origin is not None
+        with precise(self.x64):
+            words = np.frombuffer(self.origin.words, np.uint8)
+            self._stepper(words, np.int32(0), NO_KEY)
+
+    def outcomes(
+        self, state: RowState, action: int
+    ) -> list[tuple[float, float, RowState]]:
+        """The one outcome of a step in which chance has no part, or is said to have none."""
+        return [(1.0, *self._sampled(state, action, NO_KEY))]
+
+    def reset(self, rng: Any) -> RowState:
+        """An initial state, sampled from ``rng``; the max player begins, if there is one.
+
+        Where chance says who begins, starts of the other one are passed over.
+        """
+        for _ in range(MOST_STARTS):
+            with precise(self.x64):
+                words = np.asarray(self._starter(self.key(rng))).tobytes()
+            found = RowState(self.layout, words)
+            if self.first is None or self.mover(found) == self.first:
+                return found
+        raise InvalidInput(
+            f"Player {self.first} of {self.world.title} was never the one to begin in "
+            f"{MOST_STARTS} resets; use seed= to start where another player begins."
+        )
+
+    # --- what a state says ---
+
+    def mover(self, state: RowState) -> int:
+        """The number of the player to move."""
+        assert self.world.mover is not None
+        place = self.layout.place(self.world.mover)
+        return int(self.layout.array(state, place))
+
+    def is_over(self, state: RowState) -> bool:
+        """Whether the episode is over."""
+        starts = self.layout.starts
+        return any(
+            state.words[starts[self.layout.place(name)]] for name in self.world.ends
+        )
+
+    # --- other forms of states ---
+
+    def parse(self, state: Any) -> Any:
+        """A state from its leaves by name, from moves, or from the library's own state."""
+        if isinstance(state, RowState):
+            if state.layout != self.layout:
+                raise InvalidInput(
+                    f"{state!r} is no state of this {self.world.title}: it was made "
+                    "with other parameters; make it with these."
+                )
+            return state
+        if isinstance(state, Mapping):
+            return self._counted(self.layout.parsed(state))
+        if isinstance(state, list | tuple):
+            return self._after(list(state))
+        if self.world.read is None:
+            return state
+        return self._counted(self._packed(self.world.read(state)))
+
+    def _counted(self, state: RowState) -> RowState:
+        """The state, unless it has made fewer than no steps."""
+        for name, leaf in state.leaves.items():
+            if name.split(".")[-1] in COUNTERS and np.any(leaf < 0):
+                raise InvalidInput(
+                    f"{name} of {self.world.title} counts steps and must not be "
+                    f"negative, got {leaf.tolist()}."
+                )
+        return state
+
+    def _packed(self, tree: Any) -> RowState:
+        """A tree of the library's own as a state; numbers keep their values."""
+        every, structure = jax.tree.flatten(tree)
+        if structure != self.form.tree:
+            raise InvalidInput(
+                f"The state is not one of {self.world.title}: {structure} in place of "
+                f"{self.form.tree}."
+            )
+        arrays = []
+        for i in self.form.matter.leaves:
+            given, wanted = np.asarray(every[i]), self.form.example[i].dtype
+            if not np.array_equal(given.astype(wanted), given, equal_nan=True):
+                raise InvalidInput(
+                    f"{self.form.names[i]} of {self.world.title} does not fit into "
+                    f"{wanted.name}, as the environment computes here"
+                    f"{'' if self.x64 else '; give x64=true'}."
+                )
+            arrays.append(given.astype(wanted))
+        return self.layout.packed(arrays)
+
+    def _after(self, moves: list[Any]) -> RowState:
+        """The state after these moves from the initial one, where chance has no part."""
+        if self.form.matter.chance:
+            raise InvalidInput(
+                f"Moves alone do not tell a state of {self.world.title}, where chance "
+                f"has a part; give {', '.join(x.name for x in self.layout.leaves)}."
+            )
+        assert self.origin is not None
+        state = self.origin
+        for place, move in enumerate(moves):
+            whole = isinstance(move, int) and not isinstance(move, bool)
+            ok = whole and 0 <= move < self.world.num_actions
+            if not ok or self.is_over(state) or not self.is_legal(state, move):
+                raise InvalidInput(
+                    f"Move {move!r} of {moves} is not legal after {moves[:place]}."
+                )
+            _, state = self(state, move, None)
+        return state
+
+    def is_legal(self, state: RowState, action: int) -> bool:
+        """Whether an action is legal."""
+        if self.world.legal is None:
+            return True
+        place = self.layout.starts[self.layout.place(self.world.legal)]
+        return bool(state.words[place + action])
+
+    def plain(self, state: RowState) -> dict[str, Any]:
+        """The leaves by name, which ``parse`` reads."""
+        return self.layout.plain(state)
+
+    # --- companions of the step ---
+
+    def companions(self) -> dict[str, Any]:
+        """``terminal``, and ``legal`` and ``player`` where the world has them."""
+        layout, world, first = self.layout, self.world, self.first
+        ends = [layout.place(name) for name in world.ends]
+
+        def terminal(leaves: Any) -> Any:
+            over = leaves[ends[0]]
+            for place in ends[1:]:
+                over = over | leaves[place]
+            return over
+
+        found: dict[str, Any] = {
+            "terminal": RowFunction(terminal, self.backend, self.is_over)
+        }
+        if world.legal is not None:
+            mask = layout.place(world.legal)
+
+            def legal(leaves: Any, action: Any) -> Any:
+                return leaves[mask][action]
+
+            found["legal"] = RowFunction(legal, self.backend, self.is_legal)
+        if world.mover is not None and first is not None:
+            turn = layout.place(world.mover)
+
+            def player(leaves: Any) -> Any:
+                return jnp.where(leaves[turn] == first, 1, 2)
+
+            def plays(state: RowState) -> int:
+                return 1 if self.mover(state) == first else 2
+
+            found["player"] = RowFunction(player, self.backend, plays)
+        return found
+
+    def identity(self) -> WorldKey:
+        """The key of this world's states."""
+        floats = any(np.dtype(x.dtype).kind == "f" for x in self.layout.leaves)
+        kind = "float64" if self.x64 else "float32"
+        used = kind if floats or self.reward_rounding else ""
+        return WorldKey(self.world.title, used, self.reward_rounding)
+
+
+NO_KEY = np.zeros(2, dtype=np.uint32)
+
+
+def _words(rng: Any) -> NDArray[np.uint32]:
+    """The next 64 bits of a stream, as the words of a key."""
+    word = int(rng.raw())
+    return np.array([word >> 32, word & 0xFFFFFFFF], dtype=np.uint32)
+
+
+def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRows:
+    """The oracle of a world, with an initial state from the stream of ``seed``.
+
+    Of two players the one who begins there maximizes.
+    """
+    key = jax.random.wrap_key_data(_words(stream(seed)))
+    try:
+        form = form_of(world, key)
+        found = WorldRows(form.step, "jax", each=True, x64=world.x64, form=form)
+        origin = found.reset(stream(seed))
+        first = found.mover(origin) if two_players else None
+        made = replace(found, first=first, origin=origin)
+        made.warm()
+    except SmoothcruiserError:
+        raise
+    except Exception as error:
+        remedy = "drop x64=" if world.x64 else "fix it"
+        raise InvalidInput(
+            f"{world.title} cannot be stepped in {64 if world.x64 else 32} bits "
+            f"({said(error):.200}); {remedy}."
+        ) from error
+    return made

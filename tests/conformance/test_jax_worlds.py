@@ -1,0 +1,307 @@
+"""gymnax and Pgx by name against the libraries themselves.
+
+Laws: 1,000 random steps reach the states and rewards of the environment's own jitted
+step under the same keys, to the last bit (Pendulum within one unit of float32); resets
+too; equal streams give equal steps, and planning leaves the real environment alone;
+ranges and lengths of the tables hold along the way; rows of a batch are paid what a state
+by itself is paid, within what epsilon allows for; tic-tac-toe is a draw by every method,
+and in each of 300 positions worth what OpenSpiel says.
+"""
+
+import random
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+
+pytestmark = pytest.mark.slow
+jax = pytest.importorskip("jax")
+gymnax = pytest.importorskip("gymnax")
+pgx = pytest.importorskip("pgx")
+
+from smoothcruiser.jit.streams import stream  # noqa: E402
+
+GYMNAX = [
+    "CartPole-v1",
+    "Acrobot-v1",
+    "MountainCar-v0",
+    "Breakout-MinAtar",
+    "SpaceInvaders-MinAtar",
+    "Catch-bsuite",
+    "DeepSea-bsuite",
+    "UmbrellaChain-bsuite",
+    "DiscountingChain-bsuite",
+    "FourRooms-misc",
+    "FrozenLake-misc",
+    "Reacher-misc,actions=3",
+    "Pendulum-v1,actions=5",
+]
+PGX = [
+    "tic_tac_toe",
+    "connect_four",
+    "othello",
+    "hex",
+    "2048",
+    "backgammon",
+    "minatar-breakout",
+]
+ROUNDED = ("Pendulum-v1,actions=5",)  # compiled otherwise than jit(step_env): 1 unit
+
+
+class Gymnax:
+    """The environment as a user of gymnax runs it."""
+
+    def __init__(self, name, problem):
+        self.env, self.params = gymnax.make(name.split(",")[0])
+        self.step_env = jax.jit(self.env.step_env)
+        self.reset_env = jax.jit(self.env.reset_env)
+        self.late = jax.jit(self.env.is_truncated)
+        n = int(name[-1]) if "actions=" in name else None
+        self.moves = None
+        if n is not None:
+            space = self.env.action_space(self.params)
+            low, high = (
+                np.broadcast_to(np.asarray(x), space.shape).reshape(-1)
+                for x in (space.low, space.high)
+            )
+            axes = [
+                np.linspace(a, b, n, dtype=np.float32)
+                for a, b in zip(low, high, strict=True)
+            ]
+            grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+            self.moves = grid.reshape(-1, *space.shape)
+
+    def reset(self, key):
+        return self.reset_env(key, self.params)[1]
+
+    def step(self, state, action, key):
+        move = np.int32(action) if self.moves is None else self.moves[action]
+        _, after, paid, over, _ = self.step_env(key, state, move, self.params)
+        return float(paid), after, bool(over) | bool(self.late(after, self.params))
+
+
+class Pgx:
+    """The game as a user of Pgx runs it; rewards of the player who began."""
+
+    def __init__(self, name, problem):
+        self.env = pgx.make(name)
+        self.init, self.play = jax.jit(self.env.init), jax.jit(self.env.step)
+        self.first = problem.oracle.first or 0
+
+    def reset(self, key):
+        return self.init(key)
+
+    def step(self, state, action, key):
+        after = self.play(state, np.int32(action), key)
+        over = bool(after.terminated) | bool(after.truncated)
+        return float(after.rewards[self.first]), after, over
+
+
+def begun(problem, real, seed):
+    """Our start and the real one, from equal streams."""
+    ours, rng = problem.oracle.reset(stream(seed)), stream(seed)
+    while True:
+        theirs = real.reset(jax.random.wrap_key_data(problem.oracle.key(rng)))
+        if problem.oracle.first is None or (
+            int(theirs.current_player) == problem.oracle.first
+        ):
+            return ours, theirs
+
+
+def same(problem, ours, theirs, over, close):
+    found, wanted = ours.leaves, problem.oracle.parse(theirs).leaves
+    for name, array in found.items():
+        if name == "ended":
+            assert bool(array) is over
+        elif close and array.dtype.kind == "f":
+            np.testing.assert_allclose(array, wanted[name], rtol=2e-6, atol=1e-6)
+        else:
+            assert array.tobytes() == wanted[name].tobytes(), name
+
+
+@pytest.mark.parametrize(
+    "adapter, name", [("gymnax", x) for x in GYMNAX] + [("pgx", x) for x in PGX]
+)
+def test_a_thousand_steps_are_the_environments_own(adapter, name):
+    problem = sc.make(f"{adapter}:{name}", discount=0.9, operator="max")
+    real = (Gymnax if adapter == "gymnax" else Pgx)(name, problem)
+    close, choice = name in ROUNDED, random.Random(1)
+    low, high = problem.reward_range
+    ours, theirs = begun(problem, real, 7)
+    same(problem, ours, theirs, False, False)
+    steps = 0
+    for i in range(1000):
+        legal = problem.legal_actions(ours)
+        if hasattr(theirs, "legal_action_mask"):
+            mask = np.flatnonzero(np.asarray(theirs.legal_action_mask)).tolist()
+            assert legal == mask
+        action = choice.choice(legal)
+        key = jax.random.wrap_key_data(problem.oracle.key(stream(1000 + i)))
+        paid, after = problem.oracle(ours, action, stream(1000 + i))
+        again = problem.oracle(ours, action, stream(1000 + i))
+        assert again == (paid, after)
+        wanted, theirs, over = real.step(theirs, action, key)
+        assert low <= paid <= high
+        assert paid == pytest.approx(wanted, rel=2e-6 if close else 0, abs=0)
+        assert problem.is_terminal(after) is over
+        same(problem, after, theirs, over, close)
+        steps += 1
+        if problem.episodes_end is not None:
+            assert steps <= problem.episodes_end[0]
+        if over:
+            steps, (ours, theirs) = 0, begun(problem, real, 20_000 + i)
+        else:
+            ours = problem.oracle.parse(theirs) if close else after
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(gymnax.registered_envs) - {"MNISTBandit-bsuite"})
+)
+def test_time_counts_steps_and_its_limit_ends_them(name):
+    """What ``episodes_end`` of every environment of gymnax rests on."""
+    env, params = gymnax.make(name)
+    key, space = jax.random.key(0), env.action_space(params)
+    _, state = env.reset_env(key, params)
+    for step in range(3):
+        assert float(state.time) == step
+        state = env.step_env(key, state, space.sample(key), params)[1]
+    most = params.max_steps_in_episode
+    for time, over in ((most - 1, False), (most, True)):
+        assert bool(env.is_truncated(state.replace(time=time), params)) is over
+
+
+@pytest.mark.parametrize("name", ["gymnax:FourRooms-misc", "pgx:2048"])
+def test_planning_leaves_the_real_environment_alone(name):
+    """A walk with plans between its steps is the walk without them."""
+    problem = sc.make(name, discount=0.5, operator="max")
+    kind = Gymnax if name.startswith("gymnax") else Pgx
+    real = kind(name.partition(":")[2], problem)
+    walks = []
+    for planned in (False, True):
+        state, walk = real.reset(jax.random.key(3)), []
+        for i in range(12):
+            if planned:
+                sc.plan(problem, state, method="uct", budget=50)
+            legal = problem.legal_actions(problem.start(state))
+            key = jax.random.fold_in(jax.random.key(4), i)
+            paid, state, over = real.step(state, legal[i % len(legal)], key)
+            walk.append((paid, problem.start(state).words))
+            if over:
+                break
+        walks.append(walk)
+    assert walks[0] == walks[1]
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Reacher-misc,actions=3", "Pong-misc"])
+def test_rows_are_paid_what_single_states_are(name):
+    problem = sc.make(f"gymnax:{name}", discount=0.9, operator="max")
+    oracle, choice = problem.oracle, random.Random(0)
+    state, found = problem.initial_state, []
+    for i in range(200):
+        action = choice.randrange(problem.num_actions)
+        paid, after = oracle(state, action, stream(i))
+        found.append((state, action, paid, after))
+        over = problem.is_terminal(after)
+        state = oracle.reset(stream(9000 + i)) if over else after
+    backend = oracle.backend
+    for rows in (200, 3000):
+        index = np.arange(rows) % 200
+        states = tuple(
+            np.stack([oracle.layout.array(s, j) for s, *_ in found])[index]
+            for j in range(len(oracle.layout.leaves))
+        )
+        actions = np.array([a for _, a, *_ in found])[index]
+        states = backend.take(states, np.arange(rows))
+        keys = backend.random(np.random.SeedSequence(0))
+        paid, after, _ = backend.step(oracle.function, states, actions, keys)
+        alone = np.array([p for _, _, p, _ in found])[index]
+        assert np.abs(paid - alone).max() <= problem.facts.reward_error
+        for i in range(0, rows, 17):
+            assert backend.row(after, i) == found[index[i]][3]
+
+
+def test_tic_tac_toe_is_a_draw():
+    board = sc.make("pgx:tic_tac_toe", discount=1.0, operator="max")
+    assert sc.plan(board, method="exact").value == 0.0
+    low, high = sc.plan(board, method="certified", epsilon=0.01).interval
+    assert low <= 0.0 <= high
+    assert high - low <= 0.02
+
+
+def test_a_tree_grows_as_in_openspiels_game():
+    """The same search in both games: equal to the last bit, and towards 0."""
+    pytest.importorskip("pyspiel")
+    boards = [
+        sc.make(f"{name}:tic_tac_toe", discount=1.0, operator="max")
+        for name in ("pgx", "openspiel")
+    ]
+    for budget in (1000, 5000):
+        ours, theirs = (sc.plan(b, method="uct", budget=budget) for b in boards)
+        assert ours.q_values == theirs.q_values
+        assert ours.policy == theirs.policy
+    sure = sc.plan(boards[1], method=sc.UCT(exploration=0.1), budget=200_000)
+    assert abs(sure.value) < 0.02  # what the search in the equal game tends to
+
+
+def test_openspiel_agrees_in_300_positions():
+    pytest.importorskip("pyspiel")
+    ours = sc.make("pgx:tic_tac_toe", discount=1.0, operator="max")
+    theirs = sc.make("openspiel:tic_tac_toe", discount=1.0, operator="max")
+    choice, checked = random.Random(5), set()
+    mine_known, theirs_known = {}, {}
+    while len(checked) < 300:
+        moves, state = [], theirs.initial_state
+        while not theirs.is_terminal(state):
+            legal = theirs.legal_actions(state)
+            mine = ours.start(list(moves))
+            assert ours.legal_actions(mine) == legal
+            assert ours.mover(mine) == theirs.mover(state)
+            if tuple(moves) not in checked:
+                checked.add(tuple(moves))
+                values = [
+                    minimax(problem, place, known)
+                    for problem, place, known in (
+                        (ours, mine, mine_known),
+                        (theirs, state, theirs_known),
+                    )
+                ]
+                assert values[0] == values[1]
+            moves.append(choice.choice(legal))
+            state = theirs.start(list(moves))
+        assert ours.is_terminal(ours.start(list(moves)))
+
+
+def minimax(problem, state, known):
+    """The value of a position by plain minimax over the problem's own outcomes."""
+    if problem.is_terminal(state):
+        return 0.0
+    key = problem.key_of(state)
+    if key not in known:
+        found = []
+        for action in problem.legal_actions(state):
+            ((_, paid, after),) = problem.outcomes(state, action)
+            found.append(paid + minimax(problem, after, known))
+        known[key] = max(found) if problem.mover(state) == 1 else min(found)
+    return known[key]
+
+
+@pytest.mark.parametrize("name", ["tic_tac_toe", "connect_four"])
+def test_schedules_run_in_batches(name):
+    game = sc.make(f"pgx:{name}", discount=0.5, temperature=1.0)
+    answer = sc.plan(game, method="smoothcruiser", epsilon="30%", delta=0.1)
+    assert answer.executor == "batched"
+    if name == "tic_tac_toe":
+        exact = sc.plan(game, method="exact").value
+        assert answer.interval[0] <= exact <= answer.interval[1]
+
+
+def test_a_refusal_lists_what_there_is():
+    with pytest.raises(sc.InvalidInput, match=r"no game called 'ludo'.*tic_tac_toe"):
+        sc.make("pgx:ludo", discount=0.9, operator="max")
+    with pytest.raises(sc.InvalidInput, match=r"'Nothing-v0'.*CartPole-v1"):
+        sc.make("gymnax:Nothing-v0", discount=0.9, operator="max")
+    with pytest.raises(sc.InvalidInput, match=r"reward_range=\[-1,1\]"):
+        sc.make("gymnax:GaussianBandit-misc", discount=0.9, operator="max")
+    with pytest.raises(sc.InvalidInput, match="takes no 'size'"):
+        sc.make("pgx:tic_tac_toe,size=4", discount=0.9, operator="max")

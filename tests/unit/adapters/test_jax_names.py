@@ -1,0 +1,153 @@
+"""gymnax and Pgx by name, without JAX: parsing, refusals, tables.
+
+Laws: a game of hidden information is refused by its name, with the reason, whether the
+library is there or not; where it is not, the message names the extra; the ranges that the
+tables claim follow from the parameters they are computed from.
+"""
+
+import builtins
+import math
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.adapters.gymnax.known import RANGES, WHOLE, known_range, meanings
+from smoothcruiser.adapters.pgx.known import GAMES, HIDDEN, unknown
+from smoothcruiser.problem.arguments import popped_range
+
+HERE = {"discount": 0.9, "operator": "max"}
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Neither library, nor JAX."""
+    for name in ("gymnax", "pgx", "jax"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in list(sys.modules):
+        if name in (
+            "smoothcruiser.adapters.gymnax.access",
+            "smoothcruiser.adapters.pgx.games",
+            "smoothcruiser.problem.batched.jax",
+            "smoothcruiser.problem.batched.worlds",
+            "smoothcruiser.problem.batched.trees",
+            "smoothcruiser.problem.batched.dataflow",
+        ):
+            monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_hidden_information_is_refused_by_name(name, without):
+    with pytest.raises(sc.InvalidInput, match=f"{name} of Pgx .* it hides") as caught:
+        sc.make(f"pgx:{name}", **HERE)
+    assert "tic_tac_toe" in str(unknown("ludo"))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_would_be_downloaded_is_refused_by_name(without):
+    with pytest.raises(sc.InvalidInput, match="downloads"):
+        sc.make("gymnax:MNISTBandit-bsuite", **HERE)
+
+
+@pytest.mark.parametrize(
+    "name, extra",
+    [
+        ("gymnax:CartPole-v1", "gymnax"),
+        ("gymnax:CartPole-v1,x64=true,horizon=5", "gymnax"),
+        ("pgx:tic_tac_toe", "pgx"),
+    ],
+)
+def test_a_missing_library_names_its_extra(name, extra, without):
+    with pytest.raises(sc.MissingExtra, match=rf"smoothcruiser\[{extra}\]"):
+        sc.make(name, **HERE)
+
+
+@pytest.mark.parametrize("adapter", ["gymnax", "pgx"])
+def test_only_what_there_is_can_be_imported_from_an_adapter(adapter, without):
+    module = getattr(__import__(f"smoothcruiser.adapters.{adapter}").adapters, adapter)
+    with pytest.raises(AttributeError, match="no attribute 'problems'"):
+        _ = module.problems
+    with pytest.raises(sc.MissingExtra):
+        _ = module.problem
+
+
+def test_no_name_is_hidden_and_known():
+    assert not HIDDEN.keys() & GAMES.keys()
+    assert RANGES.keys() >= WHOLE
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_a_game_is_described(name):
+    known = GAMES[name]
+    if known.rewards is not None:
+        assert known.rewards[0] <= 0.0 <= known.rewards[1]
+    if known.actions is not None:
+        assert len(set(known.actions)) == len(known.actions)
+    assert not known.at_the_end or known.rewards is not None
+
+
+@pytest.mark.parametrize("name", ["kuhn", "2048x"])
+def test_an_unknown_game_is_answered_with_a_list(name):
+    assert all(game in str(unknown(name)) for game in GAMES)
+
+
+def test_the_range_of_2048_is_the_largest_sum_of_tiles():
+    assert GAMES["2048"].rewards == (0, builtins.sum(2**n for n in range(2, 18)))
+
+
+def test_ranges_follow_from_parameters():
+    torque = SimpleNamespace(max_speed=8.0, max_torque=2.0)
+    low, high = known_range("Pendulum-v1", None, torque, [0.0])
+    assert -low == pytest.approx(math.pi**2 + 6.4 + 0.004, rel=2e-5)
+    assert -low >= math.pi**2 + 6.4 + 0.004
+    assert high == 0.0
+    noisy = SimpleNamespace(deterministic=False, unscaled_move_cost=0.01)
+    sure = SimpleNamespace(deterministic=True, unscaled_move_cost=0.01)
+    sea = SimpleNamespace(size=8)
+    assert known_range("DeepSea-bsuite", sea, noisy, []) is None
+    low, high = known_range("DeepSea-bsuite", sea, sure, [])
+    assert low < -0.01 / 8 < 0 < 1 <= high
+    maze = SimpleNamespace(reward=10.0, punishment=-1.0)
+    low, high = known_range("MetaMaze-misc", None, maze, [])
+    assert low < -1 < 10 < high
+    dense = SimpleNamespace(dense_reward=True)
+    assert known_range("PointRobot-misc", None, dense, []) is None
+    assert known_range("GaussianBandit-misc", None, None, []) is None
+    assert known_range("", None, None, []) is None
+    farthest = known_range("MountainCarContinuous-v0", None, None, [-0.5, 2.0])
+    assert farthest[0] == pytest.approx(-0.4, rel=2e-5)
+
+
+def test_actions_have_names():
+    assert meanings("CartPole-v1", None, 2) == ("push left", "push right")
+    assert meanings("CartPole-v1", None, 3) is None
+    game = SimpleNamespace(action_set=[0, 1, 3])
+    assert meanings("Breakout-MinAtar", game, 3) == ("no-op", "left", "right")
+    assert meanings("Pendulum-v1", None, 3) is None
+
+
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        ({}, None),
+        ({"reward_range": [-1, 2]}, (-1.0, 2.0)),
+        ({"reward_low": 0, "reward_high": 3, "x": 1}, (0.0, 3.0)),
+    ],
+)
+def test_a_range_of_rewards_is_read_from_a_name(given, found):
+    assert popped_range(given) == found
+    assert not given.keys() & {"reward_range", "reward_low", "reward_high"}
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"reward_low": 0}, "together"),
+        ({"reward_range": 3}, "two numbers"),
+        ({"reward_range": [0, "x"]}, "two numbers"),
+    ],
+)
+def test_half_a_range_is_refused(given, said):
+    with pytest.raises(sc.InvalidInput, match=said):
+        popped_range(given)

@@ -1,0 +1,224 @@
+"""RDDL: joint actions, fluents, expressions and intervals, without pyRDDLGym.
+
+Laws: joint actions are counted before they are listed; simplified expressions are the
+ones a reader would write; ranges of growing fluents are found, or put at infinity.
+"""
+
+import math
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.adapters.rddl.actions import listed
+from smoothcruiser.adapters.rddl.code import functions, pick
+from smoothcruiser.adapters.rddl.expressions import (
+    ApplyNode,
+    ChoiceNode,
+    ConstantNode,
+    FlipNode,
+    PickNode,
+    SlotNode,
+    Untranslatable,
+    apply,
+    choice,
+)
+from smoothcruiser.adapters.rddl.fluents import Fluent
+from smoothcruiser.adapters.rddl.grounding import Assignment, GroundInstance
+from smoothcruiser.adapters.rddl.intervals import interval, reward_range, state_ranges
+from smoothcruiser.adapters.rddl.laws import StepLaw, law
+from smoothcruiser.problem.names import named
+
+
+def bools(*names):
+    return [Fluent(name, (), "bool", (), False) for name in names]
+
+
+MOVE = Fluent("move", ("r1",), "way", ("stay", "left", "right"), 0)
+
+
+# --- actions ------------------------------------------------------------------
+
+
+def test_one_at_a_time():
+    found = listed(bools("a", "b", "c"), 1, 10)
+    assert found.labels == ("noop", "a", "b", "c")
+    assert found.values[2] == (False, True, False)
+    assert found.grounded(2) == {"b": True}
+    assert found.grounded(0) == {}
+
+
+def test_several_at_once_are_counted_by_binomials():
+    for n, m in ((5, 2), (6, 6), (4, 0), (3, 9)):
+        found = listed(bools(*(f"a{i}" for i in range(n))), m, 10**6)
+        assert len(found.values) == sum(math.comb(n, k) for k in range(min(n, m) + 1))
+        assert len(set(found.values)) == len(found.values)
+    assert listed(bools("a", "b"), 2, 10).labels[-1] == "a b"
+
+
+def test_other_values_than_bools():
+    found = listed([MOVE, *bools("push")], 2, 100)
+    assert found.labels == (
+        *("noop", "move(r1)=left", "move(r1)=right", "push"),
+        *("move(r1)=left push", "move(r1)=right push"),
+    )
+    whole = Fluent("force", (), "int", (), 0, limits=(-1, 1))
+    assert listed([whole], 1, 10).labels == ("noop", "force=-1", "force=1")
+    on = Fluent("valve", (), "bool", (), True)
+    assert listed([on], 1, 10).labels == ("noop", "~valve")
+
+
+def test_too_many_are_refused_with_their_number_and_the_limit():
+    with pytest.raises(
+        sc.InvalidInput, match=r"1,099,511,627,776 joint actions .*more than 1,024"
+    ):
+        listed(bools(*(f"a{i}" for i in range(40))), 40, 1024)
+
+
+@pytest.mark.parametrize("kind, word", [("real", "continuous"), ("int", "any whole")])
+def test_actions_without_a_list_are_refused(kind, word):
+    with pytest.raises(sc.InvalidInput, match=rf"action fluent heat is {word}"):
+        listed([Fluent("heat", (), kind, (), 0)], 1, 10)
+
+
+# --- expressions --------------------------------------------------------------
+
+X, Y, N = SlotNode(0, "bool"), SlotNode(1, "bool"), SlotNode(2, "int")
+TRUE, FALSE = ConstantNode(True), ConstantNode(False)
+
+
+def test_what_changes_nothing_is_left_out():
+    assert apply("and", X, TRUE) == X
+    assert apply("and", X, FALSE) == FALSE
+    assert apply("or", FALSE, X, Y) == ApplyNode("or", (X, Y), "bool")
+    assert apply("+", N, ConstantNode(0), ConstantNode(0.0)) == N
+    assert apply("*", ConstantNode(0), N) == ConstantNode(0)
+    assert apply("*", ConstantNode(1), X).kind == "int"  # a number, no truth value
+    assert apply("+", ConstantNode(2), ConstantNode(3)) == ConstantNode(5)
+    assert choice(TRUE, X, Y) == X
+    assert choice(Y, X, X) == X
+    assert isinstance(
+        choice(Y, FlipNode(ConstantNode(0.5)), FlipNode(ConstantNode(0.5))), ChoiceNode
+    )
+
+
+def test_kinds_are_kept_apart():
+    with pytest.raises(Untranslatable, match="no truth value"):
+        apply("and", X, N)
+    with pytest.raises(Untranslatable, match="no truth value"):
+        choice(N, X, Y)
+    with pytest.raises(Untranslatable, match="no whole number"):
+        apply("mod", ConstantNode(1.5), N)
+    assert apply("/", N, N).kind == "real"
+    assert apply("+", X, Y).kind == "int"
+
+
+def test_discrete_takes_places_in_proportion():
+    found = [
+        pick((0.25, 0.0, 0.75), False, lambda u=u: u) for u in (0.0, 0.24, 0.25, 0.99)
+    ]
+    assert found == [0, 0, 2, 2]
+    assert pick((1, 3), True, lambda: 0.3) == 1
+    with pytest.raises(ValueError, match="sum to"):
+        pick((0.5, 0.2), False, lambda: 0.1)
+    assert law(PickNode((ConstantNode(1), N), True))([0, 0, 3]) == [
+        (0.25, 0),
+        (0.75, 1),
+    ]
+
+
+# --- ranges -------------------------------------------------------------------
+
+
+def counter(expression):
+    """One whole fluent n, one action a, n' = expression, paid n'."""
+    states, actions = (Fluent("n", (), "int", (), 0),), tuple(bools("a"))
+    return GroundInstance(
+        states=states,
+        actions=actions,
+        assignments=(Assignment(2, expression, "int"),),
+        after=(2,),
+        reward=SlotNode(2, "int"),
+        preconditions=(),
+        ends=(),
+    )
+
+
+def test_a_fluent_that_stops_growing_has_the_range_it_reaches():
+    plus = apply("+", SlotNode(0, "int"), SlotNode(1, "bool"))
+    ground = counter(apply("min", plus, ConstantNode(7)))
+    both = ((False,), (True,))
+    assert state_ranges(ground, (2,), both) == [(2.0, 7.0)]
+    assert reward_range(ground, [(2.0, 7.0)], both) == (2.0, 7.0)
+    assert state_ranges(ground, (2,), ((False,),)) == [(2.0, 2.0)]
+    step = functions(ground).step
+    assert step((7,), (True,), None) == (7.0, (7,))
+
+
+def test_a_fluent_that_grows_for_ever_has_no_largest_value():
+    ground = counter(apply("+", SlotNode(0, "int"), SlotNode(1, "bool")))
+    assert state_ranges(ground, (2,), ((False,), (True,))) == [(2.0, math.inf)]
+
+
+def test_a_law_that_reads_what_was_sampled_is_summed_over_it():
+    """A coin decides which of two coins is the next state: 1/2 1/4 + 1/2 3/4."""
+    state = (Fluent("on", (), "bool", (), False),)
+    coin, after = SlotNode(2, "bool"), SlotNode(3, "bool")
+    ground = GroundInstance(
+        states=state,
+        actions=tuple(bools("a")),
+        assignments=(
+            Assignment(2, FlipNode(ConstantNode(0.5)), "bool"),
+            Assignment(
+                3,
+                ChoiceNode(
+                    coin,
+                    FlipNode(ConstantNode(0.25)),
+                    FlipNode(ConstantNode(0.75)),
+                    "bool",
+                ),
+                "bool",
+            ),
+        ),
+        after=(3,),
+        reward=apply("+", after, ConstantNode(1)),
+        preconditions=(),
+        ends=(),
+    )
+    found = StepLaw(ground, 100).outcomes((False,), (False,))
+    assert sorted(found) == [(0.5, 1.0, (False,)), (0.5, 2.0, (True,))]
+    assert StepLaw(ground, 1).outcomes((False,), (False,)) is None
+
+
+@pytest.mark.parametrize(
+    "name, at_one, apart",
+    [
+        ("<", (0, 1), (1, 1)),
+        ("<=", (1, 1), (1, 1)),
+        (">", (0, 0), (0, 0)),
+        (">=", (0, 1), (0, 0)),
+        ("==", (0, 1), (0, 0)),
+        ("~=", (0, 1), (1, 1)),
+    ],
+)
+def test_intervals_that_touch_decide_what_they_can(name, at_one, apart):
+    """x in [0, 1] against y in [1, 2], and against y in [1.5, 2]."""
+    node = apply(name, SlotNode(0, "real"), SlotNode(1, "real"))
+    assert interval(node, [(0.0, 1.0), (1.0, 2.0)]) == at_one
+    assert interval(node, [(0.0, 1.0), (1.5, 2.0)]) == apart
+
+
+# --- names --------------------------------------------------------------------
+
+
+def test_first_parameters_may_do_without_their_words():
+    assert named("SysAdmin,1,horizon=5", ("instance",)) == (
+        "SysAdmin",
+        {"instance": 1, "horizon": 5},
+    )
+    assert named("a.rddl,b.rddl", ("instance",)) == ("a.rddl", {"instance": "b.rddl"})
+    assert named("SysAdmin,instance=2", ("instance",)) == ("SysAdmin", {"instance": 2})
+    assert named("SysAdmin", ("instance",)) == ("SysAdmin", {})
+    with pytest.raises(sc.InvalidInput, match="name=value"):
+        named("SysAdmin,1,2", ("instance",))
+    with pytest.raises(sc.InvalidInput, match="name=value"):
+        named("FrozenLake-v1,1")

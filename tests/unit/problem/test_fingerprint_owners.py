@@ -1,0 +1,152 @@
+"""Code of the user is read wherever it was run: in a library's names, or a copy of them.
+
+Law: two programs that differ in a value that a step depends on have different
+fingerprints, and if they are compiled with Numba, different machine code on disk.
+"""
+
+import math
+import statistics
+import sys
+import types
+from collections import namedtuple
+
+import numba
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.problem.fingerprint import fingerprint
+from smoothcruiser.problem.fingerprint.compiled import of_functions
+from smoothcruiser.problem.fingerprint.owners import USER, owner_of_function
+
+STEP = "def step(state, action, rng): return PRICE * state, state"
+HELPER = "def paid(x): return PRICE * x"
+
+
+def copied(library):
+    """A step that was run in a copy of a library's names."""
+
+    def make(price):
+        names = {**vars(library), "PRICE": price}
+        exec(STEP, names)
+        return names["step"]
+
+    return make
+
+
+def planted(library):
+    """A step whose helper was run in a library's own names, and is there to import."""
+
+    def make(price):
+        library.PRICE = price
+        exec(HELPER, vars(library))
+        paid = numba.njit(library.paid)
+
+        def step(state, action, rng):
+            return paid(state), state
+
+        return step
+
+    return make
+
+
+def named(price):
+    """A step of a namespace that has the name of a module of Python."""
+    names = {"__name__": "queue", "PRICE": price}
+    exec(STEP, names)
+    return names["step"]
+
+
+def module_by_hand(price):
+    module = types.ModuleType("turtle")
+    exec("import numba\n@numba.njit\n" + HELPER, vars(module))
+    module.PRICE = price
+    sys.modules["turtle"] = module
+
+    def step(state, action, rng):
+        return module.paid(state), state
+
+    return step
+
+
+def lent(price):
+    """A step of the user that is given other names to look up."""
+    names = {**vars(statistics), "PRICE": price}
+    return types.FunctionType(other_step.__code__, names)
+
+
+def other_step(state, action, rng):
+    return PRICE * state, state  # noqa: F821
+
+
+def class_in_library(price):
+    """A class among a library's names, whose fields change their order."""
+    fields = "x y" if price == 0.25 else "y x"
+    statistics.Pair = namedtuple("Pair", fields, module="statistics")
+
+    def step(state, action, rng):
+        return statistics.Pair(0.25, 0.5).x, state
+
+    return step
+
+
+MAKERS = {
+    "a copy of math": copied(math),
+    "a copy of NumPy": copied(np),
+    "a copy of Numba": copied(numba),
+    "a copy of this package": copied(sc),
+    "names of statistics": planted(statistics),
+    "names of this package": planted(sc),
+    "a name of Python": named,
+    "a module by hand": module_by_hand,
+    "lent names": lent,
+    "a class in a library": class_in_library,
+}
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    """Take back what a test puts into libraries."""
+    for library in (statistics, sc):
+        for name in ("PRICE", "paid", "Pair"):
+            monkeypatch.setitem(vars(library), name, None)
+    monkeypatch.setitem(sys.modules, "turtle", None)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_a_step_looks_up_is_read_wherever_it_was_run(name):
+    def digests(price):
+        step = MAKERS[name](price)
+        assert owner_of_function(step) == USER
+        problem = sc.MDP(
+            step, num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0
+        )
+        code = of_functions({"oracle": numba.njit(step)})
+        return fingerprint(problem).digest, code.digest
+
+    first = digests(0.25)
+    assert digests(0.25) == first
+    assert all(one != other for one, other in zip(first, digests(0.5), strict=True))
+
+
+def test_functions_of_libraries_are_libraries():
+    for function, owner in (
+        (statistics.fmean, "python"),
+        (np.broadcast_to.__wrapped__, "numpy"),
+        (numba.njit, "numba"),
+        (fingerprint, "smoothcruiser"),
+    ):
+        assert owner_of_function(function) == owner
+
+
+def test_defaults_that_numba_has_noted_are_those_of_the_function():
+    @numba.njit
+    def paid(x, price=0.25):
+        return price * x
+
+    def step(state, action, rng):
+        return paid(state), state
+
+    assert of_functions({"oracle": numba.njit(step)}).unseen == ()
+    paid.py_func.__defaults__ = (0.5,)  # Numba goes on with 0.25
+    assert of_functions({"oracle": numba.njit(step)}).unseen != ()

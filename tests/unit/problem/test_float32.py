@@ -1,0 +1,61 @@
+"""Steps in float32: what batches may round is a part of epsilon.
+
+Laws: a batched step in float32 has ``reward_error`` = 2**-21 of the largest reward, and
+one in float64 none; a schedule's rounding grows by it at least at the root and at every
+level below, discounted, so that the interval of a run is as much wider; an epsilon of
+which it would be more than 1% is refused; x64=False is for JAX alone. JAX is not needed:
+nothing is stepped here.
+"""
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.schedule.verify.sharp import root_promise
+
+
+def world(x64, scale=1.0, discount=0.5):
+    def step(state, action, key):
+        raise AssertionError("nothing is stepped here")
+
+    return sc.MDP(
+        sc.batched(step, backend="jax", each=True, x64=x64),
+        num_actions=2,
+        discount=discount,
+        operator=sc.Max(),
+        reward_range=(-scale, scale / 2),
+        initial_state=0.0,
+    )
+
+
+def test_the_allowance_is_a_share_of_the_largest_reward():
+    assert world(True).facts.reward_error == 0.0
+    assert world(False).facts.reward_error == 2.0**-21
+    assert world(False, scale=8.0).facts.reward_error == 2.0**-18
+    assert world(False).facts.unpaid.reward_error == 0.0
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.9])
+def test_it_enters_the_rounding_of_a_schedule(discount):
+    promise = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+    rounding = {}
+    for x64 in (True, False):
+        schedule = sc.explain(world(x64, discount=discount), **promise)
+        rounding[x64] = root_promise(schedule).rounding
+    error = 2.0**-21
+    # the root's reward, and that of one level below it where there is one
+    assert rounding[False] - rounding[True] >= error * (1.0 + discount) * (1 - 1e-9)
+    assert rounding[True] < 1e-8
+
+
+def test_the_answer_names_it_in_its_facts():
+    schedule = sc.explain(
+        world(False), epsilon="20%", delta=0.1, method="smoothcruiser"
+    )
+    assert sc.Schedule.from_json(schedule.to_json()).facts.reward_error == 2.0**-21
+
+
+def test_float32_is_for_jax():
+    with pytest.raises(sc.InvalidInput, match="with backend='jax', False"):
+        sc.batched(lambda states, actions, rng: None, x64=False)
+    with pytest.raises(sc.InvalidInput, match="x64 is True or"):
+        sc.batched(lambda states, actions, rng: None, backend="jax", x64="no")
