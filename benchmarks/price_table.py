@@ -13,16 +13,20 @@ Levels may be randomized: then a price is the mean over their corrections, ``mos
 number exceeded with a chance below 1e-9, and ``plain`` the price without such levels,
 which no entry exceeds. Some finer promises have bars of their own.
 
-Usage: python benchmarks/price_table.py [--json]. Exits with 1 if a price is
-above the bar.
+  python benchmarks/price_table.py [--json] [--out docs/evidence/prices.md]
+
+Exits with 1 if a price is above the bar.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.operators import Entropy
@@ -195,32 +199,61 @@ def slope(table: list[Row], setting: tuple[float, float, int]) -> float:
     return math.log10(fine / coarse)
 
 
+def text(table: list[Row]) -> str:
+    """The table, one line per entry, the slopes and the worst ratios."""
+    lines = [
+        f"{'gamma, lambda, K':>16} {'epsilon':>8} {'target':>9} {'calls':>11} {'most':>11} "
+        f"{'plain':>11} {'bar':>10} {'ratio':>7} {'levels':>6} {'s':>5}  paper's"
+    ]
+    for row in table:
+        setting = f"{row['discount']}, {row['temperature']:g}, {row['num_actions']}"
+        paper = "" if row["paper_log10"] is None else f"10^{row['paper_log10']:.2f}"
+        lines.append(
+            f"{setting:>16} {row['share']:>8.1%} {row['target']:>9} "
+            f"{row['calls']:>11.4g} {row['most']:>11.4g} {row['plain']:>11.4g} "
+            f"{row['bar']:>10.3g} {row['ratio']:>7.3f} "
+            f"{row['levels']:>6} {row['seconds']:>5.2f}  {paper}".rstrip()
+        )
+    for setting in ((0.5, 1.0, 2), (0.5, 10.0, 4)):
+        lines.append(f"slope from 1% to 0.1% at {setting}: {slope(table, setting):.2f}")
+    dearer = max(float(r["calls"] or 0) / float(r["plain"] or 1) for r in table)
+    lines += [
+        f"worst ratio to the price without randomized levels: {dearer:.4f}",
+        f"worst ratio to the bar: {worst_ratio(table):.4f}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def worst_ratio(table: list[Row]) -> float:
+    """The largest ratio of a price to its bar."""
+    return max(float(row["ratio"] or 0.0) for row in table)
+
+
+def report(table: list[Row]) -> str:
+    """The text with what was run, as evidence."""
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout
+    return (
+        "# Prices of promises, with and without randomized levels\n\n"
+        f"`python {' '.join(sys.argv)}` at commit {commit.strip()}, "
+        f"{time.strftime('%Y-%m-%d')}: mean calls (`calls`), the number exceeded with a\n"
+        "chance below 1e-9 (`most`), the price without randomized levels (`plain`), the "
+        "bar, and seconds to compile.\n\n"
+        f"```text\n{text(table)}```\n"
+    )
+
+
 def main() -> int:
     """Print the table; 1 if a price is above the bar."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--json", action="store_true", help="rows for programs")
+    parser.add_argument("--out", type=Path, help="also write the table here")
+    options = parser.parse_args()
     table = rows()
-    if "--json" in sys.argv[1:]:
-        print(json.dumps(table, indent=1))
-    else:
-        print(
-            f"{'gamma, lambda, K':>16} {'epsilon':>8} {'target':>9} {'calls':>11} "
-            f"{'most':>11} {'plain':>11} {'bar':>10} {'ratio':>7} {'levels':>6} {'s':>5}  paper's"
-        )
-        for row in table:
-            setting = f"{row['discount']}, {row['temperature']:g}, {row['num_actions']}"
-            paper = "" if row["paper_log10"] is None else f"10^{row['paper_log10']:.2f}"
-            print(
-                f"{setting:>16} {row['share']:>8.1%} {row['target']:>9} "
-                f"{row['calls']:>11.4g} {row['most']:>11.4g} {row['plain']:>11.4g} "
-                f"{row['bar']:>10.3g} {row['ratio']:>7.3f} "
-                f"{row['levels']:>6} {row['seconds']:>5.2f}  {paper}"
-            )
-        for setting in ((0.5, 1.0, 2), (0.5, 10.0, 4)):
-            print(f"slope from 1% to 0.1% at {setting}: {slope(table, setting):.2f}")
-    dearer = max(float(r["calls"] or 0) / float(r["plain"] or 1) for r in table)
-    print(f"worst ratio to the price without randomized levels: {dearer:.4f}")
-    worst = max(float(row["ratio"] or 0.0) for row in table)
-    print(f"worst ratio to the bar: {worst:.4f}")
-    return int(worst > 1.0)
+    print(json.dumps(table, indent=1) if options.json else text(table))
+    if options.out:
+        options.out.write_text(report(table))
+    return int(worst_ratio(table) > 1.0)
 
 
 if __name__ == "__main__":

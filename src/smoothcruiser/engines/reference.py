@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
-from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, Sums, bin_of, psi
+from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, Sums, bin_of
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
@@ -26,6 +26,7 @@ from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Level
+from smoothcruiser.theory.catoni import psi
 
 # kinds with a query
 QUERYING = (Kind.PLUGIN, Kind.ROLLOUT, Kind.RANDOM_PLUGIN, Kind.RANDOM_ROLLOUT)

@@ -17,12 +17,13 @@ compiled engine holds them in memory (``compiled.kernel``).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from smoothcruiser.theory.catoni import psi
 
 UNSCORED, BINNED, LOGGED = range(3)
 # 256 bins cost 2e-6 of the range, measured (docs/theory.md, section 5)
@@ -58,12 +59,6 @@ def bin_of(distance: float, half: float, scale: float) -> tuple[int, int]:
         return BINS - 1, WHOLE
     k = int(t)
     return k, int((t - k) * WHOLE)
-
-
-def psi(x: float) -> float:
-    """sgn(x) log(1 + |x| + x^2/2)."""
-    grown = math.log1p(abs(x) + 0.5 * x * x)
-    return grown if x >= 0.0 else -grown
 
 
 def scored(score: Score, distances: Iterable[float], begun: Sums = ()) -> Sums:

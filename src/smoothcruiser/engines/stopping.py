@@ -23,6 +23,7 @@ from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.schedule.verify.rounding import UNIT
 from smoothcruiser.schedule.verify.sharp import RootPromise, root_promise
 from smoothcruiser.theory.betting import bet_interval, offsets
+from smoothcruiser.theory.catoni import catoni_radius
 from smoothcruiser.theory.stopping import line_radius, line_slope
 
 # A share of epsilon. Intervals are widened by the rounding error, so that they
@@ -146,8 +147,8 @@ class StoppingRule:
         if draws == 0:
             return math.inf
         if known.moment is not None:
-            alpha = known.moment.alpha
-            return alpha * known.moment.second / 2.0 + known.level / (draws * alpha)
+            moment = known.moment
+            return catoni_radius(draws, moment.alpha, moment.second, known.level)
         if math.isnan(self.slope):
             return math.inf
         return line_radius(draws, self.slope, known.spread, known.variance, known.level)
@@ -229,11 +230,14 @@ def stopping_rule(
     rounding = promise.rounding + UNIT * sums * farthest
     if rounding > ROUNDING_SHARE * schedule.epsilon:
         low, high = schedule.facts.reward_range
+        single = schedule.facts.reward_error > 0.0
+        remedy = (
+            "compute in float64 (x64)" if single else "subtract what all rewards share"
+        )
         raise InvalidInput(
             f"epsilon={schedule.epsilon:g} is too fine for rewards in [{low:g}, "
             f"{high:g}]: rounding alone may move the "
-            f"answer by {rounding:.2g}; subtract what all rewards share, or ask for a "
-            "larger epsilon."
+            f"answer by {rounding:.2g}; {remedy}, or ask for a larger epsilon."
         )
     slope = math.nan if promise.moment is not None else _slope(schedule, promise)
     return StoppingRule(schedule, promise, rounding, slope, mover)

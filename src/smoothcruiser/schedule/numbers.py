@@ -8,6 +8,9 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+LONGEST = 12  # digits before or after the point that a number is printed with
+FIGURES = 4  # of numbers that would have more
+
 
 def short(count: int) -> str:
     """Return a count for a sentence: digits in groups up to 10^12, then like 7.46e88.
@@ -54,18 +57,48 @@ def percent(share: float) -> str:
     return "0" if value == 0.0 else "<0.1%"
 
 
+def fixed(value: float, digits: int) -> str:
+    """A number with so many decimals; like 1.7e308 where they would be too many."""
+    if not math.isfinite(value) or _fits(value, digits):
+        return f"{value:.{digits}f}"
+    return f"{value:.{FIGURES}g}"
+
+
+def _fits(value: float, digits: int) -> bool:
+    return digits <= LONGEST and abs(value) < 10.0**LONGEST
+
+
 def bounds(low: float, high: float, digits: int) -> str:
     """An interval with so many decimals, rounded outwards: what is printed holds too."""
     ends = (low, ROUND_FLOOR), (high, ROUND_CEILING)
     return f"[{', '.join(_rounded(x, digits, way) for x, way in ends)}]"
 
 
+def distance(half: float, digits: int) -> str:
+    """A half-width with so many decimals, rounded up: what is printed holds too.
+
+    The last bits are those of the subtraction that it came from, and are not counted.
+    """
+    return _rounded(half * (1.0 - 1e-12), digits, ROUND_CEILING)
+
+
+def up(bound: float, figures: int = 2) -> str:
+    """A bound with so many figures, rounded up: what is printed holds too."""
+    if not math.isfinite(bound):
+        return f"{bound:f}"
+    context = Context(prec=figures, rounding=ROUND_CEILING)
+    exact = Decimal(repr(bound * (1.0 - 1e-12)))
+    return f"{float(context.create_decimal(exact)):.{figures}g}"
+
+
 def _rounded(value: float, digits: int, way: str) -> str:
     if not math.isfinite(value):
         return f"{value:f}"
-    # no float64 has more than 309 digits before the point
-    context = Context(prec=400 + digits, rounding=way)
     exact = Decimal(repr(float(value)))  # the shortest text that is this number
+    if not _fits(value, digits):
+        found = Context(prec=FIGURES, rounding=way).plus(exact).normalize()
+        return f"{found.copy_abs() if found.is_zero() else found:g}"
+    context = Context(prec=2 * LONGEST + 2, rounding=way)
     found = exact.quantize(Decimal(1).scaleb(-digits), context=context)
     return f"{found.copy_abs() if found.is_zero() else found:f}"
 

@@ -25,8 +25,8 @@ import math
 
 def psi(x: float) -> float:
     """Return sgn(x) log(1 + |x| + x^2/2), which grows like a logarithm."""
-    size = abs(x)
-    return math.copysign(math.log1p(size + 0.5 * size * size), x)
+    grown = math.log1p(abs(x) + 0.5 * x * x)
+    return grown if x >= 0.0 else -grown
 
 
 def catoni_rate(t: float, second: float) -> float:

@@ -212,6 +212,41 @@ def test_nothing_is_kept_where_numba_was_extended(tmp_path):
         assert done.stdout.split() == ["False", str(0.5 * factor)], done.stderr
 
 
+LOWERING = """
+import math
+import numba
+import smoothcruiser.jit.distributions
+from numba.cpython import mathimpl
+from smoothcruiser.problem.fingerprint.machine_code import extensions
+
+numba.njit(lambda x: x + 1)(1)
+before = extensions()
+
+
+@mathimpl.registry.lower(math.erf, numba.types.Float)
+def _other(context, builder, signature, given):
+    return context.get_constant(numba.types.float64, 0.25)
+
+
+print(before, extensions())
+"""
+
+
+def test_every_registry_of_numba_is_looked_at(tmp_path):
+    done = run(tmp_path, LOWERING)
+    assert done.stdout.split() == ["set()", "{'__main__'}"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("LLVM_REFPRUNE_FLAGS", "per_bb"), ("BOUNDSCHECK", 1)]
+)
+def test_settings_of_numba_count(monkeypatch, name, value):
+    before = kept.surroundings()
+    assert kept.surroundings() == before
+    monkeypatch.setattr(kept.config, name, value)
+    assert kept.surroundings() != before
+
+
 def test_what_this_process_has_compiled_already_is_not_replaced(world):
     assert not spoken(world(scale=4.0)).kept
     module = world()
@@ -287,7 +322,11 @@ def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
     monkeypatch.setenv(kept.VARIABLE, "0")
     assert not spoken(world(bonus=3.0)).kept
     monkeypatch.delenv(kept.VARIABLE)
-    assert kept.clear() == 2
+    monkeypatch.setattr(kept, "MOST_BYTES", 1)
+    kept._trim(folder)
+    assert len(kept._entries(folder)) == 1
+    assert spoken(world(bonus=3.0)).kept  # the one used last
+    assert kept.clear() == 1
     assert not spoken(world(bonus=3.0)).kept
 
 

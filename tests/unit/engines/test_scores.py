@@ -16,9 +16,9 @@ from smoothcruiser.engines.scores import (
     Score,
     added,
     bin_of,
-    psi,
     scored,
 )
+from smoothcruiser.theory.catoni import psi
 
 HALF = 1.3
 SCORE = Score(BINNED, HALF, BINS / (2.0 * HALF))

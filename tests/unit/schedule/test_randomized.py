@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import pytest
 from scipy.stats import binom
 
@@ -17,10 +18,13 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.operators import Entropy
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.prices import RARELY, most_calls, price
 from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
 from smoothcruiser.schedule.verify.sharp import root_promise
 from smoothcruiser.store.checks import plain, schedule_from
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.moments import backup
 
 FACTS = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0))
 
@@ -167,6 +171,81 @@ def test_the_tail_of_the_calls_is_bounded_and_nearly_attained(chance: float) -> 
     tail = binom.sf(allowed, visits, chance)
     assert tail < RARELY
     assert binom.sf(int(0.8 * allowed) - 2, visits, chance) > RARELY
+
+
+def chances_of_calls(levels: tuple[Level, ...], actions: int) -> list[np.ndarray]:
+    """The exact law of the calls of one sample of every level: chance by number."""
+    laws: list[np.ndarray] = []
+    one = np.array([0.0, 1.0])
+
+    def power(law: np.ndarray, times: int) -> np.ndarray:
+        found = np.array([1.0])
+        for _ in range(times):
+            found = np.convolve(found, law)
+        return found
+
+    for level in levels:
+        asked = np.convolve(one, laws[level.query]) if level.query >= 0 else one[:0]
+        base, step = power(asked, actions * level.samples), np.array([1.0])
+        if level.continuation >= 0:
+            step = np.convolve(one, laws[level.continuation])
+        more = np.array([1.0 - sum(level.rungs)])
+        for j, chance in enumerate(level.rungs, 1):
+            extra = power(asked, actions * level.samples * 2**j)
+            extra = chance * np.convolve(extra, step)
+            size = max(len(more), len(extra))
+            more = np.pad(more, (0, size - len(more))) + np.pad(
+                extra, (0, size - len(extra))
+            )
+        laws.append(np.convolve(np.convolve(base, step), more))
+    return laws
+
+
+def test_the_tail_of_a_nested_table_is_bounded_and_nearly_attained() -> None:
+    """Law: corrections whose queries and continuations make corrections themselves.
+
+    The exact chance of more than ``most_calls`` is below 1e-9, and not by much.
+    """
+    levels = (
+        Level(Kind.CONSTANT),
+        Level(Kind.RANDOM_PLUGIN, 1, 0, rungs=(0.2, 0.05)),
+        Level(Kind.RANDOM_ROLLOUT, 1, 1, 1, rungs=(0.1, 0.02)),
+    )
+    law, visits = chances_of_calls(levels, 2)[2], 40
+    assert float(law @ np.arange(len(law))) * visits == pytest.approx(
+        price(levels, Root("value", visits, 2, ""), 2), abs=1.0
+    )
+    total = np.array([1.0])
+    for _ in range(visits):
+        total = np.convolve(total, law)
+    above = total[::-1].cumsum()[::-1]  # the chance of at least so many
+    most = most_calls(levels, Root("value", visits, 2, ""), 2)
+    assert above[most + 1] < 1e-9
+    assert above[int(0.93 * most)] > 1e-9
+
+
+def test_a_query_of_corrections_is_refused() -> None:
+    """Law: bounds on noise use a range, which a sum of rare corrections has not.
+
+    All else of the table is right: shifts, moments, and a root far above its needs.
+    """
+    base, levels, made = ground(FACTS), [], []
+    for level in (
+        Level(Kind.CONSTANT),
+        Level(Kind.RANDOM_PLUGIN, 2, 0, rungs=(0.5,)),
+        Level(Kind.PLUGIN, 2, 1),
+    ):
+        query = backup(base, made[level.query], None) if level.query >= 0 else None
+        n = np.array([float(level.samples)])
+        estimator = KINDS[level.kind]
+        moments = estimator.of_row(base, level, n, None, query, None, None)
+        made.append(moments)
+        levels.append(estimator.finished(level, moments))
+    root = Root("q_values", 10**6, 2, "bennett")
+    with pytest.raises(
+        BrokenPromise, match="asks level 1, whose samples have no range"
+    ):
+        Schedule("", FACTS, tuple(levels), root, FACTS.value_span(), 0.1)
 
 
 def test_a_run_makes_as_many_calls_as_the_mean_says() -> None:

@@ -48,7 +48,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, bin_of, psi
+from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, bin_of
 from smoothcruiser.jit.memory import (
     flag_at,
     float_at,
@@ -70,6 +70,7 @@ from smoothcruiser.problem.tabular_kernel import (
     tabular_step,
     tabular_terminal,
 )
+from smoothcruiser.theory.catoni import psi
 
 # schedule.Kind as plain numbers, for the compiler
 CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = range(7)

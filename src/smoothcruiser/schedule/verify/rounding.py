@@ -36,6 +36,8 @@ def rounding(schedule: Schedule, known: dict[Node, Moments]) -> float:
     curvature = facts.curvature if facts.curvature < math.inf else 0.0
     # for an operator, its gradient and the inner product: (8K + 24) u S of section 8
     few = UNIT * (8 * facts.num_actions + 24) * scale
+    # a reward that float32 rounds by the shape of its batch (section 8)
+    few += facts.reward_error
     worst: dict[int, float] = {}
     for row in sorted(ends):  # children stand before their parents
         level, center = schedule.levels[row], schedule.centers[row]
