@@ -212,7 +212,18 @@ def measure(model: Model, column: str, seed: int, budget: float, seconds: float)
         exact, slack = model.reference, PUBLISHED
     run = Run(model.name, column, seed, exact, slack)
     try:
-        search = sc.Certified(problem_of(model, column), delta=DELTA, seed=seed)
+        problem = problem_of(model, column)
+    except SmoothcruiserError as error:
+        run.error = f"{type(error).__name__}: {error}"
+        return run
+    spend(run, problem, budget, seconds)
+    return run
+
+
+def spend(run: Run, problem: sc.Problem, budget: float, seconds: float) -> None:
+    """Fill ``run`` by one memory of a problem: the value to 0.05, then to 0.01."""
+    try:
+        search = sc.Certified(problem, delta=DELTA, seed=run.seed)
         spent = 0.0
         for i, goal in enumerate(GOALS):
             found = search.query(
@@ -232,7 +243,6 @@ def measure(model: Model, column: str, seed: int, budget: float, seconds: float)
                 break
     except SmoothcruiserError as error:
         run.error = f"{type(error).__name__}: {error}"
-    return run
 
 
 def note(run: Run, found: Any) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         solve,
     )
     from smoothcruiser.certified.search import Certified
-    from smoothcruiser.checks import check
+    from smoothcruiser.checks import Check, check
     from smoothcruiser.comparison import Comparison, compare
     from smoothcruiser.display.page import report
     from smoothcruiser.display.trees import view
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from smoothcruiser.estimate import Certificate, Estimate
     from smoothcruiser.exact.solution import Solution
     from smoothcruiser.methods.auto import Auto
+    from smoothcruiser.methods.base import Prepared
     from smoothcruiser.methods.certified import CertifiedSearch
     from smoothcruiser.methods.estimates import Estimates
     from smoothcruiser.methods.exact import Exact
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
         check_operator,
     )
     from smoothcruiser.playing.agent import Agent
-    from smoothcruiser.playing.episodes import play
+    from smoothcruiser.playing.episodes import Summary, play
     from smoothcruiser.problem.batched import batched
     from smoothcruiser.problem.make import make
     from smoothcruiser.problem.problem import MDP, Game, Problem
@@ -105,6 +106,7 @@ __all__ = [
     "Certificate",
     "Certified",
     "CertifiedSearch",
+    "Check",
     "Comparison",
     "CustomOperator",
     "Entropy",
@@ -120,6 +122,7 @@ __all__ = [
     "Operator",
     "OracleError",
     "Paper",
+    "Prepared",
     "Problem",
     "Progress",
     "Root",
@@ -131,6 +134,7 @@ __all__ = [
     "Sparsemax",
     "SquareRoot",
     "StoreError",
+    "Summary",
     "Tree",
     "Unpayable",
     "WorkersLost",
@@ -170,7 +174,10 @@ _HOMES = {
         "solve",
     ),
     "certified.search": ("Certified",),
-    "checks": ("check",),
+    "checks": (
+        "Check",
+        "check",
+    ),
     "comparison": (
         "Comparison",
         "compare",
@@ -193,6 +200,7 @@ _HOMES = {
     ),
     "exact.solution": ("Solution",),
     "methods.auto": ("Auto",),
+    "methods.base": ("Prepared",),
     "methods.certified": ("CertifiedSearch",),
     "methods.estimates": ("Estimates",),
     "methods.exact": ("Exact",),
@@ -214,7 +222,10 @@ _HOMES = {
         "check_operator",
     ),
     "playing.agent": ("Agent",),
-    "playing.episodes": ("play",),
+    "playing.episodes": (
+        "Summary",
+        "play",
+    ),
     "problem.batched": ("batched",),
     "problem.make": ("make",),
     "problem.problem": (

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+LONGEST_TOLD = 60  # characters of a value in a message
+
 
 class SmoothcruiserError(Exception):
     """Base of every error this library raises on purpose."""
@@ -78,14 +80,26 @@ def printable(text: str, keep: str = "\n\t") -> str:
     return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
 
 
+def text_of(value: object) -> str:
+    """What ``repr`` says of a value of the user's, or its type where that fails.
+
+    Whatever is shown or written for a state or a label, it does not fail for its text.
+    """
+    try:
+        return repr(value)
+    except Exception:
+        return f"a {type(value).__name__} without a text"
+
+
 def described(value: object) -> str:
-    """A value in a sentence about what came: numbers and texts as they are, of other
-    things the type.
+    """A value in a sentence about what came: numbers and texts as they are, with an
+    ellipsis where they are long, of other things the type.
     """
     if value is None:
         return "none"
     if isinstance(value, bool | int | float | str):
-        return repr(value)
+        text = text_of(value)  # Python prints no whole number of 5,000 digits
+        return text if len(text) <= LONGEST_TOLD else text[: LONGEST_TOLD - 1] + "…"
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 

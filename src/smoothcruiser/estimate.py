@@ -16,6 +16,7 @@ from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
+from smoothcruiser.records.fields import miscounted, outside, uncountable
 from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
@@ -143,6 +144,26 @@ class Estimate(Shown, Data, Framed):
         """The name of the recommended action."""
         return {"action_label": self.action_label}
 
+    def json_flaw(self) -> str | None:
+        """Lists that differ in length, or an action that there is not."""
+        count, sure = len(self.q_values), self.certificate
+        names = count if self.labels is None else len(self.labels)
+        boxes = () if sure is None else sure.q_intervals
+        best = () if sure is None else sure.best_actions or ()
+        acts = [] if self.action is None else [("action", self.action, count or names)]
+        acts += [("certificate.best_actions", a, len(boxes)) for a in best]
+        found = [
+            miscounted("policy", len(self.policy), count, "action"),
+            miscounted("labels", names, count or names, "action"),
+            miscounted(
+                "certificate.q_intervals", len(boxes), count if boxes else 0, "action"
+            ),
+            *(outside(name, a, most, "actions") for name, a, most in acts),
+            uncountable("num_calls", self.num_calls),
+            uncountable("calls_spent", self.calls_spent or 0),
+        ]
+        return next((flaw for flaw in found if flaw is not None), None)
+
     def records(self) -> list[dict[str, Any]]:
         """One row per action: its value, interval and share of the policy.
 
@@ -178,6 +199,19 @@ class Estimate(Shown, Data, Framed):
             ax: where to draw; by default a figure of its own.
         """
         return drawn("estimate", self, ax)
+
+
+def likeliest(estimate: Estimate, most: int) -> list[int]:
+    """The actions that are shown where ``most`` fit: the legal ones of largest policy.
+
+    They are in order; all of them where they fit.
+    """
+    every = range(len(estimate.q_values))
+    if len(every) <= most:
+        return list(every)
+    legal = [a for a in every if not math.isnan(estimate.q_values[a])]
+    likely = sorted(legal, key=lambda a: (a != estimate.action, -estimate.policy[a], a))
+    return sorted(likely[:most])
 
 
 def best_action(policy: Sequence[float], q_values: Sequence[float], player: int) -> int:

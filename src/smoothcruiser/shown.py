@@ -18,6 +18,8 @@ import sys
 from importlib import import_module
 from typing import Any
 
+from smoothcruiser.errors import text_of
+
 # the builder of each class, and of the classes derived from it, as module:function
 BUILDERS = {
     "Certificate": "smoothcruiser.display.answers:certificate_page",
@@ -107,7 +109,7 @@ def _value(value: Any) -> str:
         return f"{value:.6g}"
     if isinstance(value, tuple) and all(isinstance(x, float) for x in value):
         return f"({', '.join(f'{x:.6g}' for x in value)})"
-    text = repr(value)
+    text = text_of(value)
     if not text.isprintable():  # of a user's own class; others escape themselves
         text = ascii(text)[1:-1]
     if len(text) <= LONGEST_VALUE:

@@ -103,6 +103,25 @@ print(json.dumps([type(frame).__name__, list(frame.columns), len(frame)]))
 axes = answer.plot()
 print(json.dumps(type(axes).__name__))
 """,
+    "shown": """
+chain = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+memory = sc.Certified(mdp, delta=0.1)
+memory.query(0, epsilon=0.5)
+nine = [
+    answer,
+    sc.explain(mdp, **promise),
+    sc.prepare(mdp, **promise),
+    sc.solve(chain),
+    sc.check(mdp),
+    sc.compare(chain, budgets=[100], methods=["uct"]),
+    sc.Tree(mdp).grow(simulations=50),
+    memory,
+    mdp,
+]
+for one in nine:
+    display(one)
+print(json.dumps([[type(one).__name__, repr(one)] for one in nine]))
+""",
     "logging": """
 import io
 heard = io.StringIO()
@@ -205,6 +224,20 @@ def test_an_answer_becomes_a_frame_and_a_plot(notebook):
     assert columns[:3] == ["action", "label", "value"]
     assert rows == 2
     assert printed(notebook["plot"]) == "Axes"
+
+
+def test_nine_objects_show_themselves_once(notebook):
+    """As HTML, with one short line for a front end without it, and nothing beside."""
+    names = "Estimate Schedule Prepared Solution Check Comparison Tree Certified MDP"
+    told = printed(notebook["shown"])
+    # ``prepare`` returns what its method makes: a class of its own
+    assert [text.partition("(")[0] for _, text in told] == names.split()
+    outputs = notebook["shown"].outputs
+    shown = [o["data"] for o in outputs if o["output_type"] == "display_data"]
+    assert [data["text/plain"] for data in shown] == [text for _, text in told]
+    for data in shown:
+        assert data["text/html"].count('<div class="smoothcruiser">') == 1
+    assert len([o for o in outputs if o["output_type"] == "stream"]) == 1
 
 
 def test_the_log_says_what_was_chosen_once(notebook):

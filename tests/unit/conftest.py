@@ -10,7 +10,8 @@ nothing more and is not seen; hence the order.
 
 A few compiled functions are allowed everywhere: those of the random stream that
 every simulator in plain Python uses. They are compiled or loaded before the
-counting begins (a second, once).
+counting begins (a second, once). So is matplotlib's list of fonts, for which it starts a
+process on a machine where it never ran.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import matplotlib.font_manager  # noqa: F401 (lists the fonts of a new machine)
 import pytest
 from numba.core import event
 

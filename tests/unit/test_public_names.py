@@ -83,6 +83,12 @@ VERBS = {
         "Certified",
         "Tree",
         "Agent",
+        "check",
+        "check_operator",
+        "batched",
+        "report",
+        "view",
+        "schema",
     )
 }
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from smoothcruiser.certified.bounds import DEFAULT, bound_of
 from smoothcruiser.certified.price import price_bound
+from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.numbers import counted
@@ -81,6 +82,14 @@ class CertifiedForecast(Shown, Data):
         """Tuples (pairs, calls that certainly suffice); empty without an epsilon."""
         known = [(pairs, self.most_calls(pairs)) for pairs in PAIRS]
         return [(pairs, calls) for pairs, calls in known if calls is not None]
+
+    def json_flaw(self) -> str | None:
+        """Why there is no price."""
+        try:
+            self.most_calls(1)
+        except SmoothcruiserError as error:
+            return str(error).rstrip(".")
+        return None
 
     def more_data(self) -> dict[str, Any]:
         """Bounds on the price, by the number of pairs that are met."""

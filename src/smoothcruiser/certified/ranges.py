@@ -14,8 +14,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from smoothcruiser.certified.memory_kernel import GRID_CELLS
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
 
+# S for which rounding is proved (docs/certified.md, section 4). Below, logarithms are
+# longer than allowed for, and in the end numbers have fewer bits than 53.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-40, 1e50
 MANY_STEPS = 2000  # of a horizon: beyond it the sum of radii is bounded, not added up
 
 
@@ -42,6 +46,18 @@ def largest_value(facts: Facts) -> float:
         abs(x) for player in _players(facts) for x in box(facts, player, facts.horizon)
     ]
     return max(ends) + facts.reward_bound + facts.regularizer_bound
+
+
+def checked_scale(facts: Facts) -> float:
+    """Return S, where the allowances for rounding hold; it is refused elsewhere."""
+    scale = largest_value(facts)
+    if scale == 0.0 or SMALLEST_SCALE <= scale <= LARGEST_SCALE:
+        return scale
+    unit = "smaller" if scale < SMALLEST_SCALE else "larger"
+    raise InvalidInput(
+        f"Certified search takes values from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}, "
+        f"but |V| is at most {scale:g} here; measure rewards in a {unit} unit."
+    )
 
 
 def widest(facts: Facts, left: int | None) -> float:

@@ -16,7 +16,7 @@ from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.numbers import copy_larger
-from smoothcruiser.certified.ranges import largest_value
+from smoothcruiser.certified.ranges import checked_scale
 from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
@@ -189,7 +189,7 @@ def _rules(problem: Problem, radius_scale: float) -> SweepRules:
     return SweepRules(
         bound=BoundRules(
             discount=facts.discount,
-            scale=largest_value(facts),
+            scale=checked_scale(facts),
             min_probability=problem.min_probability or 0.0,
             union=math.log(steps),
         ),

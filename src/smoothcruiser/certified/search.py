@@ -253,8 +253,8 @@ class Certified(Shown, Viewed):
                 ) from None
             if root == END:
                 return terminal_estimate(self.problem, state, "certified", self.seed)
-            calls = self.num_calls, self.num_rows
-            self._at = Position.begin(root, *calls, limits)
+            self._taking.drop_round()  # of a snapshot that was taken in one
+            self._at = Position.begin(root, self.num_calls, self.num_rows, limits)
             with self._faults():
                 self._region.start(root)
                 self._steering.start()
@@ -285,7 +285,7 @@ class Certified(Shown, Viewed):
             limits = limits.later(self._loading)
             left = limits.budget - (self.num_calls - at.first_call)
             if at.waiting(self._intake.batch) > left:  # a smaller budget than before
-                at.end_round()
+                self._taking.drop_round()
             return self._answer(limits, begin, compile_seconds)
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:

@@ -29,6 +29,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, json_text
 from smoothcruiser.records.data import json_data as read_json
+from smoothcruiser.records.fields import miscounted, outside
 from smoothcruiser.records.frames import Framed
 from smoothcruiser.records.numbers import number_data
 from smoothcruiser.shown import Shown, brief
@@ -53,6 +54,16 @@ class Row:
     action: int  # the recommended one
     samples: tuple[int, ...]  # of each action
     label: str = ""  # what the recommended action is called, by default its number
+
+    def json_flaw(self) -> str | None:
+        """Lists that differ in length, or an action that there is not."""
+        count = len(self.q_intervals)
+        found = [
+            miscounted("policy", len(self.policy), count, "action"),
+            miscounted("samples", len(self.samples), count, "action"),
+            outside("action", self.action, count, "actions"),
+        ]
+        return next((flaw for flaw in found if flaw is not None), None)
 
     @property
     def value(self) -> float:

@@ -31,7 +31,7 @@ from smoothcruiser.certified.steering_kernel import FIRST_BATCH
 from smoothcruiser.errors import Interrupted, InvalidInput
 from smoothcruiser.jit.interrupts import TimeIsUp
 from smoothcruiser.problem.tabular import Ints
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Progress, says_stop
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -82,7 +82,7 @@ class Taking:
         except KeyboardInterrupt:
             return "hand"
         self._told = time.perf_counter()
-        return "callback" if said is False else None
+        return "callback" if says_stop(said) else None
 
     def ending(self, limits: Ends) -> float:
         """The seconds between the last sample and the answer."""
@@ -103,6 +103,13 @@ class Taking:
             np.concatenate([pairs[rows], pairs[~reads]]),
             np.concatenate([np.ones(len(rows), dtype=np.int64), counts[~reads]]),
         )
+
+    def drop_round(self) -> None:
+        """Forget the jobs of the round under way, if there is one."""
+        at = self.search._at
+        if at is not None and at.sampling:
+            self.search._region.leave()
+            at.end_round()
 
     def _begin_batch(self, at: Position) -> None:
         """Make a batch of the first jobs, all of them rows, or none."""

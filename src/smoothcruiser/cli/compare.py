@@ -20,7 +20,7 @@ from smoothcruiser.cli.options import (
     state_of,
     state_option,
 )
-from smoothcruiser.errors import InvalidInput, MissingExtra
+from smoothcruiser.errors import Interrupted, InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     from smoothcruiser.comparison import Comparison, PlannerRun
@@ -88,10 +88,13 @@ def compare(
         _check_plot(plot)  # refuse before the work, not after it
     chosen = _chosen(methods, comparing.planners())
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
-    truth = None if problem.is_terminal(start) else comparing.truth_of(problem, start)
     jobs = comparing.jobs_of(chosen, budgets, range(repeats))
     rows: list[PlannerRun] = []
-    with Bar(lines=False) as bar, ctrl_c() as stopped, suppress(KeyboardInterrupt):
+    truth = None
+    over = suppress(KeyboardInterrupt, Interrupted)
+    with Bar(lines=False) as bar, ctrl_c() as stopped, over:
+        if not problem.is_terminal(start):
+            truth = comparing.truth_of(problem, start, bar)
         for row in comparing.each_run(problem, start, jobs, truth=truth, progress=bar):
             if stopped:  # the planner answered with what it had: not its budget's worth
                 break

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from smoothcruiser.errors import Interrupted, InvalidInput
-from smoothcruiser.progress import Callback, Phases, read, shown
+from smoothcruiser.progress import Callback, Phases, finish, read, shown
 
 PARTS = ("figure1", "figure2", "table1", "all")
 
@@ -102,8 +102,10 @@ def reproduce_into(
             f"The folder {out} cannot be made ({error.strerror}); give another to --out."
         ) from error
     callback = read(progress)
+    begin = time.perf_counter()
     with shown(callback):
         results = _run(what, chosen, seed, Phases(callback))
+        finish(callback, calls=0, seconds=time.perf_counter() - begin)
     return [*results.save(out), *write_report(results, out)]
 
 

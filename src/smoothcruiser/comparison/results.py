@@ -14,7 +14,7 @@ from smoothcruiser.methods.base import Method
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.records.data import Data
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.fields import DataclassShape, uncountable
 from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.records.numbers import number_data
 from smoothcruiser.shown import Shown, brief
@@ -44,6 +44,10 @@ class PlannerRun:
     estimates: str = ""  # the operator whose value it estimates
     # error of the exact values: ``error`` is known up to this, regrets up to twice
     truth_bound: float | None = None
+
+    def json_flaw(self) -> str | None:
+        """Calls that nobody can have made."""
+        return uncountable("num_calls", self.num_calls)
 
 
 @dataclass(frozen=True)

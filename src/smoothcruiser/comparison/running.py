@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser import api
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import heard, stoppable
 from smoothcruiser.methods import METHODS, resolve
@@ -53,14 +53,25 @@ def planners() -> tuple[str, ...]:
     return tuple(name for name, method in METHODS.items() if method.compared)
 
 
-def truth_of(problem: Problem, state: Any) -> Truth | None:
-    """The exact solution, None where the model is not known."""
+def truth_of(
+    problem: Problem, state: Any, progress: Callback | None = None
+) -> Truth | None:
+    """The exact solution, None where the model is not known.
+
+    ``progress`` hears of it as the first part of a comparison. Ctrl-C and False from it
+    raise Interrupted: what a stopped solver knows is no truth to measure with.
+    """
     if problem.tables is None and problem.outcomes is None:
         return None
+    stops, telling = heard(), _Telling(progress, label="the exact solution")
     try:
-        estimate = api.plan(problem, state, method="exact")
-    except InvalidInput:
+        estimate = api.plan(problem, state, method="exact", progress=telling.inside())
+    except InvalidInput as error:
+        if telling.raised is error:
+            raise
         return None
+    if telling.refused or heard() > stops:
+        raise Interrupted("The exact solution was stopped: there is no truth.")
     q = {a: q for a, q in enumerate(estimate.q_values) if not math.isnan(q)}
     assert estimate.epsilon is not None
     return Truth(
@@ -114,9 +125,9 @@ def compare(
     rows: list[PlannerRun] = []
     begin = time.perf_counter()
     with shown(callback):
-        with stoppable(), suppress(KeyboardInterrupt):
+        with stoppable(), suppress(KeyboardInterrupt, Interrupted):
             if truth is None and not problem.is_terminal(state):
-                truth = truth_of(problem, state)
+                truth = truth_of(problem, state, callback)
             for row in each_run(problem, state, jobs, truth=truth, progress=callback):
                 rows.append(row)
         finish(
@@ -154,7 +165,7 @@ def each_run(
     """The rows of ``compare``, each as soon as its run has ended.
 
     They end with a run that was stopped, which has no row: it did not have its
-    budget.
+    budget. Without ``truth`` (``truth_of``) they have no errors and no regrets.
     """
     state = problem.start(state)
     if problem.is_terminal(state):
@@ -162,7 +173,6 @@ def each_run(
             f"State {state!r} is terminal: its value "
             "is 0 and there is nothing to compare."
         )
-    truth = truth or truth_of(problem, state)
     telling = _Telling(progress, len(jobs))
     for job in jobs:
         stops = heard()
@@ -176,10 +186,12 @@ def each_run(
 
 
 class _Telling:
-    """Reports on a run as one of many."""
+    """Reports on a run as one of many, or on what comes before them (no ``total``)."""
 
-    def __init__(self, callback: Callback | None, total: int) -> None:
-        self.phases, self.total = Phases(callback), total
+    def __init__(
+        self, callback: Callback | None, total: int | None = None, label: str = ""
+    ) -> None:
+        self.phases, self.total, self.label = Phases(callback), total, label
         self.calls = self.done = 0  # of the runs that ended
         self.raised: Exception | None = None  # by the progress function itself
         self._began = time.perf_counter()
@@ -191,7 +203,7 @@ class _Telling:
 
     def begin(self, job: PlannedRun) -> bool:
         """Report that a run begins; return whether to stop."""
-        self.label = f"run {self.done + 1:,} of {self.total:,}: {job.name}"
+        self.label = f"run {self.done + 1:,} of {self.total or 0:,}: {job.name}"
         return self.phases.begin("comparing", **self._facts(0))
 
     def inside(self) -> Callback | None:

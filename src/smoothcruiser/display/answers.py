@@ -16,9 +16,17 @@ from smoothcruiser.display.document import (
     Sentence,
     Styled,
 )
-from smoothcruiser.errors import printable
-from smoothcruiser.estimate import NOWHERE, Certificate, Estimate
-from smoothcruiser.schedule.numbers import bounds, duration, percent, rate
+from smoothcruiser.errors import printable, text_of
+from smoothcruiser.estimate import NOWHERE, Certificate, Estimate, likeliest
+from smoothcruiser.schedule.numbers import (
+    bounds,
+    distance,
+    duration,
+    fixed,
+    percent,
+    rate,
+    up,
+)
 from smoothcruiser.schedule.text import BOUND_NAMES
 
 # begins a note of ``engines.answer`` that the line of the calls says already
@@ -35,14 +43,8 @@ def estimate_page(estimate: Estimate, exact: Estimate | None = None) -> Page:
 
 
 def state_text(state: object, longest: int = LONGEST_STATE) -> str:
-    """A state on one line, with an ellipsis where it is long.
-
-    One whose ``repr`` fails is named by its type: a page never fails for it.
-    """
-    try:
-        text = printable(repr(state), keep="")
-    except Exception:
-        text = f"a {type(state).__name__} without a text"
+    """A state on one line, with an ellipsis where it is long."""
+    text = printable(text_of(state), keep="")
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -122,17 +124,17 @@ def value_rows(
 
 def _value(estimate: Estimate, digits: int) -> Sentence:
     half = _half_width(estimate)
-    value = Phrase(f"{estimate.value:.{digits}f}", "good")
+    value = Phrase(fixed(estimate.value, digits), "good")
     if half is None or estimate.interval is None:
         return Styled((value, Phrase("  no promise comes with this number")))
     certificate = estimate.certificate
     if certificate is not None and certificate.confidence >= 1.0:
         proven = Phrase("  proven, not sampled", "dim")
-        return Styled((value, Phrase(f" ± {half:.2g}"), proven))
+        return Styled((value, Phrase(f" ± {up(half)}"), proven))
     low, high = estimate.interval
     # else one-sided: the ends say more than a half-width
     if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:
-        value = Phrase(f"{value.text} ± {half:.{digits}f}", "good")
+        value = Phrase(f"{value.text} ± {distance(half, digits)}", "good")
     confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
     interval = bounds(low, high, digits)
     return Styled((value, Phrase(f"  in {interval} with probability {confidence:g}")))
@@ -141,7 +143,8 @@ def _value(estimate: Estimate, digits: int) -> Sentence:
 def _verdict(estimate: Estimate, exact: Estimate, digits: int) -> str:
     """The exact value and how far the estimate is from it."""
     error = abs(estimate.value - exact.value)
-    text = f"{exact.value:.{digits}f}  the answer is off by {error:.{digits}f}"
+    off = fixed(error, digits)
+    text = f"{fixed(exact.value, digits)}; the answer is off by {off}"
     if estimate.interval is None:
         return text
     low, high = estimate.interval
@@ -160,12 +163,7 @@ def action_block(
 ) -> Actions:
     """The actions with their values; of very many, those that the policy prefers."""
     boxes = estimate.certificate.q_intervals if estimate.certificate is not None else ()
-    count = len(estimate.q_values)
-    shown = list(range(count))
-    if count > MOST_ACTIONS:
-        legal = [a for a in shown if not math.isnan(estimate.q_values[a])]
-        likely = sorted(legal, key=lambda a: (-estimate.policy[a], a))
-        shown = sorted(likely[:MOST_ACTIONS])
+    shown = likeliest(estimate, MOST_ACTIONS)
     choices = tuple(
         Choice(
             label=estimate.label(a),
@@ -178,7 +176,7 @@ def action_block(
         )
         for a in shown
     )
-    left = count - len(shown)
+    left = len(estimate.q_values) - len(shown)
     return Actions(
         choices,
         digits=digits,

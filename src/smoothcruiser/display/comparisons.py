@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -18,10 +17,11 @@ from smoothcruiser.display.document import (
     styled,
 )
 from smoothcruiser.errors import printable
+from smoothcruiser.schedule.numbers import up
 
 COLUMNS = (
     ("value", "value"),
-    ("error", "|value - V|"),
+    ("error", "error"),
     ("action_regret", "action regret"),
     ("policy_regret", "policy regret"),
 )
@@ -67,8 +67,9 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
 def _known(comparison: Comparison) -> str:
     truth = comparison.truth
     if truth is None:
-        return "no exact value: the model is not known"
-    return f"exact value {truth.value:.6g} ± {_up(truth.bound)}"
+        return "no exact value is known"
+    exact = f"exact value {truth.value:.6g} ± {up(truth.bound, 1)}"
+    return f"{exact}; error is the distance to it"
 
 
 def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
@@ -103,17 +104,11 @@ def number(value: float | None, least: float = 0.0) -> str:
     """
     if value is None:
         return "-"
-    return f"≤ {_up(least)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
-
-
-def _up(bound: float) -> str:
-    """A bound with one digit, rounded up: what is printed holds too."""
-    unit = 10.0 ** math.floor(math.log10(bound)) if bound > 0.0 else 1.0
-    return f"{math.ceil(bound / unit) * unit:.1g}"
+    return f"≤ {up(least, 1)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
 
 
 def _stopped(cut: Sequence[NotRun]) -> str:
     """What Ctrl-C left out of the table, by planner."""
     counts = Counter(job.method for job in cut)
     listed = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return f"Stopped by Ctrl-C; runs that were cut, by planner: {listed}."
+    return f"Stopped by hand; runs that were cut, by planner: {listed}."

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from smoothcruiser.schedule.numbers import bounds
+from smoothcruiser.schedule.numbers import bounds, fixed
 
 Tone = Literal["", "strong", "good", "dim", "warning"]
 
@@ -174,13 +174,13 @@ def action_grid(block: Actions) -> Grid:
 def _action_cells(block: Actions, choice: Choice, visited: bool) -> tuple[str, ...]:
     digits, legal = block.digits, not math.isnan(choice.value)
     low, high = choice.interval
-    cells = [choice.label, f"{choice.value:.{digits}f}" if legal else "illegal"]
+    cells = [choice.label, fixed(choice.value, digits) if legal else "illegal"]
     if block.bounded:
         box = bounds(low, high, digits)
         cells.append("" if math.isnan(low) else box)
     if block.compared:
         unknown = math.isnan(choice.exact) or not legal
-        cells.append("" if unknown else f"{choice.exact:.{digits}f}")
+        cells.append("" if unknown else fixed(choice.exact, digits))
     if visited:
         cells.append("" if choice.visits is None else f"{choice.visits:,}")
     return (*cells, f"{100.0 * choice.policy:.1f}%")

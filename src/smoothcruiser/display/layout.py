@@ -7,6 +7,7 @@ loses nothing before the last step:
   heads   headings are broken at their blanks
   below   a column of long names goes below the rows that they belong to
   cut     long names end in an ellipsis
+  stack   each row stands as lines, a heading and its cell on each
 
 Widths are counted in cells of a terminal, two for a wide character.
 """
@@ -98,6 +99,8 @@ def table_lines(grid: Grid, width: int) -> list[Text]:
         columns, heads = [columns[k] for k in kept], [heads[k] for k in kept]
         fitted = _Widths(columns, heads, cells, width - grid.indent)
         fitted.fit()
+    if fitted.excess > 0:
+        return _stacked(grid, width)
     widths, indent = fitted.widths, " " * grid.indent
     found: list[Text] = []
     if any(heads):
@@ -115,9 +118,32 @@ def table_lines(grid: Grid, width: int) -> list[Text]:
             found.append(_line(indent, line, widths, columns, style))
         first = " " * (widths[0] + GAP)
         found += [Text(f"{indent}{first}{name}", style=style) for name in under]
-    if grid.more:
-        found.append(Text(f"{indent}{printable(grid.more)}", style="dim"))
-    return found
+    return found + _rest(grid, width)
+
+
+def _rest(grid: Grid, width: int) -> list[Text]:
+    """What is left out of a table, in words."""
+    indent = " " * grid.indent
+    lines = textwrap.wrap(printable(grid.more, keep=""), max(1, width - grid.indent))
+    return [Text(f"{indent}{line}", style="dim") for line in lines]
+
+
+def _stacked(grid: Grid, width: int) -> list[Text]:
+    """A table that is too wide for any columns: an empty line between two rows."""
+    indent = " " * grid.indent
+    label = max(cell_len(column.heading) for column in grid.columns)
+    room = max(LEAST_CUT, width - grid.indent - label - GAP)
+    found: list[Text] = []
+    for number, row in enumerate(grid.rows):
+        style = "bold" if number == grid.best else ""
+        found += [Text("")] if number else []
+        for column, cell in zip(grid.columns, row, strict=True):
+            if not cell.strip():
+                continue
+            head = column.heading + " " * (label - cell_len(column.heading) + GAP)
+            line = Text(indent, style=style).append(head, style="dim")
+            found.append(line.append(cut(cell, room)))
+    return found + _rest(grid, width)
 
 
 def _wrapped(
@@ -126,7 +152,7 @@ def _wrapped(
     """The lines of a row: one, unless its last cell is wrapped."""
     if columns[-1].fit != "wrap" or cell_len(row[-1]) <= widths[-1]:
         return [row]
-    pieces = textwrap.wrap(row[-1], widths[-1])
+    pieces = textwrap.wrap(row[-1], widths[-1]) or [""]
     rest = [["" for _ in row[:-1]] + [piece] for piece in pieces[1:]]
     return [[*row[:-1], pieces[0]], *rest]
 

@@ -9,7 +9,7 @@ from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.numbers import bounds, counts, duration
+from smoothcruiser.schedule.numbers import bounds, counts, duration, fixed
 from smoothcruiser.schedule.text import describe_facts
 
 MOST_ROWS = 60  # of a table in a notebook or a string; the command line shows all
@@ -65,7 +65,7 @@ def _row(answer: Estimate) -> tuple[str, ...]:
     digits, box = digits_of(answer), answer.interval
     return (
         state_text(answer.state),
-        f"{answer.value:.{digits}f}",
+        fixed(answer.value, digits),
         "" if box is None else bounds(*box, digits),
         answer.action_label or "",
         f"{answer.num_calls:,}",

@@ -76,6 +76,8 @@ div.smoothcruiser pre.sc-verbatim {
 }
 div.smoothcruiser ul { margin: 0.3em 0; padding-left: 1.4em; }
 div.smoothcruiser div.sc-fitted svg { max-width: 100%; height: auto; }
+div.smoothcruiser div.sc-drawing { overflow-x: auto; }
+div.smoothcruiser div.sc-drawing svg { max-width: max(100%, 44rem); height: auto; }
 """
 LEGEND = "Dot: the estimate{interval}{exact}. Green: the recommended action."
 
@@ -202,7 +204,7 @@ def _actions(block: Actions) -> str:
 
 
 def _drawing(block: Drawing) -> str:
-    return f'<div class="sc-fitted">{block.svg}</div>'
+    return f'<div class="sc-drawing">{block.svg}</div>'
 
 
 MARKUP: dict[type[Block], Callable[[Any], str]] = {

@@ -27,11 +27,13 @@ BEST, OTHER, EXACT = "#1f9d6b", "#5b8fd0", "#d9772b"
 
 
 def actions_svg(block: Actions) -> str:
-    """The picture of the legal actions; empty where no value is known."""
+    """The picture of the legal actions; empty where no value is known, or none fits."""
     shown = [choice for choice in block.choices if math.isfinite(choice.value)]
     if not shown:
         return ""
     low, high = _ends(shown)
+    if not math.isfinite(high - low):
+        return ""  # no axis has that length
     names = [_short(choice.label) for choice in shown]
     left = round(max(60.0, 24.0 + LETTER * max(map(len, names))))
     width, height = left + AXIS + GAP + FULL, TOP + ROW * len(shown) + 8
@@ -100,11 +102,11 @@ def _ends(shown: list[Choice]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Three to seven round numbers of the axis with their labels.
+    """Three to eight round numbers of the axis with their labels.
 
     They are multiples of 1, 2 or 5 times a power of ten.
     """
-    rough = (high - low) / 5.0
+    rough = (high - low) / 7.5  # a step is at most 2.5 times that
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(x * power for x in (1.0, 2.0, 5.0, 10.0) if x * power >= rough)
     # 1e-9: the logarithm of 0.1 or 0.01 may fall just below a whole number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from smoothcruiser.display.answers import state_text
+from smoothcruiser.display.answers import MOST_ACTIONS, state_text
 from smoothcruiser.display.document import Fields, Labelled, Page, Verbatim
 from smoothcruiser.problem.adapter import descriptions
 from smoothcruiser.problem.batched import Batched
@@ -45,7 +45,12 @@ def _defaults(parameters: dict[str, Any]) -> str:
 
 def request_page(command: str, problem: Problem, state: Any, *more: str) -> Page:
     """The problem and the state that an answer of a command is about."""
-    title = (f"smoothcruiser {command}", problem.name, f"state {state!r}", *more)
+    title = (
+        f"smoothcruiser {command}",
+        problem.name,
+        f"state {state_text(state)}",
+        *more,
+    )
     return Page(title, (Fields((("problem", describe_facts(problem.facts)),)),))
 
 
@@ -59,7 +64,10 @@ def problem_page(problem: Problem) -> Page:
         ("values", _values(problem)),
     ]
     if problem.actions is not None:
-        rows.append(("actions", ", ".join(problem.actions)))
+        left = len(problem.actions) - MOST_ACTIONS
+        more = [f"{left:,} more"] if left > 0 else []
+        named = [*problem.actions[:MOST_ACTIONS], *more]
+        rows.append(("actions", ", ".join(named)))
     if problem.initial_state is not None:
         rows.append(("start", state_text(problem.initial_state)))
     rows.append(("model", _model(problem)))

@@ -9,7 +9,7 @@ import numpy as np
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import Column, Fields, Grid, Labelled, Page
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.schedule.numbers import counts, duration
+from smoothcruiser.schedule.numbers import counts, duration, fixed, up
 
 MOST_STATES = 20  # rows; ``values`` and ``policy`` have all of them
 LEAST, MOST = 3, 6  # decimals
@@ -19,7 +19,7 @@ def solution_page(solution: Solution) -> Page:
     """The first states with their values and most likely actions."""
     number, actions = solution.q_values.shape
     rows: list[Labelled] = [
-        ("exact", f"every value up to {solution.residual_bound:.2g}, proven"),
+        ("exact", f"every value up to {up(solution.residual_bound)}, proven"),
         (
             "run",
             f"{solution.method}, {counts(solution.sweeps, 'sweep')}, "
@@ -31,7 +31,8 @@ def solution_page(solution: Solution) -> Page:
         rows.insert(0, ("horizon", f"values with all {len(solution.stages) - 1} steps"))
     if solution.note:
         rows.append(("note", solution.note))
-    title = ("Solution", counts(number, "state"), counts(actions, "action"))
+    named = [solution.problem] if solution.problem else []
+    title = ("Solution", *named, counts(number, "state"), counts(actions, "action"))
     return Page(title, (_states(solution), Fields(tuple(rows), heading="Run")))
 
 
@@ -61,7 +62,7 @@ def _digits(bound: float) -> int:
 def _row(solution: Solution, row: int, digits: int) -> tuple[str, ...]:
     state = row if solution.states is None else solution.states[row]
     value, policy = float(solution.values[row]), solution.policy[row]
-    cells = state_text(state), "unknown" if math.isnan(value) else f"{value:.{digits}f}"
+    cells = state_text(state), "unknown" if math.isnan(value) else fixed(value, digits)
     if np.isnan(policy).any():
         return (*cells, "", "")
     if not policy.any():  # no action is legal

@@ -117,11 +117,10 @@ def _paragraph(out: Console, block: Paragraph) -> None:
 
 
 def _verbatim(out: Console, block: Verbatim) -> None:
-    if block.head:
-        out.print(Text(block.head, style="dim"), soft_wrap=True)
-    for line in block.lines:
+    lines = [(line, STYLES[block.tone]) for line in block.lines]
+    for line, style in [(block.head, "dim")] * bool(block.head) + lines:
         shown = cut(line, out.width) if _is_string(out) else line
-        out.print(Text(shown, style=STYLES[block.tone]), soft_wrap=True)
+        out.print(Text(shown, style=style), soft_wrap=True)
 
 
 def _bullets(out: Console, block: Bullets) -> None:
@@ -169,7 +168,8 @@ def _barred(block: Actions, full: int) -> Grid:
 
 
 def _bar(choice: Choice, full: int) -> str:
-    bar = ("█" * round(full * choice.policy) or "▏") if full else ""
+    share = min(1.0, max(0.0, choice.policy))  # 0 where it is not known
+    bar = ("█" * round(full * share) or "▏") if full else ""
     return f"{bar}{'  ' if full else ''}recommended" if choice.best else bar
 
 

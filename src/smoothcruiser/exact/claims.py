@@ -43,6 +43,8 @@ def broken_rewards(problem: Problem, known: Known) -> str:
     wrong = ~((low <= tables.reward) & (tables.reward <= high))
     if problem.payoffs == AT_THE_END:
         wrong |= (tables.reward != 0.0) & ~_ends(problem, known)[tables.next_state]
+    live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    wrong &= np.repeat(live, np.diff(tables.start))  # nobody steps from an end
     for place in np.flatnonzero(wrong & (tables.prob > 0.0))[:1].tolist():
         pair = int(np.searchsorted(tables.start, place, side="right")) - 1
         row, action = divmod(pair, problem.num_actions)

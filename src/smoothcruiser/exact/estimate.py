@@ -12,6 +12,7 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Certificate, Estimate, about, best_action
 from smoothcruiser.exact.solution import Solution
+from smoothcruiser.problem.assumptions import own_words
 from smoothcruiser.problem.problem import Problem
 
 
@@ -45,6 +46,7 @@ def exact_estimate(
             "the tables are the model"
             if problem.tables is not None
             else "outcomes= is the model",
+            *own_words(problem),
         ),
         best_actions=None,
     )

@@ -16,6 +16,7 @@ from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.zoo import grid_of
 from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
+from smoothcruiser.records.fields import miscounted
 from smoothcruiser.records.frames import Framed, drawn
 from smoothcruiser.shown import Shown, brief
 
@@ -72,6 +73,30 @@ class Solution(Shown, Data, Framed):
 
     def __hash__(self) -> int:
         return hash((self.problem, self.method, self.sweeps, self.q_values.shape))
+
+    def json_flaw(self) -> str | None:
+        """Arrays, states or labels whose lengths differ."""
+        count = self.values.size
+        if self.values.ndim != 1 or count == 0:
+            return "values must be a list of numbers, one per state"
+        for name, table in (("q_values", self.q_values), ("policy", self.policy)):
+            if table.ndim != 2 or table.shape != self.q_values.shape:
+                return f"{name} must be lists of equal lengths, one number per action"
+        stages, states = self.stages, self.states
+        found = [
+            miscounted("q_values", len(self.q_values), count, "state"),
+            None
+            if states is None
+            else miscounted("states", len(states), count, "state"),
+            None
+            if self.labels is None
+            else miscounted(
+                "labels", len(self.labels), self.q_values.shape[1], "action"
+            ),
+        ]
+        if stages is not None and (stages.ndim != 2 or stages.shape[1] != count):
+            return "stages must be lists of one number per state"
+        return next((flaw for flaw in found if flaw is not None), None)
 
     def label(self, action: int) -> str:
         """What an action is called: its number where it has no name."""

@@ -10,6 +10,10 @@ simulator draws (any distribution NumPy has) comes from the shard's stream. So
 equal seeds give equal numbers, and none of them is foreseen by or taken from
 the real environment. (NumPy cannot copy such a Generator: copy a simulator that
 holds one with ``deepcopy(simulator, {id(generator): generator})``.)
+
+``legacy`` is the same for simulators that use NumPy's older RandomState. That
+class keeps every second normal number for its next call; ``bind`` makes it forget,
+or a number of one stream would come out of another.
 """
 
 from __future__ import annotations
@@ -74,15 +78,28 @@ class StreamBits:
             [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
         )
         self.capsule = new_capsule(ctypes.addressof(self.record), b"BitGenerator", None)
+        self.older: np.random.RandomState | None = None  # made by ``legacy``
         self.bind(stream(0))
 
     def bind(self, source: Stream) -> None:
         """Draw from ``source`` from now on."""
         self.words = source.words  # keeps them alive: the cell holds only their address
         self.cell.value = source.address
+        if self.older is not None:
+            self.older.__init__(self)  # type: ignore[misc]  # forgets a kept number
 
 
 def stream_generator() -> tuple[np.random.Generator, StreamBits]:
     """A Generator, and the bits behind it, to which streams can be bound."""
     bits = StreamBits()
     return np.random.Generator(bits), bits  # type: ignore[arg-type]
+
+
+def legacy(generator: np.random.Generator) -> np.random.RandomState:
+    """A RandomState on the bits of ``generator``; one and the same for a stream's."""
+    bits: Any = generator.bit_generator
+    if not isinstance(bits, StreamBits):
+        return np.random.RandomState(bits)
+    if bits.older is None:
+        bits.older = np.random.RandomState(bits)  # type: ignore[arg-type]
+    return bits.older

@@ -7,10 +7,10 @@ type of its states, and of the versions and settings of the compiler. Whatever d
 makes another entry; nothing is ever brought up to date.
 
 Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this
-file), as Numba writes them, with a
-digest of their contents. There are at most ``MOST`` of them: the one that was not used
-for the longest time goes first. ``python -m smoothcruiser.jit.kept`` removes all of them,
-and ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
+file), as Numba writes them, with a digest of their contents. There are at most ``MOST``
+of them, of ``MOST_BYTES`` together: the one that was not used for the longest time goes
+first. ``python -m smoothcruiser.jit.kept`` removes all of them, and
+``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
 """
 
 from __future__ import annotations
@@ -29,22 +29,15 @@ from numba.core import config
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 MOST = 64  # entries, of some 50 kB each
+MOST_BYTES = 64_000_000  # a step that refers to large arrays has them in its code
 VARIABLE = "SMOOTHCRUISER_KEEP"
 PREFIX = "user_"
 DIGEST = hashlib.sha256().digest_size
-# settings of Numba that change machine code
-SETTINGS = (
-    "OPT",
-    "BOUNDSCHECK",
-    "DEBUGINFO_DEFAULT",
-    "LOOP_VECTORIZE",
-    "SLP_VECTORIZE",
-    "CPU_NAME",
-    "CPU_FEATURES",
-    "ENABLE_AVX",
-    "DISABLE_INTEL_SVML",
-    "LLVM_REFPRUNE_PASS",
-)
+# Settings of Numba that change no machine code: where it is kept, and by how many
+# threads it is run. All others count.
+PLACES = {"CACHE_DIR", "CACHE_LOCATOR_CLASSES", "CPU_COUNT", "NUM_THREADS"}
+PLACES |= {"NUMBA_NUM_THREADS", "NUMBA_DEFAULT_NUM_THREADS", "COLOR_SCHEME"}
+PLAIN = (bool, int, float, str, type(None))
 
 
 def is_on() -> bool:
@@ -61,9 +54,17 @@ def surroundings() -> list[str]:
         numba.__version__,
         llvmlite.__version__,
         np.__version__,
-        *(f"{name}={getattr(config, name, None)}" for name in SETTINGS),
+        *(f"{name}={value}" for name, value in sorted(_settings().items())),
         *map(str, cpu_target.target_context.codegen().magic_tuple()),
     ]
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in vars(config).items()
+        if name.isupper() and name not in PLACES and isinstance(value, PLAIN)
+    }
 
 
 def _user(which: int, state: int, action: int, rng: int, out: int) -> int:
@@ -151,14 +152,21 @@ def _entries(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found, reverse=True)]
 
 
+def _files(index: Path) -> list[Path]:
+    return [index, *index.parent.glob(f"{index.stem}.*.nbc")]
+
+
 def _remove(index: Path) -> None:
-    for path in [index, *index.parent.glob(f"{index.stem}.*.nbc")]:
+    for path in _files(index):
         path.unlink(missing_ok=True)
 
 
 def _trim(folder: Path) -> None:
-    for index in _entries(folder)[MOST:]:
-        _remove(index)
+    used = 0
+    for place, index in enumerate(_entries(folder)):
+        used += sum(path.stat().st_size for path in _files(index))
+        if place >= MOST or (place > 0 and used > MOST_BYTES):
+            _remove(index)
 
 
 def clear() -> int:

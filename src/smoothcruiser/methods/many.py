@@ -62,7 +62,14 @@ from smoothcruiser.methods.portfolio import (
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
-from smoothcruiser.progress import Callback, Progress, finish, shown, time_left
+from smoothcruiser.progress import (
+    Callback,
+    Progress,
+    finish,
+    says_stop,
+    shown,
+    time_left,
+)
 from smoothcruiser.query import Limits, Promise, Query, check_delta
 from smoothcruiser.schedule.numbers import short
 
@@ -470,7 +477,7 @@ class Call:
                 total=self.total,
                 label=f"state {min(done + 1, self.total):,} of {self.total:,}",
             )
-            if tell(every) is False:
+            if says_stop(tell(every)):
                 self.ended = SAID_STOP
             return False if self.ended else None
 

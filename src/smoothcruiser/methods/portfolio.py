@@ -21,7 +21,7 @@ from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, Unbegun
 from smoothcruiser.methods.certified import Searching, ask, memory_of
 from smoothcruiser.methods.joint import both, together
 from smoothcruiser.methods.scheduled import Scheduling
-from smoothcruiser.progress import Progress, added
+from smoothcruiser.progress import Progress, added, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
 from smoothcruiser.records.fields import DataclassShape
@@ -387,7 +387,7 @@ class _Judge:
         self.behind = False
 
     def __call__(self, seen: Progress) -> object:
-        if self.progress is not None and self.progress(seen) is False:
+        if self.progress is not None and says_stop(self.progress(seen)):
             return False
         if self.epsilon is None or self.calls is None or seen.half_width is None:
             return None

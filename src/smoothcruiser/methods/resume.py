@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
@@ -20,13 +20,23 @@ from smoothcruiser.methods.base import Prepared
 from smoothcruiser.methods.scheduled import SmoothCruiser
 from smoothcruiser.problem.arguments import check_keywords, is_whole
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.query import Query
+from smoothcruiser.progress import Callback
+from smoothcruiser.query import Query, Where
 
 if TYPE_CHECKING:
     from smoothcruiser.store import StoredRun
 
 
 log = logging.getLogger(__name__)
+
+
+class Resuming(Where, total=False):
+    """The keywords of ``plan`` that a run of ours may be taken up with."""
+
+    budget: float | None
+    seconds: float | None
+    max_states: int | None
+    progress: bool | Callback | None
 
 
 def resume(
@@ -36,7 +46,7 @@ def resume(
     *,
     state: Any = None,
     trust: bool = False,
-    **asked: Any,
+    **asked: Unpack[Resuming],
 ) -> Estimate:
     """The Estimate of a stored run, what it has finished reused.
 
@@ -76,7 +86,7 @@ def pick_up(
     *,
     state: Any = None,
     trust: bool = False,
-    **asked: Any,
+    **asked: Unpack[Resuming],
 ) -> Prepared:
     """A stored run that is about to go on; the arguments are those of ``resume``."""
     from smoothcruiser.store.sameness import same_problem

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import refused
@@ -42,7 +42,7 @@ def operator_from(data: Any, where: str, known: Known) -> Operator:
     name = data.get("name")
     if data.get("own") or not isinstance(name, str) or name not in known:
         raise InvalidInput(
-            f"{where} must be one of {', '.join(known)}, got {name!r}: an operator of "
+            f"{where} must be one of {', '.join(known)}, got {described(name)}: an operator of "
             "one's own is code, which JSON cannot hold; give facts=problem.facts."
         )
     cls = known[name]

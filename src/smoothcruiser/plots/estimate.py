@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.estimate import Estimate, Interval
+from smoothcruiser.estimate import Estimate, Interval, likeliest
 from smoothcruiser.plots.style import (
     BLUE,
     GREY,
@@ -29,13 +29,17 @@ from smoothcruiser.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_ROWS = 40  # actions; a longer list is not read
+LONGEST_LABEL = 24  # letters
 ROW, EDGES, TALLEST = 0.45, 1.9, 14.0  # inches: of a row, around all rows, at most
 BESIDE = 0.08  # of the range of values, free on either side
 
 
 def draw(estimate: Estimate, ax: Axes | None) -> Axes:
     """Draw it, and return the Axes; the policy is on an axis of its own above."""
-    rows = estimate.records()
+    every = estimate.records()
+    rows = [every[a] for a in likeliest(estimate, MOST_ROWS)]
+    left = len(every) - len(rows)
     count = max(1, len(rows))
     ax = axes_of(ax, 6.4, min(TALLEST, EDGES + ROW * count))
     low, high = _range(estimate, rows)
@@ -48,7 +52,8 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
     ax.set_yticks(range(len(rows)), names, parse_math=False)  # "$" is no formula
     ax.set_xlabel("value, in units of reward")
     if rows:
-        ax.set_ylabel("action")
+        more = f"; {left:,} more are illegal or less likely" if left else ""
+        ax.set_ylabel(f"action{more}")
         _policy(ax, rows)
     sure = estimate.certificate
     promise = (
@@ -66,7 +71,7 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
 
 
 def _name(estimate: Estimate, row: dict[str, Any]) -> str:
-    name = shortened(row["label"])
+    name = shortened(row["label"], LONGEST_LABEL)
     if math.isnan(row["value"]):
         return f"{name} (illegal)"
     return f"{name} ◂ best" if row["action"] == estimate.action else name

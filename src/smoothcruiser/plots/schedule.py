@@ -23,6 +23,7 @@ from smoothcruiser.plots.style import (
     title,
 )
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
+from smoothcruiser.schedule.kinds import estimator_of
 from smoothcruiser.schedule.numbers import compact, short
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.prices import root_visits
@@ -47,7 +48,8 @@ def draw(schedule: Schedule, ax: Axes | None, against: str) -> Axes:
 
 
 def _promise(schedule: Schedule) -> str:
-    most = "" if schedule.price_is_exact else "at most "
+    exact = schedule.price_is_exact and not schedule.root.looks
+    most = "" if exact else "at most "
     return (
         f"{schedule.method}: {most}{short(schedule.num_calls)} calls for "
         f"±{schedule.epsilon:g} with probability {max(0.0, 1.0 - schedule.delta):g}"
@@ -90,7 +92,7 @@ def _rows(schedule: Schedule) -> list[tuple[str, int]]:
     levels = list(enumerate(zip(schedule.levels, own, strict=True)))
     for i, (level, calls) in reversed(levels):
         if calls:
-            kind = level.kind.name.lower().replace("_", " ")
+            kind = estimator_of(level.kind).word
             taken = f" ×{compact(level.samples)}" if level.samples else ""
             rows.append((f"{i} {kind}{taken}", calls))
     if len(rows) <= MOST_ROWS:

@@ -1,6 +1,6 @@
 """A Solution: values over a grid where there is one, else by state.
 
-A cell of a grid has its value and the number of its most likely action. Colours are
+A cell of a grid has its value and the name of its most likely action. Colours are
 matplotlib's viridis, whose lightness grows with the value: colour-blind readers and
 printers see the same order. Values that are unknown are grey, infinite ones say so.
 """
@@ -23,6 +23,7 @@ from smoothcruiser.plots.style import (
     shortened,
     title,
 )
+from smoothcruiser.schedule.numbers import up
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from smoothcruiser.problem.tabular import Floats
 
 MOST_TEXTS = 12  # rows and columns of a grid whose cells have texts
+LONGEST_LABEL = 9  # letters of an action in a cell
 MOST_NAMES = 24  # states that are named below the axis
 
 
@@ -121,7 +123,9 @@ def _texts(ax: Axes, solution: Solution, cells: Any, picture: Any) -> None:
         text = f"{value:.3g}" if not math.isinf(value) else ("∞" if value > 0 else "−∞")
         if math.isnan(value):
             text = "?"
-        action = f"\n{policy[state].argmax()}" if policy[state].any() else ""
+        best = int(policy[state].argmax())
+        name = shortened(solution.label(best), LONGEST_LABEL)
+        action = f"\n{name}" if policy[state].any() else ""
         light = math.isfinite(value) and picture.norm(value) < 0.6
         ax.text(
             column,
@@ -131,6 +135,7 @@ def _texts(ax: Axes, solution: Solution, cells: Any, picture: Any) -> None:
             va="center",
             fontsize=SMALL,
             color="white" if light else "black",
+            parse_math=False,
         )
 
 
@@ -163,12 +168,12 @@ def _by_state(solution: Solution, ax: Axes | None) -> Axes:
     if few:
         states = range(count) if solution.states is None else solution.states
         names = [shortened(state) for state in states]
-        long = max(map(len, names)) > 3
+        long = max(map(len, names), default=0) > 3
         ax.set_xticks(places, names, rotation=90 if long else 0, parse_math=False)
     ax.set_xlim(-0.6, count - 0.4)
     ax.set_xlabel("state" if few or solution.states is None else "state, by its number")
     ax.set_ylabel("V, in units of reward")
-    within = f"exact values, each within {solution.residual_bound:.1g}"
+    within = f"exact values, each within {up(solution.residual_bound, 1)}"
     title(ax, shortened(solution.problem or "solution"), within)
     frame(ax)
     ax.grid(visible=False, axis="x")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.errors import printable
+from smoothcruiser.errors import printable, text_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,10 +43,10 @@ def title(ax: Axes, *lines: str) -> None:
     ax.set_title(text, fontsize=10, loc="left", parse_math=False)
 
 
-def shortened(name: Any) -> str:
+def shortened(name: Any, longest: int = LONGEST) -> str:
     """A name of the user's in a title: printable, and not too long."""
-    text = printable(name if isinstance(name, str) else repr(name), keep="")
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    text = printable(name if isinstance(name, str) else text_of(name), keep="")
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def legend_below(ax: Axes, handles: Iterable[Any] | None = None) -> None:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
+import numpy as np
+
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import Hold, held
 
@@ -85,6 +87,15 @@ def read(progress: object) -> Callback | None:
     )
 
 
+def says_stop(said: object) -> bool:
+    """Whether what a progress function returned ends the run.
+
+    False does, and NumPy's, which a comparison of its numbers is. None, 0 and others do
+    not: a function that returns nothing in particular asks for nothing.
+    """
+    return said is False or (isinstance(said, np.bool_) and not said)
+
+
 @contextmanager
 def shown(progress: Callback | None) -> Iterator[None]:
     """A bar is on the screen for as long as this is open; nothing for a function."""
@@ -149,8 +160,9 @@ class Phases:
                     said = self.callback(self.last)
             except KeyboardInterrupt:
                 return True
-        self.refused = self.refused or said is False
-        return said is False
+        stop = says_stop(said)
+        self.refused = self.refused or stop
+        return stop
 
 
 def added(

@@ -19,13 +19,13 @@ import html
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from smoothcruiser.errors import printable
 from smoothcruiser.progress import Phase, Progress
-from smoothcruiser.schedule.numbers import amount, counts, duration, rate
+from smoothcruiser.schedule.numbers import amount, counts, duration, rate, up
 
 NARROW = 16  # characters of the bar itself: the words beside it say more
 BESIDE = NARROW + 4  # the bar, the spinner and the spaces between
@@ -127,8 +127,9 @@ def _surface(log: LogLines | None) -> Surface | None:
     """Where the bar of this process can be shown."""
     if _in_notebook():
         return Cell()
-    if sys.stderr is not None and sys.stderr.isatty():
-        return Terminal()
+    with suppress(AttributeError, ValueError):  # no standard error, or a closed one
+        if sys.stderr.isatty():
+            return Terminal()
     return log
 
 
@@ -256,8 +257,10 @@ class LogLines:
 
 
 def _write(line: str) -> None:
-    if sys.stderr is not None:
-        print(f"smoothcruiser: {printable(line)}", file=sys.stderr, flush=True)
+    # a log that takes nothing (a full disk, a closed pipe) must not cost the answer
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None:
+            print(f"smoothcruiser: {printable(line)}", file=sys.stderr, flush=True)
 
 
 # --- words --------------------------------------------------------------------
@@ -328,11 +331,11 @@ def _pieces(news: Progress) -> list[tuple[int, str]]:
     if news.interval is not None and news.price is not None:
         low, high = news.interval
         middle, half = (low + high) / 2, (high - low) / 2
-        found.append((3, f"value {middle:.4g} ± {half:.2g}"))
+        found.append((3, f"value {middle:.4g} ± {up(half)}"))
     elif news.phase == "solving" and news.half_width is not None:
-        found.append((3, f"error at most {news.half_width:.2g}"))
+        found.append((3, f"error at most {up(news.half_width)}"))
     elif news.half_width is not None:
-        found.append((3, f"half-width {news.half_width:.3g}"))
+        found.append((3, f"half-width {up(news.half_width, 3)}"))
     elif news.value is not None:
         found.append((3, f"value {news.value:.4g}"))
     return found
@@ -351,5 +354,5 @@ def _ended(news: Progress) -> list[tuple[int, str]]:
     pieces = [(0, found)]
     if news.interval is not None:
         low, high = news.interval
-        pieces.append((3, f"value {(low + high) / 2:.4g} ± {(high - low) / 2:.2g}"))
+        pieces.append((3, f"value {(low + high) / 2:.4g} ± {up((high - low) / 2)}"))
     return pieces

@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, ClassVar, Self
 
 from smoothcruiser.errors import InvalidInput, described
-from smoothcruiser.records.fields import DataclassShape
+from smoothcruiser.records.fields import DataclassShape, fitting
 from smoothcruiser.records.shapes import Definitions, Schema, refused
 
 SCHEMA = 1
@@ -39,6 +39,10 @@ class Data:
         """What is written beside the fields: it follows from them."""
         return {}
 
+    def json_flaw(self) -> str | None:
+        """What does not fit together in an object that was read, None if all does."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """The object as plain data, with ``schema`` and ``kind``.
 
@@ -57,7 +61,8 @@ class Data:
             data: what ``to_dict`` returned, or the same after JSON.
         """
         check_head(data, cls.json_kind, f"{cls.__name__}.from_dict")
-        return cls(**DataclassShape(cls).arguments(data, cls.json_kind))
+        made = cls(**DataclassShape(cls).arguments(data, cls.json_kind))
+        return fitting(made, cls.json_kind)  # type: ignore[no-any-return]
 
     def to_json(self, **options: Any) -> str:
         """The object as JSON text (``to_dict``).

@@ -23,7 +23,7 @@ from typing import (
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.records.shapes import (
     FLAG,
     NUMBER,
@@ -50,6 +50,7 @@ from smoothcruiser.records.shapes import (
 )
 
 HELD: dict[type, Held] = {}
+MOST_CALLS = 2**63  # counters of engines end there
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class DataclassShape(Shape):
         return found
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
-        return self.type(**self.arguments(data, where))
+        return fitting(self.type(**self.arguments(data, where)), where)
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         name = self.type.__name__
@@ -116,6 +117,40 @@ class DataclassShape(Shape):
             known |= shape_of(hint).properties(name, defs)
             required.append(name)
         return {"type": "object", "properties": known, "required": required}
+
+
+def fitting(made: Any, where: str) -> Any:
+    """What was read, if its parts fit together: ``json_flaw`` of its class says.
+
+    Data that a program wrote always do; a person may have edited them.
+    """
+    flaw: str | None = getattr(made, "json_flaw", lambda: None)()
+    if flaw is not None:
+        raise InvalidInput(f"{where}: {flaw}.")
+    return made
+
+
+def miscounted(name: str, found: int, required: int, what: str) -> str | None:
+    """What is wrong with the length of a list; None where it is right."""
+    if found == required:
+        return None
+    return f"{name} must have {required:,} entries, one per {what}, got {found:,}"
+
+
+def outside(name: str, number: int, count: int, what: str) -> str | None:
+    """What is wrong with the number of one of ``count`` things; None where it is one."""
+    if 0 <= number < count:
+        return None
+    return (
+        f"{name} must name one of {count:,} {what}, from 0 on, got {described(number)}"
+    )
+
+
+def uncountable(name: str, number: int) -> str | None:
+    """What is wrong with the number of calls of a run; None where they can be made."""
+    if 0 <= number < MOST_CALLS:
+        return None
+    return f"{name} must count calls, from 0 on, got {described(number)}"
 
 
 @cache

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, described
+from smoothcruiser.errors import InvalidInput, described, text_of
 from smoothcruiser.records.numbers import NOT_FINITE, number_data
 
 Form = str | dict[str, Any] | None
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
         return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            return repr(value)
+            return text_of(value)
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
@@ -59,7 +59,7 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, int):
         return int(value) if abs(value) < LONGEST_WHOLE else hex(value)
-    return repr(value)
+    return text_of(value)
 
 
 def state_data(state: Any) -> tuple[Any, Form]:
@@ -81,7 +81,7 @@ def state_data(state: Any) -> tuple[Any, Form]:
         named = {name: form for name, (_, form) in inside.items() if form is not None}
         values = {name: data for name, (data, _) in inside.items()}
         return values, {"dict": named} if named else None
-    return _array_data(state) or (plain(state), {"text": repr(state)})
+    return _array_data(state) or (plain(state), {"text": text_of(state)})
 
 
 def _simple(state: Any) -> tuple[Any, Form]:

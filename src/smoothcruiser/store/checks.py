@@ -185,5 +185,9 @@ def _are_scores(part: Partial, score: Score, farthest: float) -> bool:
         return abs(total - part.total) <= slack
     if score.kind == LOGGED:
         (total,) = part.score
-        return isinstance(total, float) and math.isfinite(total)
+        if not (isinstance(total, float) and math.isfinite(total)):
+            return False
+        # |psi(x)| <= |x|, and the sum of |d| is at most the root of n times that of d^2
+        most = score.scale * math.sqrt(part.draws * part.square)
+        return abs(total) <= most * (1.0 + ROUNDING)
     return True

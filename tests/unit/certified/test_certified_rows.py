@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -264,3 +265,35 @@ def test_exploring_stops_at_a_limit_of_its_own() -> None:
     with pytest.raises(TooLarge, match="time was up"):
         explore(problem(), deadline=-math.inf)
     assert len(explore(problem(), most_states=61).states or ()) == 61
+
+
+def loop(unit: float, high: float) -> sc.MDP:
+    """One state that pays ``unit`` in 7 of 10 steps: V = 0.7 unit/(1 - gamma)."""
+    return sc.MDP(
+        never,
+        num_actions=1,
+        discount=0.3,
+        operator=sc.Max(),
+        initial_state=0,
+        reward_range=(0.0, high),
+        outcomes=lambda s, a: [(0.7, unit, 0), (0.3, 0.0, 0)],
+    )
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("unit", [3 * 5e-324, 1e-39, 1.7, 1e49])
+def test_the_interval_holds_at_every_scale_that_is_allowed(unit: float) -> None:
+    """5e-324 is the smallest number, and half of it is lost in every product."""
+    share = Fraction(0.7) / (Fraction(0.7) + Fraction(0.3))
+    exact = Fraction(unit) * share / (1 - Fraction(0.3))
+    found = Certified(loop(unit, max(unit, 1e-39))).query(budget=100)
+    low, high = map(Fraction, found.interval)
+    assert low <= exact <= high
+
+
+@pytest.mark.parametrize(
+    ("unit", "word"), [(3 * 5e-324, "smaller"), (1e-60, "smaller"), (1e60, "larger")]
+)
+def test_scales_for_which_rounding_is_not_proved_are_refused(unit, word) -> None:
+    with pytest.raises(InvalidInput, match=f"measure rewards in a {word} unit"):
+        Certified(loop(unit, unit)).query(budget=100)

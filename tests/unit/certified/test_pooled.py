@@ -13,6 +13,7 @@ from smoothcruiser.certified.bounds.counts import BETS_COST, LAW_COST
 from smoothcruiser.certified.bounds.law import POOLED, POOLED_UNION
 from smoothcruiser.certified.pooled import RATE_LOGS, RATES, PooledRegion, log_price
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.certified.snapshot import restore, to_bytes
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import solve
 from smoothcruiser.operators import Entropy, Max
@@ -167,6 +168,31 @@ def test_a_round_that_was_left_ends_the_pool() -> None:
     assert region.pool()[0] < math.inf  # what was entered is in order
     region.mark_last()
     assert region.pool()[0] == math.inf
+
+
+@pytest.mark.parametrize("budget", [None, 1])
+def test_dropping_the_round_of_a_snapshot_ends_the_pool(budget, monkeypatch) -> None:
+    """A snapshot is written before a round is left. Who goes on with less budget, or
+    asks something else, leaves it too: only its own end keeps the order.
+    """
+    kept: list[bytes] = []
+    search = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
+    search.query(budget=3_000)
+    begin = search._taking._begin_batch
+
+    def begin_and_keep(at) -> None:
+        begin(at)
+        kept.append(to_bytes(search))
+
+    monkeypatch.setattr(search._taking, "_begin_batch", begin_and_keep)
+    search.query(budget=1_000)
+    again = Certified(a_walk(), delta=0.1, seed=2, bound="pooled")
+    restore(again, kept[0])
+    assert again._at.sampling
+    assert again._region.pool()[0] < math.inf
+    again.query(budget=500) if budget is None else again.go_on(budget=budget)
+    again._region.mark_last()
+    assert again._region.pool()[0] == math.inf
 
 
 def test_a_saved_pool_goes_on_as_it_was(tmp_path) -> None:

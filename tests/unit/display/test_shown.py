@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from results import an_estimate
+from rich.cells import cell_len
 
 import smoothcruiser as sc
 from smoothcruiser import shown
@@ -26,6 +27,7 @@ from smoothcruiser.display.document import Column, Grid, Page, Verbatim
 from smoothcruiser.display.layout import table_lines
 from smoothcruiser.display.runs import runs_page
 from smoothcruiser.display.terminal import text_of
+from smoothcruiser.schedule.numbers import distance, up
 
 pytestmark = pytest.mark.compiles
 
@@ -172,11 +174,10 @@ def test_text_fits_80_columns_and_obeys_no_code(name: str) -> None:
     text = str(made)
     assert text == made.summary()
     assert text.strip()
-    for width in (60, 80, 100):
+    for width in (40, 60, 80, 100):
         lines = made.summary(width).split("\n")
         assert all(line.isprintable() for line in lines)
-        if width >= 80:
-            assert max(map(len, lines)) <= width, max(lines, key=len)
+        assert max(map(cell_len, lines)) <= width, max(lines, key=cell_len)
 
 
 @pytest.mark.parametrize("name", OBJECTS)
@@ -327,6 +328,26 @@ def test_names_are_cut_or_stand_below_or_are_wrapped() -> None:
     ]
 
 
+def test_a_table_that_no_columns_fit_stands_row_by_row() -> None:
+    """By hand: 2 + 2 + 5 + 2 + 12 columns do not fit 20; headings are 5 wide."""
+    columns = (Column("a"), Column("value", right=True), Column(""))
+    rows = (("x", "1.5", "recommended!"), ("y", "22222", ""))
+    grid = Grid(columns, rows, best=0, more="… 5 more rows of the table")
+    assert lines(grid, 20) == [
+        "  a      x",
+        "  value  1.5",
+        "         recommende…",
+        "",
+        "  a      y",
+        "  value  22222",
+        "  … 5 more rows of",
+        "  the table",
+    ]
+    assert str(table_lines(grid, 20)[0].style) == "bold"
+    blank = Grid((Column("a"), Column("b", fit="wrap")), (("x", " " * 90),))
+    assert lines(blank, 40)[1] == "  x"
+
+
 def test_lines_of_a_tree_are_cut_in_a_string() -> None:
     text = text_of(Page((), (Verbatim(("└ " + "x" * 200,)),)), 80)
     assert text == f"└ {'x' * 77}…"
@@ -361,6 +382,12 @@ def test_many_actions_are_counted_not_listed() -> None:
     assert "… 440 more actions, illegal or less likely" in text
     assert re.search(r"^ +499 .* recommended$", text, re.MULTILINE)
     assert many._repr_html_().count("<circle") == 60
+    named = replace(
+        world("shop"), num_actions=count, actions=[f"a{i}" for i in range(count)]
+    )
+    assert re.search(r"a58, a59, 440 more$", str(named), re.MULTILINE)
+    equal = replace(many, policy=(1.0 / count,) * count)  # the best one is among them
+    assert re.search(r"^ +499 .* recommended$", str(equal), re.MULTILINE)
 
 
 def test_ticks_are_round_numbers_inside_the_axis() -> None:
@@ -372,7 +399,11 @@ def test_ticks_are_round_numbers_inside_the_axis() -> None:
         "0.8",
         "1.0",
     ]
-    assert [label for _, label in picture._ticks(-3.0, 11.0)] == ["0", "5", "10"]
+    assert [label for _, label in picture._ticks(-3.0, 11.0)] == [
+        *("-2", "0", "2", "4", "6", "8", "10"),
+    ]
+    for width in (0.1, 0.37, 1.0, 2.4, 5.2, 9.9):
+        assert 3 <= len(picture._ticks(0.033, 0.033 + width)) <= 8
 
 
 def test_a_comparison_is_a_sequence_of_its_runs() -> None:
@@ -421,7 +452,8 @@ def test_a_tree_shows_the_line_that_it_expects() -> None:
 def test_a_solution_counts_what_it_leaves_out() -> None:
     text = str(sc.solve(known()))
     assert "… 10 more states" in text
-    assert text.splitlines()[0] == "Solution · 30 states · 3 actions"
+    plain = replace(sc.solve(known()), problem="shop")
+    assert str(plain).splitlines()[0] == "Solution · shop · 30 states · 3 actions"
 
 
 # --- files --------------------------------------------------------------------
@@ -464,6 +496,44 @@ def test_small_numbers_are_not_printed_as_zero_and_infinite_ones_are_printed() -
     assert "nan" in str(an_estimate(value=math.nan, interval=None))
 
 
+def test_half_widths_are_rounded_up() -> None:
+    """The last bits are of a subtraction: 0.1 stays 0.1."""
+    assert distance(0.2341, 2) == "0.24"
+    assert distance(2.371 - 2.271, 3) == "0.100"
+    assert (up(0.2341), up(3.41e-14), up(0.1), up(0.0)) == (
+        "0.24",
+        "3.5e-14",
+        "0.1",
+        "0",
+    )
+    assert (up(4.1e-14, 1), up(math.inf)) == ("5e-14", "inf")
+    shown_text = str(an_estimate(value=2.0, interval=(1.7659, 2.2341), epsilon=0.5))
+    assert "2.00 ± 0.24  in [1.76, 2.24]" in shown_text
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(1.7e308, "1.7e+308"), (5e-324, "4.941e-324"), (-3e15, "-3e+15")],
+)
+def test_numbers_of_any_size_fit(value: float, told: str) -> None:
+    ends = sorted((0.0, value))
+    odd = an_estimate(
+        value=value, interval=(ends[0], ends[1]), q_values=(value, 0.0, math.nan, value)
+    )
+    text = str(odd)
+    assert max(map(len, text.split("\n"))) <= 80
+    assert told in text
+    assert "shop" in odd._repr_html_()
+    many = sc.Estimates((odd,), 0.1, 5, 0.5, "auto", ())
+    assert max(map(len, str(many).split("\n"))) <= 80
+
+
+def test_a_policy_that_is_not_known_has_no_bar() -> None:
+    text = str(an_estimate(policy=(math.nan,) * 4))
+    assert "buy" in text
+    assert "█" not in text
+
+
 class Mute:
     """A state that cannot be printed."""
 
@@ -491,3 +561,8 @@ def test_a_state_without_a_text_is_planned_and_shown() -> None:
     answer = sc.plan(mdp, epsilon=0.5, delta=0.1, method="certified")
     assert "state a Mute without a text" in str(answer)
     assert "a Mute without a text" in str(mdp)
+    again = sc.Estimate.from_json(answer.to_json())
+    assert again.state == "a Mute without a text"
+    tree = sc.Tree(mdp).grow(simulations=20)
+    assert "state=a Mute without a text" in repr(tree)
+    assert "state a Mute without a text" in sc.view(tree)

@@ -111,6 +111,19 @@ def test_what_has_no_actions_or_promise_is_drawn_too() -> None:
     assert dots(ended.plot()) == {}
 
 
+def test_of_very_many_actions_the_likeliest_are_drawn() -> None:
+    count = 500
+    policy = tuple(2.0 * a / count / (count - 1) for a in range(count))
+    values = tuple(float(a % 7) for a in range(count))
+    many = an_estimate(
+        q_values=values, policy=policy, action=3, labels=None, certificate=None
+    )
+    ax = many.plot()
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == ["3 ◂ best", *map(str, range(count - 39, count))]
+    assert ax.get_ylabel() == "action; 460 more are illegal or less likely"
+
+
 def test_it_is_drawn_on_the_axes_that_are_given() -> None:
     from matplotlib.figure import Figure
 

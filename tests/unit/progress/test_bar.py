@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from dataclasses import replace
 
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.progress.bar import describe
+from smoothcruiser.progress import Progress
+from smoothcruiser.progress.bar import Bar, describe
 
 
 @pytest.mark.compiles
@@ -31,3 +34,31 @@ def test_progress_shows_what_is_certified_so_far() -> None:
     )
     assert " ± " in describe(seen[-1])
     assert " ± " not in describe(replace(seen[-1], interval=None))
+
+
+class Full(io.StringIO):
+    """A log on a disk that is full."""
+
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_log_that_takes_nothing_does_not_end_the_run(
+    closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO() if closed else Full()
+    monkeypatch.setattr(sys, "stderr", stream)
+    if closed:
+        stream.close()
+    with Bar() as bar:
+        bar(Progress(phase="solving", calls=0, seconds=0.0))
+    assert bar.last is not None
+
+
+def test_a_line_of_numbers_holds_what_it_says() -> None:
+    """Half-widths are rounded up."""
+    one = Progress(calls=5, seconds=1.0, price=10, interval=(0.0, 0.4682))
+    assert "value 0.2341 ± 0.24" in describe(one)
+    known = Progress(phase="solving", calls=0, seconds=0.0, done=3, half_width=0.00101)
+    assert "error at most 0.0011" in describe(known)

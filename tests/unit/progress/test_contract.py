@@ -8,13 +8,16 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.certified.search import Certified
+from smoothcruiser.cli.reproduce import QUICK, reproduce_into
 from smoothcruiser.comparison import compare
 from smoothcruiser.progress import Progress, added, part, read, time_left
 from smoothcruiser.progress.bar import Bar
@@ -201,7 +204,9 @@ def test_a_memory_and_a_tree_report_as_plans_do() -> None:
     with pytest.raises(sc.InvalidInput, match="has to know when to stop"):
         memory.query(progress=True)  # a bar never says stop
     seen.clear()
-    tree = Tree(simulator()).grow(calls=500)
+    tree = Tree(simulator(), progress=seen.append).grow(calls=500)
+    assert phases(seen) == ["compiling", "done"]
+    seen.clear()
     tree.grow(calls=3_000, progress=seen.append)
     assert phases(seen) == ["sampling", "done"]
     assert (seen[-1].calls, seen[-1].nodes) == (3_000, tree.num_nodes)
@@ -240,6 +245,47 @@ def test_a_comparison_reports_runs_and_what_happens_in_them() -> None:
     assert seen[0].label == "run 1 of 4: certified"
     part = compare(simulator(), progress=lambda news: news.done < 2, **how)
     assert [row.method for row in part] == ["certified", "certified"]
+
+
+def test_a_comparison_tells_of_the_exact_solution_before_its_runs() -> None:
+    """It may take long. Stopped, it is no truth: there are no runs then."""
+    seen: list[Progress] = []
+    how = {"budgets": [200], "methods": ["uct"]}
+    whole = compare(simulator(outcomes=listed), progress=seen.append, **how)
+    assert whole.truth is not None
+    first = [news.phase for news in seen if news.label == "the exact solution"]
+    assert {"exploring", "solving"} <= set(first)
+    assert seen[len(first)].label == "run 1 of 1: uct"
+    for stop in ("exploring", "solving"):
+        part = compare(
+            simulator(outcomes=listed), progress=lambda x, p=stop: x.phase != p, **how
+        )
+        assert (len(part), part.truth, len(part.not_run)) == (0, None, 1)
+        assert "Stopped by hand" in str(part)
+    with pytest.raises(Broken):
+        compare(simulator(outcomes=listed), progress=fail, **how)
+
+
+@pytest.mark.parametrize("name", ["smoothcruiser", "certified", "auto", "uct"])
+def test_numpys_false_stops_too_and_other_answers_do_not(name: str) -> None:
+    """A comparison of NumPy's numbers is no ``False`` itself."""
+    asked = PLANS[name][0]
+    whole = sc.plan(simulator(), **asked)
+    for said in (None, 0, "", np.True_):
+        found = sc.plan(simulator(), progress=lambda news, x=said: x, **asked)
+        assert found.num_calls == whole.num_calls
+    part = sc.plan(simulator(), progress=lambda news: np.False_, **asked)
+    assert part.num_calls == 0
+    many = sc.plan_many(simulator(), [0, 1], progress=lambda news: np.False_, **asked)
+    assert many.num_calls == 0
+
+
+def test_reproducing_ends_with_the_last_report(tmp_path: Any) -> None:
+    seen: list[Progress] = []
+    little = replace(QUICK, points=2, sharp_every=2)
+    reproduce_into(tmp_path, "figure1", little, progress=seen.append)
+    assert phases(seen) == ["reproducing", "done"]
+    assert seen[-2].done == seen[-2].total == 2
 
 
 class Broken(Exception):

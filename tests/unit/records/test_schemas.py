@@ -56,8 +56,16 @@ def test_the_files_are_current(kind: str) -> None:
 @pytest.mark.compiles
 def test_every_class_that_writes_itself_has_one() -> None:
     for module in pkgutil.walk_packages(sc.__path__, "smoothcruiser."):
-        if not module.name.endswith(("__main__", "jax")):
-            importlib.import_module(module.name)
+        if not module.name.endswith("__main__"):
+            try:
+                importlib.import_module(module.name)
+            except sc.MissingExtra:  # such as JAX
+                continue
+            except (
+                ModuleNotFoundError
+            ) as error:  # the same, met by a file of an adapter
+                if str(error.name).startswith("smoothcruiser"):
+                    raise
 
     def below(cls: type) -> set[type]:
         return {cls}.union(*map(below, cls.__subclasses__()))

@@ -21,6 +21,7 @@ from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.methods.running import record
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import Query
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.store import Store
 from smoothcruiser.store.checks import check_parts, schedule_from
 from smoothcruiser.store.file import APPLICATION, VERSION
@@ -87,7 +88,8 @@ def test_a_run_goes_on_from_the_shards_it_has(tmp_path: Path) -> None:
     kept = sc.plan(problem(), store=path, shards=8, **PROMISE)
     with Store(path) as store:
         parts = store.parts(kept.run)
-        assert sum(part.calls for part in parts.values()) == kept.num_calls
+        # those of shards that were drawn ahead of an early stop too
+        assert sum(part.calls for part in parts.values()) == kept.calls_spent
         store.connection.execute("DELETE FROM shards WHERE shard % 2 = 1")
         assert sc.resume(kept.run, path).value == kept.value
         altered = _moved(kept, store, parts[0, 0])
@@ -118,6 +120,58 @@ def test_a_histogram_has_to_be_one_of_the_samples() -> None:
     for wrong in ((), moved, fewer, half, bins[1:]):
         with pytest.raises(sc.InvalidInput, match="sums that no run"):
             check_parts(rule, None, [0], {(0, 0): fair._replace(score=tuple(wrong))})
+
+
+def randomized() -> tuple[sc.Problem, sc.Schedule]:
+    """A problem and a schedule with corrections by chance, of some 25,000 calls."""
+    world = sc.make("garnet:states=5,actions=2,seed=1", discount=0.5, temperature=1.0)
+    found = compile_schedule(world.facts, epsilon=0.2, delta=0.1, adaptive=False)
+    assert found.randomized
+    return world, found
+
+
+@pytest.mark.compiles
+def test_a_randomized_run_is_kept_stopped_and_resumed(tmp_path: Path) -> None:
+    """Law: bits and counts are those of every executor, stored or not, also for a run
+    that was stopped in between, whose interval held by then.
+    """
+    world, schedule = randomized()
+    path, how = tmp_path / "runs.db", {"seed": 3, "shards": 6}
+    free = sc.run(world, schedule, 0, **how)
+    seen: list[sc.Progress] = []
+
+    def enough(report: sc.Progress) -> bool:
+        seen.append(report)
+        return report.calls < free.num_calls / 3
+
+    stopped = sc.run(
+        world, schedule, 0, store=path, progress=enough, executor="python", **how
+    )
+    assert 0 < stopped.num_calls < free.num_calls
+    low, high = stopped.interval
+    assert low < float(sc.solve(world).values[0]) < high
+    again = sc.resume(stopped.run, path)
+    python = sc.run(world, schedule, 0, executor="python", **how)
+    for other in (again, python):
+        assert (other.value, other.q_values, other.interval, other.num_calls) == (
+            free.value,
+            free.q_values,
+            free.interval,
+            free.num_calls,
+        )
+    assert free.certificate.bound == "catoni"
+
+
+def test_a_score_has_to_be_one_of_the_samples() -> None:
+    """Law: |sum of psi(alpha d)| is at most alpha times the root of n sum of d^2."""
+    _, schedule = randomized()
+    rule, shard = stopping_rule(schedule), cut(schedule)[0][0]
+    alpha, n = rule.promise.moment.alpha, shard.count
+    fair = Partial(n, 0.5 * n, 0.5 * n, 7 * n, (0.3 * n * alpha,))
+    check_parts(rule, None, [0], {(0, 0): fair})
+    for wrong in ((), (0.8 * n * alpha,), (float("nan"),), (0,)):
+        with pytest.raises(sc.InvalidInput, match="sums that no run"):
+            check_parts(rule, None, [0], {(0, 0): fair._replace(score=wrong)})
 
 
 def test_floats_and_large_seeds_survive_exactly(tmp_path: Path) -> None:

@@ -84,8 +84,9 @@ POLE_COSTS: Floats = np.array(
         for j in range(NUM_POLES - 1)
     ]
 )
-# Of |log| under the geometric mean. The smallest argument is 4 * 2**-52 * scale, so 64
-# covers scales from 1e-12 to 1e12.
+# Half of the longest |log| under the geometric mean, whose terms err by half of UNIT. The
+# smallest argument is 4 * 2**-52 * scale, the largest 5.3e4 * scale: 128 covers the scales
+# that ``ranges.checked_scale`` lets pass.
 LONGEST_LOG = 64.0
 # The slope, n**2 times the derivative of the radius, is radius * n/2 where the
 # radius decreases like 1/sqrt(n), and twice that where it decreases like 1/n. Where
