@@ -13,6 +13,8 @@ from smoothcruiser.engines.compiled import speaking
 from smoothcruiser.engines.compiled.tiers import Tiers
 from smoothcruiser.jit import kept
 from smoothcruiser.jit.streams import stream
+from smoothcruiser.problem.fingerprint import compiled as fingerprint
+from smoothcruiser.problem.fingerprint import machine_code
 
 pytestmark = pytest.mark.compiles
 
@@ -94,7 +96,15 @@ FLOAT32 = "(locals={'y': types.float32})"
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """A function that imports an edited world anew, and asks for its functions."""
+    """A function that imports an edited world anew, and asks for its functions.
+
+    What other tests of this process have added to Numba (QuantEcon does at import) is
+    left out: it would keep everything off the disk.
+    """
+    before = machine_code.extensions()
+    monkeypatch.setattr(
+        fingerprint, "extensions", lambda: machine_code.extensions() - before
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
