@@ -46,6 +46,7 @@ from smoothcruiser.tree import kernel
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
+from smoothcruiser.tree.widening import limits_chance, tables
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
 
@@ -298,6 +299,7 @@ class CompiledTree:
             np.empty((room, kernel.EDGE + 2 * K), np.int64),
             np.empty((room, columns)),
             np.full(size, -1, np.int64),
+            *tables(room if limits_chance(self.setting) else 0, K),
         )
 
     def _double(self) -> None:
@@ -308,6 +310,8 @@ class CompiledTree:
             old.ints[:count],
             old.floats[:count],
         )
+        self.nodes.outcomes[:count] = old.outcomes[:count]
+        self.nodes.paid[:count] = old.paid[:count]
         self.states = self.machine.move_states(self.states, room, count)
         self.machine.rehash(self.nodes.ints, self.nodes.table, self.states, count)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import check_seconds, is_whole
 from smoothcruiser.progress import Callback, Phases, time_left
+from smoothcruiser.tree.widening import limits_chance
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.tree import Tree
@@ -53,6 +54,10 @@ class Growth:
         self._before = tree.simulations, tree.num_calls
         self._begin = time.perf_counter()
         most = self.simulations, self.calls
+        if limits_chance(tree.setting) and self.simulations is None:
+            # A simulation along stored next states may make no call at all: each
+            # counts as one towards this limit, so that it is reached.
+            most = self.calls, self.calls
         last = (
             UNLIMITED if limit is None else before + int(limit)
             for before, limit in zip(self._before, most, strict=True)

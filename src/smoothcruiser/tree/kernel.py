@@ -51,6 +51,14 @@ from smoothcruiser.tree.selection import (
     upper_pick,
     visit_shares,
 )
+from smoothcruiser.tree.widening import (
+    limits_chance,
+    must_sample,
+    note_child,
+    note_end,
+    renumber,
+    stored_outcome,
+)
 
 # how a call of ``grow`` ended
 DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER, BAD_BOUNDS = (
@@ -83,6 +91,10 @@ class Nodes(NamedTuple):
     # (T,) hash table of node numbers, -1 if empty; T is a power of two, at
     # least 2 C
     table: Ints
+    # (C, ...) what moves were answered with (``tree.widening``); (0, ...) where they
+    # always sample
+    outcomes: Ints
+    paid: Floats
 
 
 class Desk(NamedTuple):
@@ -149,6 +161,10 @@ class Setting(NamedTuple):
     value_low: float = 0.0
     value_high: float = 0.0
     slack: float = 0.0
+    # when a move takes a stored next state (``tree.widening``)
+    samples: int = 0
+    widening: float = 0.0
+    growth: float = 0.0
 
 
 def state_hash(state: int) -> Any:
@@ -299,6 +315,8 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
                 if ints[j, column] >= 0:
                     ints[j, column] = number[ints[j, column]]
             STORE(states, j, LOAD(states, i))
+    if len(nodes.outcomes) > 0:
+        renumber(nodes.outcomes, nodes.paid, number, root, kept)
     meta[COUNT] = kept
     rehash(ints, nodes.table, states, kept)
 
@@ -432,6 +450,8 @@ def grow(
         uncounted(nodes.floats),
         uncounted(nodes.table),
     )
+    outcomes, paid = uncounted(nodes.outcomes), uncounted(nodes.paid)
+    remembers = limits_chance(setting)
     path, rewards, policies = (
         uncounted(desk.path),
         uncounted(desk.rewards),
@@ -495,6 +515,22 @@ def grow(
                 if rule.prior == PARENT_PRIOR:
                     note_policy(policies, depth, acts, p, size)
             action = acts[j]
+            if depth + 1 < setting.limit and not must_sample(
+                setting, outcomes, node, action, n[j]
+            ):
+                child, reward = stored_outcome(outcomes, paid, node, action, rng)
+                path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = (
+                    node,
+                    action,
+                    child,
+                    reward,
+                )
+                depth += 1
+                leaf = 0.0
+                if child < 0:
+                    break
+                node = child
+                continue
             state = LOAD(states, node)
             meta[CALLS] += 1
             reward, after, over = STEP(data, state, action, rng)
@@ -518,6 +554,8 @@ def grow(
             depth += 1
             leaf = 0.0
             if setting.ends and (over or TERMINAL(data, after)):
+                if remembers and depth < setting.limit:
+                    note_end(outcomes, paid, node, action, reward)
                 break
             if depth == setting.limit:
                 leaf = setting.tail
@@ -535,6 +573,8 @@ def grow(
             if child >= 0:
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
+                if remembers:
+                    note_child(outcomes, paid, node, action, child, reward)
                 node = child
                 continue
             if added < setting.expansion and meta[COUNT] < capacity:
@@ -548,6 +588,8 @@ def grow(
                 table[place] = child
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
+                if remembers:
+                    note_child(outcomes, paid, node, action, child, reward)
                 added += 1
                 if depth > meta[DEEPEST]:
                     meta[DEEPEST] = depth

@@ -39,6 +39,7 @@ from smoothcruiser.tree.selection import (
     visit_shares,
 )
 from smoothcruiser.tree.template import Selection, Step, search
+from smoothcruiser.tree.widening import Outcomes, limits_chance, takes_stored
 
 
 class _Cut(Exception):
@@ -55,6 +56,7 @@ class PlainNode:
         "entropy",
         "first",
         "n",
+        "outcomes",
         "sign",
         "state",
         "totals",
@@ -72,6 +74,8 @@ class PlainNode:
         )
         # (action, key of the next state) -> child, in the order they were met
         self.children: dict[tuple[int, Any], PlainNode] = {}
+        # slot of an action -> what it was answered with; empty where moves always sample
+        self.outcomes: dict[int, Outcomes] = {}
 
     def twin(self) -> PlainNode:
         """A copy with the same numbers, without children."""
@@ -126,6 +130,7 @@ class PlainTree:
         self.answers: list[tuple[Answer, Any]] = []
         self.known = 0
         self.unborn: set[int] = set()
+        self.remembers = limits_chance(setting)
 
     # --- Alg. 4 ---------------------------------------------------------------
 
@@ -166,6 +171,32 @@ class PlainTree:
     # --- Alg. 5: the rules of the template ------------------------------------
 
     def oracle(self, state: Any, action: int) -> Answer:
+        """The answer to a move of the descent: a call's, or a stored next state."""
+        node, self.taken = self.nodes[-1], None
+        outcomes = node.outcomes.get(self.slot)
+        last = len(self.nodes) == self.setting.limit  # nothing is kept beyond
+        stored = (
+            self.remembers
+            and not last
+            and outcomes is not None
+            and takes_stored(
+                self.setting,
+                outcomes.different,
+                outcomes.samples,
+                node.n[self.slot] + 1,
+            )
+        )
+        self.sampled.append(not stored and not last)
+        if not stored or outcomes is None:
+            return self._call(state, action)
+        self.taken, reward = outcomes.stored(self.rng)
+        return (
+            (reward, state, True)
+            if self.taken is None
+            else (reward, self.taken.state, False)
+        )
+
+    def _call(self, state: Any, action: int) -> Answer:
         """The simulator's answer, counted and checked, or a remembered one.
 
         A simulation that is resumed gets the answers that it had before it ran
@@ -212,6 +243,7 @@ class PlainTree:
         """Whether the descent ends at this state."""
         if depth == 0:
             self.nodes = [self.root]  # the path so far
+            self.sampled: list[bool] = []  # of each step: whether its answer is kept
             self.policies: list[list[float]] = []
             self.added = 0
         elif depth == self.setting.limit or self._enter(state, depth):
@@ -225,6 +257,9 @@ class PlainTree:
         The child is created if there is room. It becomes the current node where
         the descent continues.
         """
+        if self.taken is not None:
+            self.nodes.append(self.taken)
+            return False
         parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)
         if child is not None:
@@ -269,7 +304,7 @@ class PlainTree:
                 for a, share in zip(node.actions, p, strict=True):
                     row[a] = share
                 self.policies.append(row)
-        self.action = node.actions[j]
+        self.slot, self.action = j, node.actions[j]
         return Selection(self.action)
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
@@ -289,7 +324,7 @@ class PlainTree:
             actions = self.problem.legal_actions(state)
             action = actions[self.rng.integers(len(actions))]
             sign = self._sign(state)
-            reward, state, ended = self.oracle(state, action)
+            reward, state, ended = self._call(state, action)
             total += weight * (sign * self.head[len(actions)] + reward)
             if ended:
                 break
@@ -310,6 +345,8 @@ class PlainTree:
 
         It follows ``tree.kernel.backup`` line by line.
         """
+        if self.remembers:
+            self._note(path)
         rule, discount = self.rule, self.setting.discount
         back = leaf_value
         below: PlainNode | None = None
@@ -351,6 +388,22 @@ class PlainTree:
                 p = [0.0] * len(x)
                 descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
                 node.entropy = node.sign * entropy_below(p, h, len(x))
+
+    def _note(self, path: Sequence[Step]) -> None:
+        """Count the samples of a path.
+
+        That waits for its end, since a simulation that ran out of calls is repeated.
+        """
+        for i, step in enumerate(path):
+            if not self.sampled[i]:
+                continue
+            node, child = self.nodes[i], None
+            if not step.ended:
+                child = self.nodes[i + 1] if i + 1 < len(self.nodes) else self.fresh
+                if child is None:  # there was no room for it
+                    continue
+            slot = node.actions.index(step.selection.action)
+            node.outcomes.setdefault(slot, Outcomes()).note(child, step.reward)
 
     # --- parts ----------------------------------------------------------------
 
@@ -404,6 +457,9 @@ class PlainTree:
         for node in self._listed():
             twins[id(node)].children = {
                 key: twins[id(child)] for key, child in node.children.items()
+            }
+            twins[id(node)].outcomes = {
+                slot: seen.twin(twins) for slot, seen in node.outcomes.items()
             }
         other.root = twins[id(self.root)]
         other.rng, other.answers, other._order = (

@@ -26,8 +26,9 @@ What every method shares (``Search``): ``depth``, the most steps from the root;
 ``expansion``, the nodes added per simulation (1 as in most of the literature;
 None adds the whole path, as in the experiments of Painter et al.);
 ``initial_q``, the value of an action that was never tried (None: the first
-estimate of its state); ``max_nodes``. What this file leaves out: how the
-numbers are used (``selection``, ``tree``).
+estimate of its state); ``max_nodes``; ``widening`` and ``samples``, which let a
+move return to next states that it has seen (``tree.widening``). What this file
+leaves out: how the numbers are used (``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -131,10 +132,13 @@ class Search(ABC):
     initial_q: float | None = None
     # None: what fits in 1 GiB with states of one word, but at most a million.
     max_nodes: int | None = None
+    # (k, alpha): at its n-th visit a move has at most ceil(k n^alpha) next states
+    widening: tuple[float, float] | None = None
+    samples: int | None = None  # the most samples of one move (sparse UCT)
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
-        for name in ("depth", "expansion", "max_nodes"):
+        for name in ("depth", "expansion", "max_nodes", "samples"):
             value = getattr(self, name)
             if value is not None and (not is_whole(value) or value < 1):
                 raise InvalidInput(
@@ -142,6 +146,12 @@ class Search(ABC):
                     f"None, got {value!r}."
                 )
         _finite(self, "initial_q", optional=True)
+        _widening(self, "widening")
+        if self.widening is not None and self.samples is not None:
+            raise InvalidInput(
+                f"{self.name}: widening and samples are two limits on the next states of "
+                "a move; give one of them."
+            )
 
     @abstractmethod
     def operator(self, problem_operator: Operator) -> Operator:
@@ -177,6 +187,21 @@ class Search(ABC):
             if getattr(self, field.name) != field.default
         ]
         return f"{self.name}({', '.join(given)})" if given else self.name
+
+
+def _widening(method: Search, name: str) -> None:
+    """Check a pair (k, alpha), which may come as a list (JSON); it is kept as a tuple."""
+    value = getattr(method, name)
+    if value is None:
+        return
+    ok = isinstance(value, tuple | list) and len(value) == 2
+    ok = ok and all(is_number(part) and math.isfinite(part) for part in value)
+    if not ok or not (value[0] > 0.0 and 0.0 <= value[1] <= 1.0):
+        raise InvalidInput(
+            f"{method.name}: {name} must be a pair (k, alpha) with k above 0 and alpha "
+            f"between 0 and 1, or None, got {value!r}."
+        )
+    object.__setattr__(method, name, (float(value[0]), float(value[1])))
 
 
 def _finite(

@@ -32,6 +32,9 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     # bytes of two tables, the hash table and a state of one word
     entropic = search.rule(problem.operator).entropy > 0.0
     bytes_per_node = 8 * (10 + (4 if entropic else 3) * K)
+    k, alpha = search.widening or (0.0, 0.0)
+    if search.samples is not None or search.widening is not None:
+        bytes_per_node += 8 * (3 + 5 * K)
     room = max(2, min(MOST_NODES, MOST_BYTES // bytes_per_node))
     return Setting(
         num_actions=K,
@@ -52,6 +55,9 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         value_low=problem.facts.value_hull()[0],
         value_high=problem.facts.value_hull()[1],
         slack=slack(problem.facts),
+        samples=search.samples or 0,
+        widening=float(k),
+        growth=float(alpha),
     )
 
 

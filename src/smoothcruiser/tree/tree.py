@@ -186,12 +186,13 @@ class Tree(Shown):
                 size = 1  # calls between two checks of the clock and of Ctrl-C
                 while True:
                     before = time.perf_counter()
-                    finished = self._backend.run(
-                        last_simulation, min(last_call, self.num_calls + size)
+                    self._backend.run(
+                        min(last_simulation, self.simulations + size),
+                        min(last_call, self.num_calls + size),
                     )
                     now = time.perf_counter()
                     if (
-                        finished
+                        self.simulations >= last_simulation
                         or self.num_calls >= last_call
                         or (seconds is not None and now - begin >= seconds)
                     ):

@@ -1,0 +1,191 @@
+"""Chance that never repeats: when a move takes a next state that it has seen.
+
+Where chance makes every next state new, a tree that always samples stays two moves
+deep. Two rules let a move return to its next states, so that they are searched:
+
+  widening = (k, alpha): on its n-th visit a move with at least k n^alpha different
+      next states takes a stored one (double progressive widening: Couetoux et al. 2011,
+      "Continuous upper confidence trees"), so that it has at most ceil(k n^alpha);
+  samples = c: the first c visits sample, later ones take a stored one (sparse UCT:
+      Bjarnason, Fern, Tadepalli 2009; the c samples of Kearns, Mansour, Ng 1999).
+
+A stored next state z is taken in proportion to m(z), how often the oracle has returned it
+here: each sample is as likely as any other, as in MCTS.jl of POMDPs.jl. That leaves the
+weights of chance to the samples. In proportion to visits instead, what was
+taken early would be taken ever more often, a Polya urn whose shares settle at random. With
+the state comes the mean of the m(z) rewards. All ends count as one next state, since all
+are worth 0. The move before the depth limit always samples: nothing is kept beyond it.
+
+legend   symbol   name here
+  n               ``visits`` of the move, the present one included
+  k, alpha, c     ``Setting.widening``, ``.growth``, ``.samples``; 0 where not in use
+  m(z)            ``SAMPLED`` of a node; ``ENDS`` of a move
+What it costs is in docs/tree-search.md. What this file leaves out: the descent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from smoothcruiser.tree.kernel import Setting
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Columns of the compiled tables, one row per node. 0 is no node, since the root is
+# nobody's child. How often its parent's move was answered with this node; the next older
+# node of the same move; then for K actions: the newest node, different next states,
+# samples, ends.
+SAMPLED, OLDER, PER_ACTION = range(3)
+NEWEST, DIFFERENT, SAMPLES, ENDS = range(4)
+# Of the floats: the sum of the rewards that came with this node; then, for K actions, of
+# those that came with ends.
+REWARDS, END_REWARDS = range(2)
+
+
+def limits_chance(setting: Setting) -> bool:
+    """Whether moves return to stored next states at all."""
+    return setting.samples > 0 or setting.widening > 0.0
+
+
+def takes_stored(setting: Setting, different: int, samples: int, visits: int) -> bool:
+    """Whether the ``visits``-th visit of a move takes a stored next state."""
+    if setting.samples > 0:
+        return samples >= setting.samples
+    if different < setting.widening:  # n^alpha is at least 1
+        return False
+    return different >= setting.widening * math.pow(float(visits), setting.growth)
+
+
+# --- compiled trees -----------------------------------------------------------
+
+
+def tables(room: int, num_actions: int) -> tuple[Ints, Floats]:
+    """Empty tables for ``room`` nodes."""
+    return (
+        np.zeros((room, PER_ACTION + 4 * num_actions), np.int64),
+        np.zeros((room, END_REWARDS + num_actions)),
+    )
+
+
+def must_sample(
+    setting: Setting, outcomes: Ints, node: int, action: int, visits: int
+) -> bool:
+    """Whether the next visit of a move calls the oracle; ``visits`` were made."""
+    if not limits_chance(setting):
+        return True
+    at = PER_ACTION + 4 * action
+    return not takes_stored(
+        setting,
+        outcomes[node, at + DIFFERENT],
+        outcomes[node, at + SAMPLES],
+        visits + 1,
+    )
+
+
+def stored_outcome(
+    outcomes: Ints, paid: Floats, node: int, action: int, rng: Any
+) -> tuple[int, float]:
+    """(a stored child of the move or -1 for an end, its mean reward)."""
+    at = PER_ACTION + 4 * action
+    left = rng.integers(outcomes[node, at + SAMPLES])
+    child = outcomes[node, at + NEWEST]
+    while child > 0:
+        count = outcomes[child, SAMPLED]
+        if left < count:
+            return child, paid[child, REWARDS] / count
+        left -= count
+        child = outcomes[child, OLDER]
+    return -1, paid[node, END_REWARDS + action] / outcomes[node, at + ENDS]
+
+
+def note_child(
+    outcomes: Ints, paid: Floats, node: int, action: int, child: int, reward: float
+) -> None:
+    """Count one sample of a child."""
+    at = PER_ACTION + 4 * action
+    if outcomes[child, SAMPLED] == 0:
+        outcomes[child, OLDER] = outcomes[node, at + NEWEST]
+        outcomes[node, at + NEWEST] = child
+        outcomes[node, at + DIFFERENT] += 1
+    outcomes[child, SAMPLED] += 1
+    outcomes[node, at + SAMPLES] += 1
+    paid[child, REWARDS] += reward
+
+
+def note_end(
+    outcomes: Ints, paid: Floats, node: int, action: int, reward: float
+) -> None:
+    """Count one sample of an end."""
+    at = PER_ACTION + 4 * action
+    if outcomes[node, at + ENDS] == 0:
+        outcomes[node, at + DIFFERENT] += 1
+    outcomes[node, at + ENDS] += 1
+    outcomes[node, at + SAMPLES] += 1
+    paid[node, END_REWARDS + action] += reward
+
+
+def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -> None:
+    """Move the rows of kept nodes to their new numbers (-1: dropped)."""
+    for i in range(root, len(number)):
+        j = number[i]
+        if j >= 0:
+            outcomes[j] = outcomes[i]
+            paid[j] = paid[i]
+            outcomes[j, OLDER] = max(0, number[outcomes[j, OLDER]]) if j > 0 else 0
+            for at in range(PER_ACTION, outcomes.shape[1], 4):
+                outcomes[j, at + NEWEST] = max(0, number[outcomes[j, at + NEWEST]])
+    outcomes[kept:] = 0
+    paid[kept:] = 0.0
+
+
+# --- plain trees --------------------------------------------------------------
+
+
+class Outcomes:
+    """What one move has been answered with."""
+
+    __slots__ = ("ends", "paid", "samples", "seen")
+
+    def __init__(self) -> None:
+        self.samples, self.ends, self.paid = 0, 0, 0.0
+        # by the child's identity, oldest first: (child, samples, sum of rewards)
+        self.seen: dict[int, tuple[Any, int, float]] = {}
+
+    @property
+    def different(self) -> int:
+        """Different next states; all ends are one."""
+        return len(self.seen) + (1 if self.ends > 0 else 0)
+
+    def stored(self, rng: Any) -> tuple[Any, float]:
+        """(a stored child or None for an end, its mean reward)."""
+        left = rng.integers(self.samples)
+        for child, count, paid in reversed(self.seen.values()):
+            if left < count:
+                return child, paid / count
+            left -= count
+        return None, self.paid / self.ends
+
+    def note(self, child: Any, reward: float) -> None:
+        """Count one sample of a child, or of an end (None)."""
+        self.samples += 1
+        if child is None:
+            self.ends += 1
+            self.paid += reward
+            return
+        _, count, paid = self.seen.get(id(child), (child, 0, 0.0))
+        self.seen[id(child)] = (child, count + 1, paid + reward)
+
+    def twin(self, twins: dict[int, Any]) -> Outcomes:
+        """A copy for a copied tree, whose node for ``id(child)`` is in ``twins``."""
+        other = Outcomes()
+        other.samples, other.ends, other.paid = self.samples, self.ends, self.paid
+        for number, (_, count, paid) in self.seen.items():
+            child = twins[number]
+            other.seen[id(child)] = (child, count, paid)
+        return other

@@ -1,0 +1,201 @@
+"""Chance that never repeats: how many next states a move keeps, which of them it takes,
+and what it costs, by hand.
+"""
+
+import math
+
+import numba
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.tree.tree import Tree
+from smoothcruiser.tree.widening import Outcomes
+
+
+def fresh(state, action, rng):
+    """Every next state is new; the reward is the state's own number."""
+    return state, rng.random()
+
+
+def world(step=fresh, *, num_actions=1, **more):
+    rest = {"discount": 0.5, "operator": sc.Max(), "initial_state": 0.5} | more
+    return sc.MDP(step, num_actions=num_actions, **rest)
+
+
+class Stream:
+    """An rng whose whole numbers are given."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)
+
+    def integers(self, high):
+        assert 0 <= self.numbers[0] < high
+        return self.numbers.pop(0)
+
+
+@pytest.mark.parametrize("k, alpha", [(2.0, 0.5), (1.0, 0.5), (0.5, 0.5), (3.0, 0.0)])
+def test_a_move_with_n_visits_has_at_most_k_n_to_the_alpha_next_states(k, alpha):
+    tree = Tree(world(), method=sc.UCT(widening=(k, alpha), depth=4))
+    for n in range(1, 60):
+        tree.grow(simulations=1)
+        assert tree.node(0).edge_visits == (n,)
+        assert len(tree.children(0)) == min(n, math.ceil(k * n**alpha))
+
+
+def test_the_law_holds_at_every_node_below():
+    method = sc.UCT(widening=(1.5, 0.4), depth=6)
+    tree = Tree(world(num_actions=2), method=method, seed=1).grow(simulations=400)
+    assert tree.deepest >= 3
+    for number in range(tree.num_nodes):
+        node, below = tree.node(number), tree.children(number)
+        for action, visits in zip(node.actions, node.edge_visits, strict=True):
+            kept = sum(move == action for move, _ in below)
+            assert kept <= math.ceil(1.5 * visits**0.4)
+
+
+def test_without_a_limit_such_a_tree_stays_shallow():
+    tree = Tree(world(num_actions=2), method=sc.UCT(depth=6)).grow(simulations=400)
+    assert tree.deepest == 1
+    assert len(tree.children(0)) == 400
+
+
+@pytest.mark.parametrize("c", [1, 2, 5])
+def test_sparse_uct_samples_each_move_c_times(c):
+    """Depth 2: a simulation that adds a node makes 2 calls (the move and one step of its
+    rollout), each later one a call at the last move, which always samples.
+    """
+    tree = Tree(world(), method=sc.UCT(samples=c, depth=2))
+    for n in range(1, 20):
+        tree.grow(simulations=1)
+        assert len(tree.children(0)) == min(n, c)
+        assert tree.num_calls == 2 * min(n, c) + max(0, n - c)
+
+
+def test_a_repeated_sample_counts_as_a_sample_and_not_as_a_state():
+    """One next state: widening never stops to sample, sparse UCT does after c."""
+    problem = world(lambda state, action, rng: (0.5, 1.0))
+    for method, calls in (
+        (sc.UCT(widening=(2, 0.0), depth=2), 20),
+        (sc.UCT(samples=3, depth=2), 13),
+    ):
+        tree = Tree(problem, method=method).grow(simulations=10)
+        assert len(tree.children(0)) == 1
+        assert tree.num_calls == calls
+
+
+def test_a_stored_state_comes_in_proportion_to_its_samples_with_its_mean_reward():
+    """a thrice (rewards 0, 1, 0.5), b once (0.25), an end twice (1, 0)."""
+    a, b, outcomes = object(), object(), Outcomes()
+    for child, reward in (
+        (a, 0.0),
+        (None, 1.0),
+        (a, 1.0),
+        (b, 0.25),
+        (a, 0.5),
+        (None, 0.0),
+    ):
+        outcomes.note(child, reward)
+    assert (outcomes.different, outcomes.samples) == (3, 6)
+    found = [outcomes.stored(Stream(i)) for i in range(6)]
+    assert found == [(b, 0.25), (a, 0.5), (a, 0.5), (a, 0.5), (None, 0.5), (None, 0.5)]
+
+
+def test_what_is_taken_again_is_worth_what_it_was():
+    """Two samples with rewards 0.5 (the root's) and the values of z_1, z_2 by hand: with
+    samples=1 the root is worth 0.5 + (z + z'/2)/2, and z stays the first sample.
+    """
+    tree = Tree(world(), method=sc.BTS(samples=1, depth=3), seed=4).grow(simulations=50)
+    ((_, child),) = tree.children(0)
+    ((_, grandchild),) = tree.children(child)
+    z, after = tree.node(child).state, tree.node(grandchild).state
+    by_hand = 0.5 + 0.5 * (z + 0.5 * (after + 0.5 * tree.setting.tail))
+    # the first simulations ended in rollouts, whose states are others: they fade out of
+    # neither mean, so the laws hold for the value of the grandchild exactly
+    assert tree.node(grandchild).value == pytest.approx(after + 0.5 * tree.setting.tail)
+    assert tree.estimate().value == pytest.approx(by_hand, abs=0.02)
+
+
+def test_simulations_that_end_at_once_make_no_call_and_growth_still_ends():
+    problem = world(lambda state, action, rng: (1.0, 0.0, True), terminal=True)
+    tree = Tree(problem, method=sc.UCT(samples=2)).grow(calls=10)
+    assert (tree.num_calls, tree.simulations) == (2, 10)
+    assert tree.estimate().value == 1.0
+    tree.grow(seconds=0.01)
+    assert tree.num_calls == 2
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        sc.UCT(widening=(2, 0.5), depth=6),
+        sc.DENTS(widening=(1, 0.3), depth=6),
+        sc.RENTS(samples=2, depth=5, prior="parent"),
+    ],
+    ids=str,
+)
+def test_slices_copies_and_moves_change_nothing(method):
+    problem = world(fresh, num_actions=2)
+    whole = Tree(problem, method=method, seed=2).grow(calls=900)
+    sliced = Tree(problem, method=method, seed=2)
+    while sliced.num_calls < 900:
+        sliced.grow(calls=min(7, 900 - sliced.num_calls))
+    assert sliced._backend.counts == whole._backend.counts
+    assert sliced.node(0) == whole.node(0)
+    import copy
+
+    other = copy.copy(whole)
+    moved = [tree.grow(calls=100) for tree in (whole, other)]
+    action, number = whole.children(0)[0]
+    for tree in moved:
+        tree.advance(action, tree.node(number).state).grow(calls=300)
+    assert moved[0].node(0) == moved[1].node(0)
+
+
+@numba.njit
+def drift(state, action, rng):
+    after = 0.9 * state + 0.5 * (action - 1) + 0.3 * rng.normal()
+    if abs(after) > 2.5:
+        return 0.0, after, True
+    return 1.0 / (1.0 + after * after), after, False
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "method",
+    [
+        sc.UCT(widening=(2, 0.5), depth=6),
+        sc.MENTS(samples=2, depth=4, expansion=None),
+        sc.BTS(widening=(4, 0.5), max_nodes=50),
+    ],
+    ids=str,
+)
+def test_compiled_and_plain_trees_agree_where_no_state_comes_back(method):
+    """Through slices, a copy, a move and what grows after it."""
+    trees = []
+    for executor in ("compiled", "reference"):
+        problem = world(drift, num_actions=3, terminal=True)
+        tree = Tree(problem, method=method, seed=3, executor=executor).grow(calls=900)
+        tree.grow(calls=7).grow(simulations=30)
+        found = [(tree._backend.counts, tree.node(0))]
+        action, number = tree.children(0)[0]
+        tree = tree.__copy__().advance(action, tree.node(number).state).grow(calls=500)
+        trees.append([*found, tree._backend.counts, tree.node(0)])
+    assert trees[0] == trees[1]
+
+
+@pytest.mark.parametrize(
+    "given", [(0, 0.5), (1, -0.1), (1, 1.5), (1,), 3, ("a", 1), (math.inf, 0)]
+)
+def test_other_pairs_are_refused(given):
+    with pytest.raises(InvalidInput, match="widening must be a pair"):
+        sc.UCT(widening=given)
+
+
+def test_both_limits_are_refused_and_a_list_is_read():
+    with pytest.raises(InvalidInput, match="give one of them"):
+        sc.UCT(widening=(1, 0.5), samples=3)
+    with pytest.raises(InvalidInput, match="samples must be a whole number"):
+        sc.UCT(samples=0)
+    assert sc.UCT(widening=[2, 0.5]) == sc.UCT(widening=(2.0, 0.5))
+    assert str(sc.UCT(samples=3)) == "uct(samples=3)"
