@@ -86,10 +86,10 @@ if TYPE_CHECKING:
     from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
     from smoothcruiser.tree.tree import Tree
 
+    __version__: str
+
 # Silent unless a program asks to hear (docs/progress.md).
 logging.getLogger(__name__).addHandler(logging.NullHandler())
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BTS",
@@ -255,10 +255,25 @@ _HOMES = {
 _LATE = {name: home for home, names in _HOMES.items() for name in names or (home,)}
 
 
+def _version() -> str:
+    """The version that is installed; it is written in pyproject.toml and nowhere else."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("smoothcruiser")
+    except PackageNotFoundError:
+        raise AttributeError(
+            "smoothcruiser has a version where it is installed, and here it is imported "
+            "from its sources alone; install it with: pip install ."
+        ) from None
+
+
 if not TYPE_CHECKING:  # else every name would be accepted
 
     def __getattr__(name: str) -> Any:
         """A public name, imported now."""
+        if name == "__version__":
+            return globals().setdefault(name, _version())
         if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
@@ -268,4 +283,4 @@ if not TYPE_CHECKING:  # else every name would be accepted
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+    return sorted({*globals(), *_LATE, "__version__"})
