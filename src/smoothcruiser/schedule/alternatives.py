@@ -25,6 +25,9 @@ from smoothcruiser.schedule.schedule import Schedule, Target
 
 # Up to 16,000 times the temperature; beyond, the policy is practically uniform.
 FACTOR, MOST_STEPS = 4.0, 7
+# The frontier's epsilon for a budget is at most 1/0.85 of the smallest that a polished
+# schedule pays (``optimizer.smallest_epsilon``); beyond this factor none is compiled.
+BEYOND = 1.25
 # A share of the value span: below it rounding, not sampling, limits an answer. A span
 # of 0 counts as ``TINY``.
 FINEST, TINY = 1e-7, 1e-3
@@ -117,6 +120,9 @@ def payable_temperature(
         try:
             temperature = operator.strength * FACTOR**k
             warmer = facts.under(dataclasses.replace(operator, temperature=temperature))  # type: ignore[call-arg]
+            near = affordable_epsilon(warmer, budget=budget, delta=delta, target=target)
+            if near > BEYOND * epsilon:
+                continue
             calls = compile_schedule(
                 warmer, epsilon=epsilon, delta=delta, target=target
             ).num_calls
