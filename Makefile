@@ -7,9 +7,10 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
+DOCS := $(VENV)/.docs
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick lint format bench evidence clean
+.PHONY: help run test quick lint format docs bench evidence clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,11 @@ $(PEERS): $(READY) peers.lock
 	@$(PIP) --no-deps --require-hashes -r peers.lock
 	@touch $(PEERS)
 
+$(DOCS): $(RUNS) docs.lock
+	@echo "installing the tools for the site into $(VENV) (once; about half a minute)" >&2
+	@$(PIP) --require-hashes -r docs.lock
+	@touch $(DOCS)
+
 run: $(RUNS) ## plan on a built-in problem, and show the exact answer beside it
 	@$(BIN)/smoothcruiser plan gridworld:n=5 --discount 0.5 --temperature 0.5 --state 23 --epsilon 5% --delta 0.1 \
 		--method smoothcruiser --compare-exact
@@ -57,6 +63,11 @@ lint: $(READY) ## ruff, mypy (strict), import-linter
 format: $(READY) ## let ruff format and fix what it can
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
+
+# Nothing is fetched: neither by the build, which runs the notebooks, nor by the pages.
+docs: $(DOCS) ## the documentation site: docs/_build/html/index.html; warnings are errors
+	@$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs docs/_build/html
+	@$(BIN)/python docs/_site/check.py docs/_build/html
 
 bench: $(READY) ## ratios against C and against other libraries; writes docs/evidence/bench.md
 	@$(BIN)/python benchmarks/run_all.py
@@ -98,5 +109,5 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/tree_search.py --out docs/evidence/literature/tree-search.json
 
 clean: ## remove the environment and every cache
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

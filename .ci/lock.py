@@ -1,9 +1,10 @@
-"""Write runtime.lock, requirements.lock and peers.lock: pins with a hash for every file.
+"""Write the locks: pins with a hash for every file.
 
 pip is asked what it would install of each pinned version on every supported Python and
 platform (``--dry-run --report``) of constraints.txt; the hashes are those of the files
-that it names. The first lock holds what ``make run`` needs, the second all that
-``make test`` does, the third what ``make evidence`` needs beside it.
+that it names. runtime.lock holds what ``make run`` needs, requirements.lock all that
+``make test`` does, peers.lock what ``make evidence`` needs beside it, docs.lock all that
+``make docs`` does.
 
     .venv/bin/python .ci/lock.py
 """
@@ -62,7 +63,7 @@ def report(python: str, tags: list[str]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the three locks."""
+    """Write the four locks."""
     hashes: dict[str, set[str]] = defaultdict(set)
     pins: dict[str, str] = {}
     needs: dict[str, list[str]] = {}
@@ -86,6 +87,7 @@ def main() -> None:
         ("runtime.lock", "make run", closure(runs, needs)),
         ("requirements.lock", "make test", usual),
         ("peers.lock", "make evidence", peers),
+        ("docs.lock", "make docs", closure([*runs, *extras["docs"]], needs)),
     ):
         lines = [
             " \\\n".join(
