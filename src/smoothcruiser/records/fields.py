@@ -199,7 +199,8 @@ def shape_of(hint: Any) -> Shape:
         return Items(shape_of(args[0]))
     if origin is dict:
         return Named(args[0], shape_of(args[1]))
-    if origin is np.ndarray:
+    # from NumPy 2.5 on NDArray[…] is an alias of its own, with the array behind it
+    if np.ndarray in (origin, get_origin(getattr(origin, "__value__", None))):
         return Array()
     if isinstance(hint, type):
         for base in hint.__mro__:
