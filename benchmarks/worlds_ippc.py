@@ -24,7 +24,7 @@ environment, so all play against the same chance; planners have streams of their
 Long runs are made in pieces: ``--keep FILE`` holds what was played, ``--minutes`` ends a
 piece (exit code 3), and the same command goes on with the next.
 
-Run: .venv/bin/python benchmarks/worlds_ippc.py [--calls 1000] [--episodes 10] [--keep
+Run: .venv/bin/python benchmarks/worlds_ippc.py [--calls 500] [--episodes 10] [--keep
 FILE.json] [--minutes 7] [--out FILE.md] [domain …]
 """
 
@@ -35,7 +35,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -60,9 +60,9 @@ UNFINISHED = 3  # the exit code of a piece that is not the last
 class Plan:
     """How much is played, and how."""
 
-    calls: int = 1000  # for a decision
+    calls: int = 500  # for a decision
     episodes: int = 10  # of each planner
-    blind: int = 100  # episodes of random play and of doing nothing
+    blind: int = 60  # episodes of random play and of doing nothing
     depth: int = 20  # of trees
     warmth: float = 0.1  # temperature, in widths of the range of rewards
     proven: int = 20  # episodes of a proven policy
@@ -263,7 +263,7 @@ def players(plan: Plan) -> dict[str, Callable[[Row, Any, Plan], None]]:
         for name in plan.searches
     }
     exact = {"exact": proving} if plan.exact_seconds else {}
-    return {"blind": blindly, **trees, "certified": certifying, **exact}
+    return {"blind": blindly, "certified": certifying, **exact, **trees}
 
 
 # --- pieces ----------------------------------------------------------------------------
@@ -274,7 +274,8 @@ class Kept:
 
     def __init__(self, path: Path | None, plan: Plan) -> None:
         self.path, self.rows, self.pieces = path, {}, []
-        self.plan = json.loads(json.dumps(dataclasses.asdict(plan) | {"names": None}))
+        whole = dataclasses.replace(plan, names=(), searches=())  # may grow by pieces
+        self.plan = json.loads(json.dumps(dataclasses.asdict(whole)))
         if path is not None and path.exists():
             data = json.loads(path.read_text())
             if data["plan"] != self.plan:
@@ -301,28 +302,30 @@ class Kept:
             self.path.write_text(json.dumps(data))
 
 
-def rows(plan: Plan, kept: Kept, minutes: float) -> Iterator[Row]:
-    """All instances, one after the other; stops between two players at the limit."""
-    deadline = time.monotonic() + 60 * minutes
+def rows(plan: Plan, kept: Kept, minutes: float) -> list[Row]:
+    """All instances, player after player; stops between two at the limit."""
+    deadline, made = time.monotonic() + 60 * minutes, {}
     for domain, instance, twins in contest(plan.names):
         name = f"rddl:{domain},{instance},max_actions={MOST_ACTIONS}"
         try:
-            problem = sc.make(name, operator="max")
+            made[domain] = sc.make(name, operator="max")
         except sc.InvalidInput as error:
             print(f"{domain}: {error}", file=sys.stderr)
             continue
-        row = kept.row(domain, instance, twins, problem)
-        for player, plays in players(plan).items():
+        kept.row(domain, instance, twins, made[domain])
+    found = [row for row in kept.rows.values() if row.domain in made]
+    for player, plays in players(plan).items():
+        for row in found:
             if player in row.done:
                 continue
             if time.monotonic() > deadline:
-                print(f"So far; the same command goes on at {domain}, {player}.")
+                print(f"The same command goes on with {player} in {row.domain}.")
                 sys.exit(UNFINISHED)
-            plays(row, problem, plan)
+            plays(row, made[row.domain], plan)
             row.done.append(player)
             kept.save()
-            print(domain, instance, player, row.means.get(player, ""), flush=True)
-        yield row
+            print(row.domain, player, row.means.get(player, ""), flush=True)
+    return found
 
 
 # --- the page --------------------------------------------------------------------------
@@ -459,7 +462,7 @@ def main() -> None:
     out, keep, minutes = (asked.pop(name) for name in ("out", "keep", "minutes"))
     plan = Plan(**{k: tuple(v) if isinstance(v, list) else v for k, v in asked.items()})
     kept = Kept(keep, plan)
-    found = list(rows(plan, kept, minutes))
+    found = rows(plan, kept, minutes)
     print("\n".join(lines(found, plan)))
     if out is not None:
         out.write_text(page(found, plan, kept))
