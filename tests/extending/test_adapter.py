@@ -40,11 +40,11 @@ def table_kept():
 def installed(tmp_path, monkeypatch):
     """Install a package without an installer: an entry point for the recipe's module."""
 
-    def install(value, name="weather"):
-        info = tmp_path / "weather_package-1.0.dist-info"
+    def install(value, name="weather", package="weather"):
+        info = tmp_path / f"{package}_package-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(
-            "Metadata-Version: 2.1\nName: weather-package\nVersion: 1.0\n"
+            f"Metadata-Version: 2.1\nName: {package}-package\nVersion: 1.0\n"
         )
         (info / "entry_points.txt").write_text(
             f"[smoothcruiser.problems]\n{name} = {value}\n"
@@ -202,6 +202,26 @@ def test_a_broken_adapter_is_named_with_the_reason(installed, value, reason):
     assert "gym:FrozenLake-v1" in listed
 
 
+def test_a_prefix_that_two_packages_claim_is_refused_with_both(installed):
+    installed(f"{MODULE}:ADAPTER")
+    installed("elsewhere:ADAPTER", package="other")
+    claimed = (
+        "The prefix 'weather' is claimed by 2 installed packages: .*weather-package"
+    )
+    with pytest.raises(sc.InvalidInput, match=claimed):
+        sc.make(NAME, discount=0.5, temperature=1.0)
+    assert "other-package (elsewhere:ADAPTER)" in command("problems", "--json")
+
+
+def test_an_installed_adapter_does_not_take_our_prefix(installed):
+    ours = find_adapter("gym")
+    installed(f"{MODULE}:ADAPTER", name="gym")
+    assert find_adapter("gym") is ours
+    said = json.loads(command("problems", "--json"))
+    assert said["gym:"]["fault"] == ""
+    assert "is not used: the prefix 'gym'" in said["gym of weather-package:"]["fault"]
+
+
 def test_an_adapter_says_how_it_is_used(installed):
     installed(f"{MODULE}:ADAPTER")
     example = r"as in make\('weather:bergen,rain=0.7', discount=0.9, temperature=0.1\)"
@@ -223,6 +243,23 @@ def test_names_that_cannot_be_prefixes_are_refused(tmp_path, name, sentence):
     with recipes.written(HEADING, tmp_path) as module:
         adapter = module.Weather()
         adapter.name = name
+        with pytest.raises(sc.InvalidInput, match=sentence):
+            register(adapter)
+
+
+@pytest.mark.parametrize(
+    "word, value, sentence",
+    [
+        ("summary", None, "An adapter's summary is a text, got None"),
+        ("needs", None, "An adapter's needs is a text, got None"),
+        ("modules", "weather", "An adapter's modules are a tuple, got 'weather'"),
+    ],
+)
+def test_attributes_of_another_type_are_refused(tmp_path, word, value, sentence):
+    with recipes.written(HEADING, tmp_path) as module:
+        adapter = module.Weather()
+        adapter.name = "other-weather"
+        setattr(adapter, word, value)
         with pytest.raises(sc.InvalidInput, match=sentence):
             register(adapter)
 

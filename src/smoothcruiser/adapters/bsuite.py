@@ -56,13 +56,13 @@ class BsuiteAdapter:
             raise MissingExtra(
                 f"bsuite's experiments need bsuite: pip install '{self.needs}'."
             ) from error
-        from smoothcruiser.adapters.dm_env.access import named
+        from smoothcruiser.adapters.dm_env.access import built
 
         known = RANGES.get(text.partition("/")[0])
         given = {"reward_range", "reward_low", "reward_high"} & parameters.keys()
         if known is not None and not given:
             parameters["reward_range"] = known
-        return named("bsuite", text, _loaded, parameters, discount, operator)
+        return built("bsuite", text, _loaded, parameters, discount, operator)
 
 
 def _loaded(text: str, parameters: dict[str, Any]) -> Any:

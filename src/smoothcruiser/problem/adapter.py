@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -118,8 +117,15 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
             "An adapter has the attributes name, summary, example, needs and a "
             f"method build, and {adapter!r} has not."
         )
+    for word in ("name", "summary", "example", "needs"):
+        if not isinstance(getattr(adapter, word), str):
+            raise InvalidInput(
+                f"An adapter's {word} is a text, got {getattr(adapter, word)!r}."
+            )
+    if isinstance(modules := getattr(adapter, "modules", ()), str):
+        raise InvalidInput(f"An adapter's modules are a tuple, got {modules!r}.")
     name = adapter.name
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+    if not re.fullmatch(r"[A-Za-z][\w-]*", name):
         raise InvalidInput(
             f"An adapter's name is a prefix of letters, digits, - and _, got {name!r}."
         )
@@ -145,9 +151,9 @@ def keep_fault(name: str, module: str, error: Exception) -> None:
 def find_adapter(prefix: str) -> Adapter | None:
     """The adapter of a prefix: registered or installed; None if there is none."""
     if prefix not in known():
-        for point in _entry_points():
-            if point.name == prefix:
-                return _loaded(point)
+        points = _entry_points().get(prefix)
+        if points:
+            return _loaded(points)
         if prefix in FAULTS:
             raise InvalidInput(FAULTS[prefix])
     return ADAPTERS.get(prefix)
@@ -184,7 +190,7 @@ def _accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
 
 def prefixes() -> list[str]:
     """The prefixes of all adapters, without importing those of other packages."""
-    return sorted({*known(), *(point.name for point in _entry_points())})
+    return sorted({*known(), *_entry_points()})
 
 
 @dataclass(frozen=True)
@@ -265,28 +271,53 @@ def near(name: str) -> str:
 # --- entry points -------------------------------------------------------------
 
 
-def _entry_points() -> Iterator[EntryPoint]:
-    """Installed adapters that are not in the table."""
+def _entry_points() -> dict[str, list[EntryPoint]]:
+    """Installed adapters by prefix; two packages may have chosen the same one."""
     from importlib.metadata import entry_points  # slow, and most runs need none
 
-    return (point for point in entry_points(group=GROUP) if point.name not in known())
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
 
 
 def _load_all() -> dict[str, str]:
     """Put all installed adapters into the table; return why some are not there."""
     known()
     faults = dict(FAULTS)
-    for point in list(_entry_points()):
-        try:
-            _loaded(point)
-        except SmoothcruiserError as error:
-            faults[point.name] = str(error)
+    for name, points in _entry_points().items():
+        if name not in ADAPTERS:
+            try:
+                _loaded(points)
+            except SmoothcruiserError as error:
+                faults[name] = str(error)
+        elif type(ADAPTERS[name]).__module__.startswith("smoothcruiser.adapters."):
+            for point in points:
+                faults[f"{name} of {_package(point)}"] = (
+                    f"{_what(point)} is not used: the prefix {name!r} is taken by "
+                    "smoothcruiser's own adapter; its package should choose another."
+                )
     return faults
 
 
-def _loaded(point: EntryPoint) -> Adapter:
-    package = "" if point.dist is None else f" of {point.dist.name}"
-    what = f"The adapter {point.name!r}{package} ({point.value})"
+def _package(point: EntryPoint) -> str:
+    return "an unnamed package" if point.dist is None else point.dist.name
+
+
+def _what(point: EntryPoint) -> str:
+    return f"The adapter {point.name!r} of {_package(point)} ({point.value})"
+
+
+def _loaded(points: list[EntryPoint]) -> Adapter:
+    """The adapter of a prefix, which one installed package has to have for itself."""
+    point, *others = points
+    if others:
+        owners = ", ".join(f"{_package(p)} ({p.value})" for p in points)
+        raise InvalidInput(
+            f"The prefix {point.name!r} is claimed by {len(points)} installed packages: "
+            f"{owners}; uninstall all but one."
+        )
+    what = _what(point)
     try:
         adapter = point.load()
     except Exception as error:
@@ -299,4 +330,7 @@ def _loaded(point: EntryPoint) -> Adapter:
             f"{what} is not an adapter called {point.name!r}, but {adapter!r}; update "
             "or uninstall its package."
         )
-    return register(adapter)
+    try:
+        return register(adapter)
+    except InvalidInput as error:
+        raise InvalidInput(f"{what} cannot be used: {error}") from error

@@ -94,6 +94,13 @@ def _declared(env: Any) -> tuple[float, float] | None:
 
 
 def named(
+    text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
+) -> Problem:
+    """The problem of ``dm_env:module:Class``; other parameters go to the class."""
+    return built("dm_env", text, _made, parameters, discount, operator)
+
+
+def built(
     prefix: str,
     text: str,
     build: Callable[[str, dict[str, Any]], Any],
@@ -110,7 +117,7 @@ def named(
     return problem(env, discount=discount, operator=operator, **own)
 
 
-def made(text: str, parameters: dict[str, Any]) -> Any:
+def _made(text: str, parameters: dict[str, Any]) -> Any:
     """The environment of ``module:Class``."""
     module, colon, name = text.partition(":")
     if not colon:

@@ -22,8 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import MissingExtra
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.late import LIVE_OPTIONS, LateAdapter, late_problem
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["problem"]
 
 
-class GymnasiumAdapter:
+class GymnasiumAdapter(LateAdapter):
     """Environments by their registered names, and running ones."""
 
     name = "gym"
@@ -40,41 +40,19 @@ class GymnasiumAdapter:
     example = "FrozenLake-v1,map_name=8x8"
     needs = "smoothcruiser[gymnasium]"
     modules = ("gymnasium",)
-    options = (
-        "discount",
-        "operator",
-        "reward_range",
-        "reward",
-        "actions",
-        "horizon",
-        "access",
-        "deterministic",
-        "key",
-        "call_seconds",
-    )
+    options = (*LIVE_OPTIONS, "reward", "actions", "access", "key")
 
-    def build(
-        self,
-        text: str,
-        parameters: dict[str, Any],
-        *,
-        discount: float,
-        operator: Operator,
-    ) -> Problem:
-        """The problem of ``gym:text``.
-
-        Parameters that are not this adapter's own go to ``gymnasium.make``.
-        """
+    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+        """The problem of ``gym:text``; who needs more than Gymnasium is told what."""
         from smoothcruiser.adapters.gymnasium.families import missing, package
 
         try:
-            from smoothcruiser.adapters.gymnasium.access import named
+            return super().build(text, parameters, **asked)
         except MissingExtra as error:
             family = package(text)
             if family is None:
                 raise
             raise missing(text, *family) from error
-        return named(text, parameters, discount=discount, operator=operator)
 
     def accepts(self, simulator: Any) -> bool:
         """Whether ``simulator`` looks like an environment with one agent."""
@@ -82,20 +60,5 @@ class GymnasiumAdapter:
             hasattr(simulator, name) for name in ("step", "action_space", "unwrapped")
         ) and not hasattr(simulator, "possible_agents")
 
-    def problem(self, simulator: Any, **options: Any) -> Problem:
-        """The problem of an environment, starting where it is."""
-        from smoothcruiser.adapters.gymnasium.access import problem
 
-        return problem(simulator, **options)
-
-
-register(GymnasiumAdapter())
-
-
-def __getattr__(name: str) -> Any:
-    """``problem``, loaded when it is first needed: it imports Gymnasium."""
-    if name != "problem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smoothcruiser.adapters.gymnasium.access import problem
-
-    return problem
+__getattr__ = late_problem(register(GymnasiumAdapter()))

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.adapters.gymnax.known import refuse
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.late import LateAdapter, late_problem
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["problem"]
 
 
-class GymnaxAdapter:
+class GymnaxAdapter(LateAdapter):
     """Environments by their registered names."""
 
     name = "gymnax"
@@ -32,31 +32,10 @@ class GymnaxAdapter:
     needs = "smoothcruiser[gymnax]"
     modules = ("gymnax",)
 
-    def build(
-        self,
-        text: str,
-        parameters: dict[str, Any],
-        *,
-        discount: float,
-        operator: Operator,
-    ) -> Problem:
-        """The problem of ``gymnax:text``.
-
-        Parameters that are not this adapter's own are the environment's.
-        """
+    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+        """The problem of ``gymnax:text``, if that can be one."""
         refuse(text)
-        from smoothcruiser.adapters.gymnax.access import named
-
-        return named(text, parameters, discount=discount, operator=operator)
+        return super().build(text, parameters, **asked)
 
 
-register(GymnaxAdapter())
-
-
-def __getattr__(name: str) -> Any:
-    """``problem``, loaded when it is first needed: it imports gymnax."""
-    if name != "problem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smoothcruiser.adapters.gymnax.access import problem
-
-    return problem
+__getattr__ = late_problem(register(GymnaxAdapter()))

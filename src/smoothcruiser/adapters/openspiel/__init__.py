@@ -11,11 +11,10 @@ built.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.late import LateAdapter, late_problem
 
 if TYPE_CHECKING:
     from smoothcruiser.adapters.openspiel.games import problem
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["problem"]
 
 
-class OpenSpielAdapter:
+class OpenSpielAdapter(LateAdapter):
     """Games by their names."""
 
     name = "openspiel"
@@ -31,31 +30,7 @@ class OpenSpielAdapter:
     example = "tic_tac_toe"
     needs = "smoothcruiser[openspiel]"
     modules = ("pyspiel",)
-
-    def build(
-        self,
-        text: str,
-        parameters: dict[str, Any],
-        *,
-        discount: float,
-        operator: Operator,
-    ) -> Problem:
-        """The problem of ``openspiel:text``.
-
-        Parameters that are not this adapter's own go to OpenSpiel.
-        """
-        from smoothcruiser.adapters.openspiel.games import named
-
-        return named(text, parameters, discount=discount, operator=operator)
+    module = "games"
 
 
-register(OpenSpielAdapter())
-
-
-def __getattr__(name: str) -> Any:
-    """``problem``, loaded when it is first needed: it imports OpenSpiel."""
-    if name != "problem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smoothcruiser.adapters.openspiel.games import problem
-
-    return problem
+__getattr__ = late_problem(register(OpenSpielAdapter()))

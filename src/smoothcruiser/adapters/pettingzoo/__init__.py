@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.late import LIVE_OPTIONS, LateAdapter, late_problem
 
 if TYPE_CHECKING:
     from smoothcruiser.adapters.pettingzoo.access import problem
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["problem"]
 
 
-class PettingZooAdapter:
+class PettingZooAdapter(LateAdapter):
     """Games by their names, and running ones."""
 
     name = "pettingzoo"
@@ -33,33 +32,7 @@ class PettingZooAdapter:
     example = "connect_four_v3"
     needs = "smoothcruiser[pettingzoo]"
     modules = ("pettingzoo", "pygame")
-    options = (
-        "discount",
-        "operator",
-        "reward_range",
-        "horizon",
-        "payoffs",
-        "deterministic",
-        "perfect_information",
-        "merge",
-        "call_seconds",
-    )
-
-    def build(
-        self,
-        text: str,
-        parameters: dict[str, Any],
-        *,
-        discount: float,
-        operator: Operator,
-    ) -> Problem:
-        """The problem of ``pettingzoo:text``.
-
-        Parameters that are not this adapter's own go to the game.
-        """
-        from smoothcruiser.adapters.pettingzoo.access import named
-
-        return named(text, parameters, discount=discount, operator=operator)
+    options = (*LIVE_OPTIONS, "payoffs", "perfect_information", "merge")
 
     def accepts(self, simulator: Any) -> bool:
         """Whether ``simulator`` looks like a game in which agents take turns."""
@@ -68,20 +41,5 @@ class PettingZooAdapter:
             for name in ("step", "observe", "last", "possible_agents")
         )
 
-    def problem(self, simulator: Any, **options: Any) -> Problem:
-        """The problem of a running game, starting where it is."""
-        from smoothcruiser.adapters.pettingzoo.access import problem
 
-        return problem(simulator, **options)
-
-
-register(PettingZooAdapter())
-
-
-def __getattr__(name: str) -> Any:
-    """``problem``, loaded when it is first needed: it imports PettingZoo."""
-    if name != "problem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smoothcruiser.adapters.pettingzoo.access import problem
-
-    return problem
+__getattr__ = late_problem(register(PettingZooAdapter()))

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.adapters.pgx.known import refuse
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.late import LateAdapter, late_problem
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["problem"]
 
 
-class PgxAdapter:
+class PgxAdapter(LateAdapter):
     """Games by their names."""
 
     name = "pgx"
@@ -31,29 +31,12 @@ class PgxAdapter:
     example = "tic_tac_toe"
     needs = "smoothcruiser[pgx]"
     modules = ("pgx",)
+    module = "games"
 
-    def build(
-        self,
-        text: str,
-        parameters: dict[str, Any],
-        *,
-        discount: float,
-        operator: Operator,
-    ) -> Problem:
-        """The problem of ``pgx:text``."""
+    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+        """The problem of ``pgx:text``, if that can be one."""
         refuse(text)
-        from smoothcruiser.adapters.pgx.games import named
-
-        return named(text, parameters, discount=discount, operator=operator)
+        return super().build(text, parameters, **asked)
 
 
-register(PgxAdapter())
-
-
-def __getattr__(name: str) -> Any:
-    """``problem``, loaded when it is first needed: it imports Pgx."""
-    if name != "problem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smoothcruiser.adapters.pgx.games import problem
-
-    return problem
+__getattr__ = late_problem(register(PgxAdapter()))

@@ -21,11 +21,10 @@ are loaded when a problem is first built.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
-from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.late import LateAdapter, late_problem
 
 if TYPE_CHECKING:
     from smoothcruiser.adapters.rddl.access import problem
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["problem"]
 
 
-class RDDLAdapter:
+class RDDLAdapter(LateAdapter):
     """Instances of RDDL domains by their names, or by their files."""
 
     name = "rddl"
@@ -45,27 +44,5 @@ class RDDLAdapter:
     has_discount = True  # instances have one of their own
     default_operator = "max"  # what the competitions maximize
 
-    def build(
-        self,
-        text: str,
-        parameters: dict[str, Any],
-        *,
-        discount: float | None,
-        operator: Operator,
-    ) -> Problem:
-        """The problem of ``rddl:text,instance``."""
-        from smoothcruiser.adapters.rddl.access import named
 
-        return named(text, parameters, discount=discount, operator=operator)
-
-
-register(RDDLAdapter())
-
-
-def __getattr__(name: str) -> Any:
-    """``problem``, loaded when it is first needed: it imports pyRDDLGym."""
-    if name != "problem":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smoothcruiser.adapters.rddl.access import problem
-
-    return problem
+__getattr__ = late_problem(register(RDDLAdapter()))

@@ -1,0 +1,73 @@
+"""Adapters whose library is imported when a first problem is built.
+
+Such an adapter is a package. Its ``__init__`` has the class, which is cheap to import;
+one module of it imports the library, and has two functions:
+
+  named(text, parameters, *, discount, operator)   the problem of a name
+  problem(simulator, …)                            that of a simulator at hand
+
+The class says which module that is, and what makes this library differ. A package ends
+with ``__getattr__ = late_problem(register(MyAdapter()))``, so that
+``smoothcruiser.adapters.my_package.problem`` is the second function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from smoothcruiser.operators import Operator
+from smoothcruiser.problem.problem import Problem
+
+# keywords of ``problem`` that every running simulator has
+LIVE_OPTIONS = (
+    "discount",
+    "operator",
+    "reward_range",
+    "horizon",
+    "deterministic",
+    "call_seconds",
+)
+
+
+class LateAdapter:
+    """What adapters of this project share; ``Adapter`` has what each of them adds."""
+
+    module = "access"  # that which imports the library
+
+    @property
+    def library(self) -> Any:
+        """The module; where its library is missing, it names the extra."""
+        return import_module(f"{type(self).__module__}.{self.module}")
+
+    def build(
+        self,
+        text: str,
+        parameters: dict[str, Any],
+        *,
+        discount: float | None,
+        operator: Operator,
+    ) -> Problem:
+        """The problem of a name; parameters that are not the adapter's own go on."""
+        found: Problem = self.library.named(
+            text, parameters, discount=discount, operator=operator
+        )
+        return found
+
+    def problem(self, simulator: Any, **options: Any) -> Problem:
+        """The problem of a simulator, starting where it is."""
+        found: Problem = self.library.problem(simulator, **options)
+        return found
+
+
+def late_problem(adapter: LateAdapter) -> Callable[[str], Any]:
+    """The ``__getattr__`` of an adapter's package, which has ``problem`` late."""
+
+    def attribute(name: str) -> Any:
+        if name != "problem":
+            package = type(adapter).__module__
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return adapter.library.problem
+
+    return attribute
