@@ -215,7 +215,7 @@ def searching(name: str, row: Row, problem: Any, plan: Plan) -> None:
 
 
 def certifying(row: Row, problem: Any, plan: Plan) -> None:
-    """Certified search, where its first decision does not take too long.
+    """Certified search, where its first decision proves the value, soon enough.
 
     It plans anew for every number of steps left, by rows that it reads: what it decides
     depends on the state and on this number, so one decision serves where they come back.
@@ -232,7 +232,9 @@ def certifying(row: Row, problem: Any, plan: Plan) -> None:
     decide(problem.initial_state, problem.horizon - 1)  # compiles
     decide(problem.initial_state, problem.horizon)
     row.cpu["certified"] = spent[-1]
-    if spent[-1] <= plan.certified_seconds and agent.estimate.num_calls == 0:
+    low, high = agent.estimate.interval
+    proven = high - low < 1e-6 * (1 + abs(high)) and agent.estimate.num_calls == 0
+    if proven and spent[-1] <= plan.certified_seconds:
         row.means["certified"] = returns(row, problem, plan.episodes, decide)
         row.cpu["certified"] = float(np.mean(spent[1:]))
 
@@ -380,7 +382,10 @@ def _certified(found: Sequence[Row]) -> str:
         parts.append(f"a decision takes it {spent} CPU seconds there")
     if dear:
         spent = f"{min(dear):.2g} to {max(dear):.2g}"
-        parts.append(f"in the others its first one took {spent}, or needed samples")
+        parts.append(
+            f"in the others its first one took {spent} and left the value open, or took "
+            "too long"
+        )
     return f"Certified search plays in {len(can)} of {len(found)}: {'; '.join(parts)}."
 
 

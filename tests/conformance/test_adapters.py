@@ -496,6 +496,21 @@ def test_chance_is_drawn_from_the_planners_stream_with_its_law():
     )
 
 
+def test_openspiels_own_position_is_read_and_left_as_it_is():
+    problem = sc.make("openspiel:tic_tac_toe", discount=1, operator="max")
+    running = spiel.load_game("tic_tac_toe").new_initial_state()
+    for move in (0, 8):
+        running.apply_action(move)
+    found = sc.plan(problem, running, method="uct", budget=20)
+    assert found.state == problem.start([0, 8])
+    assert running.history() == [0, 8]
+    other = spiel.load_game("connect_four").new_initial_state()
+    with pytest.raises(sc.InvalidInput, match="is one of connect_four"):
+        problem.start(other)
+    with pytest.raises(sc.InvalidInput, match="is a list of all moves so far"):
+        problem.start("0, 8")
+
+
 def test_positions_recognize_each_other_and_travel():
     problem = sc.make("openspiel:tic_tac_toe", discount=0.9, temperature=0.1)
     one, two = problem.start([0, 4, 8]), problem.start([8, 4, 0])

@@ -4,8 +4,8 @@ Laws: 1,000 random steps reach the states and rewards of the environment's own j
 step under the same keys, to the last bit (Pendulum within one unit of float32); resets
 too; equal streams give equal steps, and planning leaves the real environment alone;
 ranges and lengths of the tables hold along the way; rows of a batch are paid what a state
-by itself is paid, within what epsilon allows for; tic-tac-toe is a draw by every method,
-and in each of 300 positions worth what OpenSpiel says.
+by itself is paid, within what epsilon allows for, and both are near what float64 yields;
+tic-tac-toe is a draw by every method, and in each of 300 positions worth what OpenSpiel says.
 """
 
 import random
@@ -219,6 +219,44 @@ def test_rows_are_paid_what_single_states_are(name):
         assert np.abs(paid - alone).max() <= problem.facts.reward_error
         for i in range(0, rows, 17):
             assert backend.row(after, i) == found[index[i]][3]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Pendulum-v1,actions=5",
+        "MountainCarContinuous-v0,actions=3",
+        "Reacher-misc,actions=3",
+        "Swimmer-misc,actions=3",
+    ],
+)
+def test_rewards_in_float32_are_near_those_of_float64(name):
+    """Within 4 units of 2**-24, by itself and in rows: two of them are within 8."""
+    problem = sc.make(f"gymnax:{name}", discount=0.9, operator="max")
+    exact = sc.make(f"gymnax:{name},x64=true", discount=0.9, operator="max").oracle
+    oracle, choice, found = problem.oracle, random.Random(0), []
+    state = problem.initial_state
+    for i in range(300):
+        action = choice.randrange(problem.num_actions)
+        paid, after = oracle(state, action, stream(i))
+        leaves = {name: array.tolist() for name, array in state.leaves.items()}
+        wanted = exact(exact.parse(leaves), action, stream(i))[0]
+        found.append((state, action, paid, wanted))
+        over = problem.is_terminal(after) or i % 50 == 49
+        state = oracle.reset(stream(9000 + i)) if over else after
+    near = problem.facts.reward_error / 2  # 4 of the 8 units of the allowance
+    wanted = np.array([each[3] for each in found])
+    assert np.ptp(wanted) > 0 or "MountainCar" in name
+    assert np.abs(np.array([each[2] for each in found]) - wanted).max() <= near
+    rows = tuple(
+        np.stack([oracle.layout.array(each[0], j) for each in found])
+        for j in range(len(oracle.layout.leaves))
+    )
+    keys = oracle.backend.random(np.random.SeedSequence(0))
+    states = oracle.backend.take(rows, np.arange(300))
+    actions = np.array([each[1] for each in found])
+    paid, _, _ = oracle.backend.step(oracle.function, states, actions, keys)
+    assert np.abs(paid - wanted).max() <= near
 
 
 def test_tic_tac_toe_is_a_draw():

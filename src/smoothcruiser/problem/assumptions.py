@@ -5,6 +5,7 @@ Every declaration that an interval depends on is named.
 
 from __future__ import annotations
 
+from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.totals import AT_THE_END
 
@@ -93,6 +94,7 @@ def assumptions(
             f"every state has at least {facts.min_actions} legal actions, as "
             "declared (checked where it was met)"
         )
+    found += _rounded(facts)
     found += own_words(problem)
     # an adapter's own words on the keys it chose
     merged = getattr(problem.key, "assumption", "")
@@ -105,6 +107,17 @@ def assumptions(
             f"{type(problem.operator).__name__} have to be (check tests it)"
         )
     return tuple(found)
+
+
+def _rounded(facts: Facts) -> tuple[str, ...]:
+    """What is allowed for batches in float32 (``batched.FLOAT32_REWARDS``)."""
+    if not facts.reward_error:
+        return ()
+    return (
+        "steps in batches, which compute in float32, pay within "
+        f"{facts.reward_error:.1g} of what a step by itself pays (an allowance that was "
+        "measured, not proven; intervals of schedules are widened by it)",
+    )
 
 
 def own_words(problem: Problem) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ nothing is stepped here.
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.schedule.verify.sharp import root_promise
 
 
@@ -52,6 +53,13 @@ def test_the_answer_names_it_in_its_facts():
         world(False), epsilon="20%", delta=0.1, method="smoothcruiser"
     )
     assert sc.Schedule.from_json(schedule.to_json()).facts.reward_error == 2.0**-21
+
+
+def test_the_certificate_names_it():
+    sentence = "pay within 5e-07 of what a step by itself pays (an allowance"
+    named = {x64: " ".join(assumptions(world(x64), "", "")) for x64 in (True, False)}
+    assert sentence in named[False]
+    assert "float32" not in named[True]
 
 
 def test_float32_is_for_jax():

@@ -116,10 +116,17 @@ class SpielOracle:
     def parse(self, state: Any) -> Any:
         """The position after a list of all moves so far, those of chance included.
 
-        A state that is no list is returned as it is.
+        OpenSpiel's own position stands for its moves, and is left as it is.
         """
-        if not isinstance(state, list | tuple):
+        if isinstance(state, SpielState):
             return state
+        if isinstance(state, pyspiel.State):
+            return self._read(state)
+        if not isinstance(state, list | tuple):
+            raise InvalidInput(
+                f"A position of {self.game} is a list of all moves so far, or "
+                f"OpenSpiel's own, got {state!r}."
+            )
         position, moves = self.game.new_initial_state(), 0
         for move in state:
             if move not in position.legal_actions():
@@ -134,6 +141,21 @@ class SpielOracle:
                 f"After {list(state)} it is chance's turn; add its outcome to the list."
             )
         return SpielState(position, moves)
+
+    def _read(self, running: Any) -> Any:
+        """OpenSpiel's own position, played again from the beginning."""
+        if str(running.get_game()) != str(self.game):
+            raise InvalidInput(
+                f"The position is one of {running.get_game()}, and the problem is "
+                f"{self.game}; make the problem of the position's game."
+            )
+        found = self.parse([int(move) for move in running.history()])
+        if str(found.state) != str(running):
+            raise InvalidInput(
+                f"The moves {list(running.history())} do not lead to the position from "
+                f"the beginning of {self.game}; plan where a game began there."
+            )
+        return found
 
     def plain(self, state: SpielState) -> list[int]:
         """The list of all moves, which ``parse`` reads."""

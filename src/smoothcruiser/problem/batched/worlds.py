@@ -119,7 +119,6 @@ class WorldKey:
 
     title: str
     rounding: str  # of its numbers, such as "float32"; empty if all are whole
-    allowed: float = 0.0  # how far batches may round a reward, of the largest one
 
     def __call__(self, state: RowState) -> bytes:
         """The bytes of the leaves that matter."""
@@ -130,15 +129,10 @@ class WorldKey:
         """What a certificate takes on trust about rounding."""
         if not self.rounding:
             return ""
-        paid = (
-            f", rewards by at most {self.allowed:.1g} of the largest (added to epsilon)"
-            if self.allowed
-            else ""
-        )
         return (
             f"the world is {self.title} as JAX computes it here in {self.rounding}: its "
             "rounding belongs to the world. Steps in batches may round otherwise than "
-            f"steps one by one{paid}; what the last bits of a state lead to is taken to "
+            "steps one by one; what the last bits of a state lead to is taken to "
             "be worth the same"
         )
 
@@ -378,7 +372,7 @@ class WorldRows(Batched):
         floats = any(np.dtype(x.dtype).kind == "f" for x in self.layout.leaves)
         kind = "float64" if self.x64 else "float32"
         used = kind if floats or self.reward_rounding else ""
-        return WorldKey(self.world.title, used, self.reward_rounding)
+        return WorldKey(self.world.title, used)
 
 
 NO_KEY = np.zeros(2, dtype=np.uint32)
