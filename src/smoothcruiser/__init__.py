@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
     from smoothcruiser.checks import Check, check
     from smoothcruiser.comparison import Comparison, compare
+    from smoothcruiser.display.following import follow
     from smoothcruiser.display.page import report
     from smoothcruiser.display.trees import view
     from smoothcruiser.errors import (
@@ -146,6 +147,7 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
+    "follow",
     "make",
     "plan",
     "plan_many",
@@ -182,6 +184,7 @@ _HOMES = {
         "Comparison",
         "compare",
     ),
+    "display.following": ("follow",),
     "display.page": ("report",),
     "display.trees": ("view",),
     "errors": (

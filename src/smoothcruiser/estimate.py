@@ -48,7 +48,7 @@ class Certificate(Shown):
     least ``confidence``, under ``assumptions``.
     """
 
-    kind: str  # "schedule", "search", "exact"
+    kind: str  # "schedule", "search", "exact", "policy", "proof"
     interval: Interval  # for V(state)
     # one an action; (NaN, NaN) where illegal, empty where only the value was asked
     # for

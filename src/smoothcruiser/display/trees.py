@@ -20,9 +20,8 @@ from smoothcruiser.display.document import (
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.numbers import counts, duration
 from smoothcruiser.tree import view as views
+from smoothcruiser.tree.folding import principal_line
 from smoothcruiser.tree.tree import Tree
-
-LONGEST_LINE = 12  # moves of the principal line
 
 
 def tree_page(tree: Tree) -> Page:
@@ -62,26 +61,6 @@ def tree_page(tree: Tree) -> Page:
     return Page(title, tuple(blocks))
 
 
-def principal_line(tree: Tree) -> list[tuple[str, int]]:
-    """Names of the recommended actions from the root on, each with its visits.
-
-    After an action it follows the outcome that was met most often, and ends where no
-    simulation went on.
-    """
-    found: list[tuple[str, int]] = []
-    number: int | None = 0
-    while number is not None and len(found) < LONGEST_LINE:
-        node = tree.node(number)
-        if not any(node.edge_visits):
-            break
-        action = tree.action(number)
-        visits = dict(zip(node.actions, node.edge_visits, strict=True))[action]
-        found.append((tree.problem.label(node.state, action), visits))
-        after = [child for move, child in tree.children(number) if move == action]
-        number = max(after, key=lambda child: tree.node(child).visits, default=None)
-    return found
-
-
 def _line(tree: Tree) -> str:
     moves = [f"{move} ({visits:,})" for move, visits in principal_line(tree)]
     return f"{' → '.join(moves)}: actions recommended one after the other (visits)"
@@ -100,7 +79,9 @@ def view(
 ) -> str | Path:
     """The most visited part of a search tree as an HTML page, or the file it is in.
 
-    The page is self-contained: no script, and no request to anywhere.
+    It shows the root's actions, the principal line, a picture, and the tree to fold and
+    unfold, with what is proven where the tree solves. The page is self-contained: no
+    script, and no request to anywhere.
 
     Args:
         tree: a ``Tree`` that has grown.

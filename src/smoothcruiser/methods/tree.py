@@ -35,6 +35,7 @@ from smoothcruiser.methods.base import (
 from smoothcruiser.progress import Callback, Phases, added
 from smoothcruiser.query import Limits, Query
 from smoothcruiser.tree.growth import Growth
+from smoothcruiser.tree.proof import check_solvable
 from smoothcruiser.tree.searches import UCT, Search
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class TreeSearch(Method):
 
     @property
     def promises(self) -> bool:  # type: ignore[override]
-        """Only what it certifies from below."""
-        return self.certify
+        """Only what it certifies from below, or proves."""
+        return self.certify or self.search.solve
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -91,6 +92,12 @@ class TreeSearch(Method):
             why = not_compiled(query.problem) if machine else None
             if why is not None:
                 raise InvalidInput(why)
+        check_solvable(query.problem, self.search)
+        if self.certify and self.search.solve:
+            raise InvalidInput(
+                "solve=True has a certificate of its own, from above and from below; "
+                "drop certify."
+            )
         if self.certify and query.problem.is_game:
             raise InvalidInput(
                 "certify=True bounds the value of an MDP from below; in a game the "
@@ -112,6 +119,8 @@ class TreeSearch(Method):
         promise = (
             "a lower bound on the value, from rollouts of its policy"
             if self.certify
+            else "bounds that hold, and the value once it is proven"
+            if self.search.solve
             else "no promise"
         )
         forecast = Forecast(
@@ -155,6 +164,13 @@ class Growing(Prepared):
             why = SAID_STOP if phases.refused else BY_HAND
             return _unplanted(self.method, query, why)
         tree = _planted(self.method, query)
+        looks = _Looks(tree)
+        try:
+            with hold.opened():
+                calls = looks.before(calls, seconds)
+        except KeyboardInterrupt as stop:
+            found = _unplanted(self.method, query, BY_HAND)
+            return replace(found, num_calls=getattr(stop, "calls", 0))
         # compiling is part of what the user waits for
         planted = time.perf_counter()
         left = None if seconds is None else max(1e-3, seconds - (planted - begin))
@@ -168,7 +184,12 @@ class Growing(Prepared):
         )
         with suppress(KeyboardInterrupt):  # a tree answers at any time
             tree.grow_by(growth)
-        answer = tree.estimate() if any(tree.node(0).edge_visits) else _blind(tree)
+        stopped = hold.came or growth.refused
+        grown = tree.proven or any(tree.node(0).edge_visits)
+        answer = _blind(tree)
+        if grown:
+            answer = tree.estimate(looked=looks.after(stopped))
+            answer = replace(answer, num_calls=tree.num_calls)
         if certify and (hold.came or growth.refused):
             answer = _boxed(tree, answer)
         elif certify:
@@ -191,6 +212,44 @@ class Growing(Prepared):
             f"{answer.num_calls:,} calls: the answer of what was grown."
         )
         return replace(answer, notes=(*answer.notes, note))
+
+
+class _Looks:
+    """The inspections of the step before and after a search whose answer is certified."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.looked: Any = ()
+
+    def before(self, calls: int | None, seconds: float | None) -> int | None:
+        """The calls that are left for the search after both inspections."""
+        tree = self.tree
+        if not tree.method.solve:
+            return calls
+        from smoothcruiser.engines.inspection import look
+
+        # at most a tenth of what may be spent
+        most = None if calls is None else calls // 10
+        part = None if seconds is None else seconds / 10.0
+        asked = tree.problem, tree.state, tree.seed
+        made, self.looked = look(*asked, None, most, part)
+        tree.spend(made)
+        if calls is None or most is None:
+            return None
+        return calls - (min(most, tree.problem.inspection_calls) if made else 0)
+
+    def after(self, stopped: bool) -> str:
+        """What was seen of the step, after pairs were called again."""
+        tree = self.tree
+        if not tree.method.solve:
+            return ""
+        from smoothcruiser.engines.inspection import look, seen
+
+        made = 0
+        if not stopped and self.looked:
+            made, _ = look(tree.problem, tree.state, tree.seed, self.looked)
+            tree.spend(made)
+        return seen(len(self.looked), made, 0)
 
 
 def _unplanted(method: TreeSearch, query: Query, why: str) -> Estimate:
@@ -306,7 +365,7 @@ class Keeping(Session):
             progress=query.progress,
         )
         tree.grow_by(growth)
-        grown = any(tree.node(0).edge_visits) or not growth.refused
+        grown = any(tree.node(0).edge_visits) or tree.proven or not growth.refused
         estimate = tree.estimate() if grown else _blind(tree)
         compiling = estimate.compile_seconds if fresh else 0.0
         return replace(

@@ -125,7 +125,7 @@ class Bar:
 
 def _surface(log: LogLines | None) -> Surface | None:
     """Where the bar of this process can be shown."""
-    if _in_notebook():
+    if in_notebook():
         return Cell()
     with suppress(AttributeError, ValueError):  # no standard error, or a closed one
         if sys.stderr.isatty():
@@ -133,7 +133,8 @@ def _surface(log: LogLines | None) -> Surface | None:
     return log
 
 
-def _in_notebook() -> bool:
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")

@@ -44,8 +44,11 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.proof import broken_claim, two_outcomes
+from smoothcruiser.tree.proof_kernel import open_boxes
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
+from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.widening import limits_chance, tables
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
@@ -205,13 +208,14 @@ class CompiledTree:
         self.later: Handover | None = None
         self._counted = 0  # calls that the handover knows of
         begin = time.perf_counter()
-        self.meta = np.zeros(5, np.int64)
+        self.meta = np.zeros(6, np.int64)
         self.fault = np.zeros(1)
         try:
             root_state = self._choose(state, inlined)
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
-            self.desk = kernel.desk_for(rule, setting, self.weights)
+            spans = spans_of(problem, setting)
+            self.desk = kernel.desk_for(rule, setting, self.weights, spans)
             self.states = self.machine.allocate(room)
             # For a rollout's state, a state at fault, and a state that waits.
             self.scratch = self.machine.allocate(3)
@@ -226,6 +230,9 @@ class CompiledTree:
                 -1,
                 root_state,
             )
+            if setting.solves:
+                low, high = spans[min(setting.elapsed, len(spans) - 1)]
+                open_boxes(self.nodes.boxes, 0, setting.num_actions, low, high)
             self._run(0, 0)
         except SmoothcruiserError:
             raise
@@ -300,6 +307,7 @@ class CompiledTree:
             np.empty((room, columns)),
             np.full(size, -1, np.int64),
             *tables(room if limits_chance(self.setting) else 0, K),
+            np.empty((room, 3 * K) if self.setting.solves else (1, 1)),
         )
 
     def _double(self) -> None:
@@ -312,6 +320,8 @@ class CompiledTree:
         )
         self.nodes.outcomes[:count] = old.outcomes[:count]
         self.nodes.paid[:count] = old.paid[:count]
+        if self.setting.solves:
+            self.nodes.boxes[:count] = old.boxes[:count]
         self.states = self.machine.move_states(self.states, room, count)
         self.machine.rehash(self.nodes.ints, self.nodes.table, self.states, count)
 
@@ -354,8 +364,8 @@ class CompiledTree:
             if status == kernel.NO_ROOM:
                 self._double()
                 continue
-            if status in (kernel.DONE, kernel.CUT):
-                return status == kernel.DONE
+            if status in (kernel.DONE, kernel.CUT, kernel.PROVEN):
+                return status != kernel.CUT
             where, action = (
                 self.machine.load(self.scratch, 1),
                 int(self.meta[kernel.FAULT]),
@@ -434,7 +444,20 @@ class CompiledTree:
             actions=tuple(allowed),
             edge_visits=tuple(int(ints[kernel.EDGE + a]) for a in allowed),
             edge_totals=tuple(float(floats[kernel.TOTAL + a]) for a in allowed),
+            boxes=self._boxes(i, allowed),
         )
+
+    def _boxes(self, i: int, actions: list[int]) -> tuple[tuple[float, float], ...]:
+        """The boxes of some actions of node ``i``, where the tree has any."""
+        if not self.setting.solves:
+            return ()
+        row, K = self.nodes.boxes[i], self.setting.num_actions
+        return tuple((float(row[a]), float(row[K + a])) for a in actions)
+
+    @property
+    def inexact(self) -> bool:
+        """Whether a number in a box was rounded."""
+        return bool(self.meta[kernel.INEXACT])
 
     def _state(self, i: int) -> Any:
         """The state of node ``i``.
@@ -492,6 +515,10 @@ def complain(
     if status == kernel.BAD_BOUNDS:
         bounds_at(problem, state)  # raises with the numbers
         raise flickering(state)
+    if status == kernel.TWO_OUTCOMES:
+        raise two_outcomes(at(state, action))
+    if status == kernel.BROKEN_CLAIM:
+        raise broken_claim(problem, state)
     if status == kernel.BAD_REWARD:
         raise outside(reward, at(state, action), setting.low, setting.high)
     raise undeclared_end(at(state, action))

@@ -42,6 +42,16 @@ from smoothcruiser.problem.tabular_kernel import (
     tabular_player,
     tabular_terminal,
 )
+from smoothcruiser.tree.proof_kernel import (
+    BROKEN,
+    ROUNDED,
+    box_of,
+    clip,
+    inside,
+    narrow,
+    open_boxes,
+    prove,
+)
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, TreeRule
 from smoothcruiser.tree.selection import (
     descent_policy,
@@ -64,7 +74,10 @@ from smoothcruiser.tree.widening import (
 DONE, BAD_REWARD, UNDECLARED_END, FEW_ACTIONS, NO_ROOM, CUT, BAD_PLAYER, BAD_BOUNDS = (
     range(8)
 )
-COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST = range(5)  # slots of ``meta``
+# of trees with boxes: the root is proven, a move had two outcomes, a play broke a claim
+PROVEN, TWO_OUTCOMES, BROKEN_CLAIM = 20, 21, 22
+# slots of ``meta``; INEXACT is 1 once a number in a box was rounded
+COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST, INEXACT = range(6)
 # where a simulation was interrupted when the calls were used up
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)
 # slots of ``held``: that place, and what the simulation needs to continue
@@ -95,6 +108,7 @@ class Nodes(NamedTuple):
     # always sample
     outcomes: Ints
     paid: Floats
+    boxes: Floats  # (C, 3 K) of ``proof_kernel`` where the tree solves, else (1, 1)
 
 
 class Desk(NamedTuple):
@@ -116,9 +130,10 @@ class Desk(NamedTuple):
     w: Floats  # prior weights
     held: Ints  # a simulation that ran out of calls, to be resumed
     carry: Floats  # the return of its rollout so far, and the weight of what follows
+    spans: Floats  # (T, 2): the box of an untried action after t moves; (1, 2): any t
 
 
-def desk_for(rule: TreeRule, setting: Setting, weights: Floats) -> Desk:
+def desk_for(rule: TreeRule, setting: Setting, weights: Floats, spans: Floats) -> Desk:
     """The workspace of a tree with these limits."""
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
@@ -135,6 +150,7 @@ def desk_for(rule: TreeRule, setting: Setting, weights: Floats) -> Desk:
         w=weights.copy(),
         held=np.zeros(5, np.int64),
         carry=np.zeros(2),
+        spans=spans,
     )
 
 
@@ -165,6 +181,11 @@ class Setting(NamedTuple):
     samples: int = 0
     widening: float = 0.0
     growth: float = 0.0
+    # whether there are boxes (``proof_kernel``); whether a play ends at the limit; and
+    # how many moves were made before the root
+    solves: bool = False
+    closes: bool = False
+    elapsed: int = 0
 
 
 def state_hash(state: int) -> Any:
@@ -310,6 +331,8 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
             parent = number[ints[i, PARENT]] if j > 0 else -1
             ints[j] = ints[i]
             floats[j] = floats[i]
+            if len(nodes.boxes) > 1:
+                nodes.boxes[j] = nodes.boxes[i]
             ints[j, PARENT] = parent
             for column in range(EDGE + (ints.shape[1] - EDGE) // 2, ints.shape[1]):
                 if ints[j, column] >= 0:
@@ -477,13 +500,18 @@ def grow(
         uncounted(fault),
     )
     states, scratch = uncounted(states), uncounted(scratch)
+    boxes, spans = uncounted(nodes.boxes), uncounted(desk.spans)
     K = setting.num_actions
+    if setting.solves:
+        low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
+        if low == high:
+            return PROVEN
     capacity = len(ints)
     needed = min(setting.expansion, setting.limit)
     while meta[SIMULATIONS] < most_simulations:
         if meta[COUNT] + needed > capacity and capacity < setting.most_nodes:
             return NO_ROOM
-        node, depth, added, leaf = 0, 0, 0, 0.0
+        node, depth, added, leaf, ended = 0, 0, 0, 0.0, False
         waiting, held[HELD] = held[HELD], NOTHING_HELD
         if waiting != NOTHING_HELD:
             node, depth, added = held[AT_NODE], held[STEPS], held[ADDED]
@@ -505,6 +533,9 @@ def grow(
                 )
                 return CUT
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+            if setting.solves:
+                sign = floats[node, SIGN]
+                size = narrow(boxes, node, sign, K, acts, n, x, h, size)
             if rule.descent == UPPER:
                 j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
             else:
@@ -553,7 +584,19 @@ def grow(
             )
             depth += 1
             leaf = 0.0
-            if setting.ends and (over or TERMINAL(data, after)):
+            over = setting.ends and (over or TERMINAL(data, after))
+            if setting.solves:
+                known = ints[node, EDGE + K + action]
+                if (
+                    ints[node, EDGE + action] > 0
+                    and boxes[node, 2 * K + action] != reward
+                ) or (known >= 0 and (over or not SAME(LOAD(states, known), after))):
+                    STORE(scratch, 1, state)
+                    meta[FAULT] = action
+                    return TWO_OUTCOMES
+                boxes[node, 2 * K + action] = reward
+                ended = over or (depth == setting.limit and setting.closes)
+            if over:
                 if remembers and depth < setting.limit:
                     note_end(outcomes, paid, node, action, reward)
                 break
@@ -586,6 +629,9 @@ def grow(
                     STORE(scratch, 1, after)
                     return -child
                 table[place] = child
+                if setting.solves:
+                    at = min(setting.elapsed + depth, len(spans) - 1)
+                    open_boxes(boxes, child, K, spans[at, 0], spans[at, 1])
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 if remembers:
@@ -611,6 +657,16 @@ def grow(
                     return status
             first_estimate(ints, floats, path[depth - 1, 2], leaf)
             break
+        if ended:
+            status = prove(
+                ints, EDGE, floats, SIGN, boxes, path, rewards, depth, setting.discount,
+                setting.slack, K,
+            )  # fmt: skip
+            if status == BROKEN:
+                STORE(scratch, 1, LOAD(states, 0))
+                return BROKEN_CLAIM
+            if status == ROUNDED:
+                meta[INEXACT] = 1
         backup(
             rule,
             setting,
@@ -618,6 +674,7 @@ def grow(
             weights,
             ints,
             floats,
+            boxes,
             path,
             rewards,
             policies,
@@ -632,6 +689,10 @@ def grow(
             w,
         )
         meta[SIMULATIONS] += 1
+        if ended:
+            low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
+            if low == high:
+                return PROVEN
     return DONE
 
 
@@ -648,8 +709,8 @@ def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
 
 def backup(
     rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats,
-    path: Ints, rewards: Floats, policies: Floats, depth: int, leaf: float, acts: Ints, n: Ints,
-    x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+    boxes: Floats, path: Ints, rewards: Floats, policies: Floats, depth: int, leaf: float,
+    acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
 ) -> None:  # fmt: skip
     """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
     K, discount = setting.num_actions, setting.discount
@@ -659,6 +720,8 @@ def backup(
     for i in range(depth - 1, -1, -1):
         node, action, reward = path[i, 0], path[i, 1], rewards[i]
         back = reward + discount * back
+        if setting.solves:
+            back = inside(boxes, node, action, K, back)
         if rule.up == MEAN:
             floats[node, TOTAL + action] += back
         # The path ends in a new leaf with its one arrival, or in a state
@@ -695,6 +758,8 @@ def backup(
             back += sign * head[size]
             floats[node, FIRST] = back
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+        if setting.solves:
+            clip(boxes, node, sign, K, acts, x, size)
         if rule.prior != NO_PRIOR:
             set_prior(rule, weights, policies, i, acts, n, size, w)
         if rule.up != MEAN:

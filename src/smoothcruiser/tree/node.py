@@ -25,6 +25,8 @@ class Node:
     actions: tuple[int, ...]  # legal actions, in order
     edge_visits: tuple[int, ...]
     edge_totals: tuple[float, ...]
+    # of each legal action, where the tree solves: two ends that hold for sure
+    boxes: tuple[tuple[float, float], ...] = ()
 
     @property
     def sign(self) -> float:
@@ -42,7 +44,41 @@ class Node:
             if not math.isnan(rule.initial)
             else self.first - self.sign * head
         )
-        return [
+        found = [
             total / n if n > 0 else untried
             for total, n in zip(self.edge_totals, self.edge_visits, strict=True)
         ]
+        if not self.boxes:
+            return found
+        return [
+            min(max(q, low), high)
+            for q, (low, high) in zip(found, self.boxes, strict=True)
+        ]
+
+    @property
+    def box(self) -> tuple[float, float] | None:
+        """The two ends between which V lies for sure; None where nothing is sure."""
+        if not self.boxes:
+            return None
+        best = max if self.player == 1 else min
+        return best(low for low, _ in self.boxes), best(high for _, high in self.boxes)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether its value is known for sure."""
+        box = self.box
+        return box is not None and box[0] == box[1]
+
+    def secure(self) -> list[int]:
+        """The slots of actions that may be recommended: all, where nothing is sure.
+
+        Left out are those that cannot be better than another one is for sure.
+        """
+        if not self.boxes:
+            return list(range(len(self.actions)))
+        ends = [
+            (low, high) if self.player == 1 else (-high, -low)
+            for low, high in self.boxes
+        ]
+        floor = max(low for low, _ in ends)
+        return [j for j, (low, high) in enumerate(ends) if high > floor or low >= floor]

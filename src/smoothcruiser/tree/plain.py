@@ -17,12 +17,14 @@ from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.jit.interrupts import Hold
-from smoothcruiser.problem.answers import Answer, answered
+from smoothcruiser.problem.answers import Answer, answered, at
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.proof import broken_claim, two_outcomes
+from smoothcruiser.tree.proof_kernel import is_exact
 from smoothcruiser.tree.searches import (
     MEAN,
     PARENT_PRIOR,
@@ -38,6 +40,7 @@ from smoothcruiser.tree.selection import (
     upper_pick,
     visit_shares,
 )
+from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.template import Selection, Step, search
 from smoothcruiser.tree.widening import Outcomes, limits_chance, takes_stored
 
@@ -55,8 +58,11 @@ class PlainNode:
         "entropies",
         "entropy",
         "first",
+        "highs",
+        "lows",
         "n",
         "outcomes",
+        "paid",
         "sign",
         "state",
         "totals",
@@ -76,6 +82,32 @@ class PlainNode:
         self.children: dict[tuple[int, Any], PlainNode] = {}
         # slot of an action -> what it was answered with; empty where moves always sample
         self.outcomes: dict[int, Outcomes] = {}
+        # the box of each action and its reward, where the tree solves
+        self.lows: list[float] = []
+        self.highs: list[float] = []
+        self.paid: list[float] = []
+
+    def open(self, low: float, high: float) -> PlainNode:
+        """This node with the box that the rewards allow for every action."""
+        size = len(self.actions)
+        self.lows, self.highs, self.paid = [low] * size, [high] * size, [0.0] * size
+        return self
+
+    def ends(self) -> list[tuple[float, float]]:
+        """The boxes of the actions, from the mover's point of view."""
+        if self.sign > 0.0:
+            return list(zip(self.lows, self.highs, strict=True))
+        boxes = zip(self.lows, self.highs, strict=True)
+        return [(-high, -low) for low, high in boxes]
+
+    def box(self) -> tuple[float, float]:
+        """The two ends between which its value lies."""
+        best = max if self.sign > 0.0 else min
+        return best(self.lows), best(self.highs)
+
+    def inside(self, j: int, value: float) -> float:
+        """The nearest value that the box of an action holds."""
+        return min(max(value, self.lows[j]), self.highs[j])
 
     def twin(self) -> PlainNode:
         """A copy with the same numbers, without children."""
@@ -90,6 +122,11 @@ class PlainNode:
             list(self.n),
             list(self.totals),
             list(self.entropies),
+        )
+        other.lows, other.highs, other.paid = (
+            list(self.lows),
+            list(self.highs),
+            list(self.paid),
         )
         return other
 
@@ -121,7 +158,9 @@ class PlainTree:
         )
         self.guard = Guard()
         self.hold = Hold()
-        self.root = self._new(state)
+        self.inexact = False  # whether a number in a box was rounded
+        self.spans = spans_of(problem, setting).tolist()
+        self.root = self._new(state, 0)
         self._order: list[PlainNode] | None = None
         # A simulation that ran out of calls: the stream when it began, the
         # oracle's answers so far with the stream after each, how many of them
@@ -145,7 +184,7 @@ class PlainTree:
             return self._run(simulations, calls)
 
     def _run(self, simulations: int, calls: int) -> bool:
-        while self.simulations < simulations:
+        while self.simulations < simulations and not self._is_proven():
             if self.answers:
                 # Resume the simulation that ran out of calls: its answers are
                 # known.
@@ -275,7 +314,7 @@ class PlainTree:
                 or self.num_nodes >= self.setting.most_nodes
             ):
                 return True
-            child = parent.children[key] = self._new(state)
+            child = parent.children[key] = self._new(state, depth)
             self.unborn.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
@@ -291,20 +330,24 @@ class PlainTree:
         """The action that the method's tree policy selects."""
         node, rule = self.nodes[-1], self.rule
         x, h = self._gathered(node)
+        slots = self._narrowed(node)
+        if len(slots) < len(x):
+            x, h = [x[j] for j in slots], [h[j] for j in slots]
         if rule.descent == UPPER:
-            j = upper_pick(rule, x, node.n, len(x), node.visits, self.rng)
+            n = [node.n[j] for j in slots]
+            j = upper_pick(rule, x, n, len(x), node.visits, self.rng)
         else:
-            p = [0.0] * len(x)
-            descent_policy(
-                rule, x, self._prior(node, depth), h, node.visits, [0.0] * len(x), p
-            )
+            p, w = [0.0] * len(x), self._prior(node, depth)
+            w = [w[j] for j in slots]
+            descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
             j = drawn(p, len(x), self.rng)
             if rule.prior == PARENT_PRIOR:
                 row = [1.0 / len(x)] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=True):
                     row[a] = share
                 self.policies.append(row)
-        self.slot, self.action = j, node.actions[j]
+        self.slot = slots[j]
+        self.action = node.actions[self.slot]
         return Selection(self.action)
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
@@ -351,10 +394,14 @@ class PlainTree:
         back = leaf_value
         below: PlainNode | None = None
         old_visits, old_value, old_entropy = 0, 0.0, 0.0
+        if self.setting.solves:
+            self._prove(path)
         for i in range(len(path) - 1, -1, -1):
             node, reward = self.nodes[i], path[i].reward
             j = node.actions.index(path[i].selection.action)
             back = reward + discount * back
+            if self.setting.solves:
+                back = node.inside(j, back)
             if rule.up == MEAN:
                 node.totals[j] += back
             elif below is None:
@@ -410,9 +457,64 @@ class PlainTree:
     def _sign(self, state: Any) -> float:
         return 1.0 if self.problem.mover(state) == 1 else -1.0
 
-    def _new(self, state: Any) -> PlainNode:
+    def _new(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
-        return PlainNode(state, self._sign(state), self.problem.legal_actions(state))
+        node = PlainNode(state, self._sign(state), self.problem.legal_actions(state))
+        if not self.setting.solves:
+            return node
+        at = min(self.setting.elapsed + depth, len(self.spans) - 1)
+        return node.open(*self.spans[at])
+
+    # --- boxes: ``tree.proof_kernel`` over lists ------------------------------
+
+    def _is_proven(self) -> bool:
+        if not self.setting.solves:
+            return False
+        low, high = self.root.box()
+        return low == high
+
+    def _narrowed(self, node: PlainNode) -> list[int]:
+        """The slots of the actions that are worth a descent."""
+        if not self.setting.solves:
+            return list(range(len(node.actions)))
+        ends = node.ends()
+        floor = max(low for low, _ in ends)
+        kept = [j for j, (low, high) in enumerate(ends) if high > low and high > floor]
+        return kept or list(range(len(ends)))
+
+    def _prove(self, path: Sequence[Step]) -> None:
+        """Carry the end of a play up, if it ended, and refuse what chance would do."""
+        setting, discount = self.setting, self.setting.discount
+        for node, step in zip(self.nodes, path, strict=False):
+            action = step.selection.action
+            j = node.actions.index(action)
+            known = [key for move, key in node.children if move == action]
+            again = node.n[j] > 0 and node.paid[j] != step.reward
+            if again or len(known) > 1 or (known and step.ended):
+                raise two_outcomes(at(step.state, action))
+            node.paid[j] = step.reward
+        closed = len(path) == setting.limit and setting.closes
+        if not path[-1].ended and not closed:
+            return
+        low, high = 0.0, 0.0
+        for i in range(len(path) - 1, -1, -1):
+            node, reward = self.nodes[i], path[i].reward
+            j = node.actions.index(path[i].selection.action)
+            least, most = reward + discount * low, reward + discount * high
+            scaled = discount != 1.0 and (low != 0.0 or high != 0.0)
+            exact = is_exact(reward, low, least) and is_exact(reward, high, most)
+            if scaled or not exact:
+                self.inexact = True
+            slack = setting.slack
+            if least > node.highs[j] + slack or most < node.lows[j] - slack:
+                raise broken_claim(self.problem, self.root.state)
+            if least <= node.lows[j] and most >= node.highs[j]:
+                return
+            node.lows[j] = max(node.lows[j], least)
+            node.highs[j] = min(node.highs[j], most)
+            if node.lows[j] > node.highs[j]:  # by rounding alone
+                node.lows[j], node.highs[j] = least, most
+            low, high = node.box()
 
     def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
         """Signed values and signed entropies below, one of each per legal action."""
@@ -426,6 +528,8 @@ class PlainTree:
             sign * (total / n) if n > 0 else untried
             for total, n in zip(node.totals, node.n, strict=True)
         ]
+        if self.setting.solves:
+            x = [sign * node.inside(j, sign * value) for j, value in enumerate(x)]
         if rule.entropy <= 0.0:
             return x, [0.0] * len(x)
         return x, [
@@ -514,6 +618,7 @@ class PlainTree:
             actions=tuple(node.actions),
             edge_visits=tuple(node.n),
             edge_totals=tuple(node.totals),
+            boxes=tuple(zip(node.lows, node.highs, strict=True)),
         )
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:

@@ -27,8 +27,9 @@ What every method shares (``Search``): ``depth``, the most steps from the root;
 None adds the whole path, as in the experiments of Painter et al.);
 ``initial_q``, the value of an action that was never tried (None: the first
 estimate of its state); ``max_nodes``; ``widening`` and ``samples``, which let a
-move return to next states that it has seen (``tree.widening``). What this file
-leaves out: how the numbers are used (``selection``, ``tree``).
+move return to next states that it has seen (``tree.widening``); ``solve``, which
+keeps bounds that hold (``tree.proof_kernel``). What this file leaves out: how the
+numbers are used (``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -135,6 +136,8 @@ class Search(ABC):
     # (k, alpha): at its n-th visit a move has at most ceil(k n^alpha) next states
     widening: tuple[float, float] | None = None
     samples: int | None = None  # the most samples of one move (sparse UCT)
+    # whether values are proven where there is no chance (``tree.proof``)
+    solve: bool = False
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
@@ -151,6 +154,10 @@ class Search(ABC):
             raise InvalidInput(
                 f"{self.name}: widening and samples are two limits on the next states of "
                 "a move; give one of them."
+            )
+        if not isinstance(self.solve, bool):
+            raise InvalidInput(
+                f"{self.name}: solve must be True or False, got {self.solve!r}."
             )
 
     @abstractmethod

@@ -12,6 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smoothcruiser.problem.bounds import slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernel import Setting
@@ -31,7 +34,8 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     low, high = _range(problem, search, left)
     # bytes of two tables, the hash table and a state of one word
     entropic = search.rule(problem.operator).entropy > 0.0
-    bytes_per_node = 8 * (10 + (4 if entropic else 3) * K)
+    per_action = (4 if entropic else 3) + (3 if search.solve else 0)
+    bytes_per_node = 8 * (10 + per_action * K)
     k, alpha = search.widening or (0.0, 0.0)
     if search.samples is not None or search.widening is not None:
         bytes_per_node += 8 * (3 + 5 * K)
@@ -58,6 +62,27 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         samples=search.samples or 0,
         widening=float(k),
         growth=float(alpha),
+        solves=search.solve,
+        closes=left == 0,
+        elapsed=elapsed,
+    )
+
+
+def spans_of(problem: Problem, setting: Setting) -> NDArray[np.float64]:
+    """What the rewards allow of an untried action, after 0, 1, ... moves.
+
+    One row serves all where there is no horizon, or nothing is to be proven.
+    """
+    if not setting.solves:
+        return np.zeros((1, 2))
+    horizon, facts = problem.horizon, problem.facts
+    left: list[int | None] = [None]
+    if horizon is not None:
+        left = [horizon - t for t in range(horizon)]
+    players = (1, 2) if problem.is_game else (1,)
+    rows = [[facts.q_bounds(player, steps) for player in players] for steps in left]
+    return np.array(
+        [[min(b[0] for b in row), max(b[1] for b in row)] for row in rows], dtype=float
     )
 
 

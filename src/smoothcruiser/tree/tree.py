@@ -39,6 +39,12 @@ from smoothcruiser.tree.backends import backend_of
 from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.proof import (
+    NOT_INSPECTED,
+    certificate_of,
+    check_solvable,
+    note_of,
+)
 from smoothcruiser.tree.searches import (
     MEAN,
     Search,
@@ -97,6 +103,7 @@ class Tree(Shown):
                 f"State {self.state!r} is terminal: there is nothing to search; "
                 "its value is 0."
             )
+        check_solvable(problem, self.method)
         self.operator = self.method.operator(problem.operator)
         self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
         self.elapsed = 0  # moves made since the tree was created
@@ -169,6 +176,9 @@ class Tree(Shown):
     def grow_by(self, growth: Growth) -> None:
         """Grow within limits that were checked, and report."""
         last_simulation, last_call = growth.start(self)
+        watch = getattr(growth.progress, "watch", None)
+        if watch is not None:  # ``follow`` shows the tree itself
+            watch(self)
         begin, seconds = time.perf_counter(), growth.seconds
         with held() as hold, overdue(seconds):
             try:
@@ -194,6 +204,7 @@ class Tree(Shown):
                     if (
                         self.simulations >= last_simulation
                         or self.num_calls >= last_call
+                        or (self.method.solve and self.proven)
                         or (seconds is not None and now - begin >= seconds)
                     ):
                         break
@@ -209,6 +220,10 @@ class Tree(Shown):
                         size *= 2
             finally:  # Ctrl-C included
                 self.seconds += time.perf_counter() - begin
+
+    def spend(self, calls: int) -> None:
+        """Count oracle calls that were made for this tree elsewhere."""
+        self._backend.spend(calls)
 
     def advance(self, action: int, next_state: Any) -> Tree:
         """This tree rooted at ``next_state`` after ``action``.
@@ -357,8 +372,10 @@ class Tree(Shown):
                 [q.get(a, math.nan) for a in range(self.problem.num_actions)],
                 node.player,
             )
-        x = [node.sign * q for q in self.q_values(number)]
-        return node.actions[recommended(self.rule, x, node.edge_visits, len(x))]
+        q_values, slots = self.q_values(number), node.secure()
+        x = [node.sign * q_values[j] for j in slots]
+        n = [node.edge_visits[j] for j in slots]
+        return node.actions[slots[recommended(self.rule, x, n, len(x))]]
 
     def policy(self, number: int = 0) -> list[float]:
         """Probabilities of all K actions at a node.
@@ -382,10 +399,24 @@ class Tree(Shown):
             out[a] = g / total
         return out
 
-    def estimate(self) -> Estimate:
-        """The estimate at the root, without a promise."""
+    @property
+    def proven(self) -> bool:
+        """Whether the value of the root is proven; never without ``solve=True``."""
+        return self.node(0).is_proven
+
+    @property
+    def inexact(self) -> bool:
+        """Whether a number in a box of a tree that solves was rounded."""
+        return bool(self._backend.inexact)
+
+    def estimate(self, *, looked: str = NOT_INSPECTED) -> Estimate:
+        """The estimate at the root, without a promise.
+
+        Where the tree solves, its certificate has what is proven; ``looked`` says what
+        was inspected of the step beside the search itself.
+        """
         root = self.node(0)
-        if not any(root.edge_visits):
+        if not any(root.edge_visits) and not root.is_proven:
             raise InvalidInput(
                 f"Not one simulation was finished: one may take {self.setting.limit:,} "
                 "oracle calls; give it more calls "
@@ -395,17 +426,21 @@ class Tree(Shown):
         action, policy = self.action(0), self.policy(0)
         # A mean over the descent is what exploring earns, not what it found.
         value = q[action] if self.rule.up == MEAN else root.value
+        certificate = certificate_of(self, looked) if self.method.solve else None
+        interval = None if certificate is None else certificate.interval
+        if interval is not None:
+            value = min(max(value, interval[0]), interval[1])
         return Estimate(
             value=value,
-            interval=None,
+            interval=interval,
             q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
             policy=tuple(policy),
             action=action,
             num_calls=self.num_calls,
-            epsilon=None,
-            delta=None,
+            epsilon=None if interval is None else 0.5 * (interval[1] - interval[0]),
+            delta=None if interval is None else 0.0,
             method=self.method.name,
-            certificate=None,
+            certificate=certificate,
             seconds=self.seconds,
             compile_seconds=self._backend.compile_seconds,
             **about(self.problem, self.state),
@@ -415,6 +450,8 @@ class Tree(Shown):
         )
 
     def _no_promise(self) -> str:
+        if self.method.solve:
+            return note_of(self)
         hint = (
             "."
             if self.problem.is_game

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, printable, text_of
+from smoothcruiser.tree import folding
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.tree import Tree
 
@@ -288,38 +289,71 @@ def _inside(value: float) -> str:
     return text if len(text) <= 6 else f"{value:.2g}"
 
 
-def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
-    """A self-contained page with the picture, the root's numbers and the text view."""
-    estimate = tree.estimate()
-    rows = "".join(
-        f"<tr><td>{_escaped(estimate.label(a))}{' *' if a == estimate.action else ''}</td>"
-        f"<td>{q:.6g}</td>"
-        f"<td>{n:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
-        for a, q, n in zip(
-            tree.node(0).actions,
-            tree.q_values(0),
-            tree.node(0).edge_visits,
-            strict=True,
-        )
-    )
-    notes = "".join(f"<p>{_escaped(note)}</p>" for note in estimate.notes)
+STYLE = (
+    """
+.page { font-family: sans-serif }
+.page table { border-collapse: collapse }
+.page td, .page th { padding: 0.2em 0.9em; text-align: right;
+ border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent) }
+.tree { overflow-x: auto }
+figure { margin: 1em 0 }
+"""
+    + folding.STYLE
+)
+
+
+def frame(title: str, inner: str, *, head: str = "") -> str:
+    """A page without scripts and requests, light or dark as the reader's system is."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none';
- style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">
-<title>Search tree: {_escaped(tree.problem.name)}</title>
-<style>body {{ font-family: sans-serif; margin: 2em; color: #222 }}
-table {{ border-collapse: collapse }}
-td, th {{ padding: 0.2em 0.9em; text-align: right; border-bottom: 1px solid #ddd }}
-pre {{ background: #f6f6f6; padding: 1em; overflow-x: auto }}
-.tree {{ overflow-x: auto }}</style></head><body>
-<h1>{_escaped(str(tree.method))} on {_escaped(tree.problem.name)}</h1>{notes}
-<table><tr><th>action</th><th>q</th><th>visits</th><th>policy</th></tr>{rows}</table>
-<div class="tree">{svg(tree, depth=depth, width=width)}</div>
+ style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">{head}
+<meta name="viewport" content="width=device-width">
+<title>{_escaped(title)}</title>
+<style>:root {{ color-scheme: light dark }} body {{ margin: 2em }}{STYLE}</style></head>
+<body class="page"><h1>{_escaped(title)}</h1>{inner}</body></html>
+"""
+
+
+def body(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
+    """The root's numbers, the principal line, the picture, and the tree to unfold."""
+    estimate = tree.estimate()
+    root = tree.node(0)
+    sure = "<th>for sure</th>" if root.boxes else ""
+    rows = ""
+    for j, (a, q) in enumerate(zip(root.actions, tree.q_values(0), strict=True)):
+        box = f"<td>{_box(root.boxes[j])}</td>" if root.boxes else ""
+        star = " *" if a == estimate.action else ""
+        rows += (
+            f"<tr><td>{_escaped(estimate.label(a))}{star}</td><td>{q:.6g}</td>{box}"
+            f"<td>{root.edge_visits[j]:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
+        )
+    notes = "".join(f"<p>{_escaped(note)}</p>" for note in estimate.notes)
+    line = " → ".join(
+        f"{_escaped(move)} ({visits:,})"
+        for move, visits in folding.principal_line(tree)
+    )
+    return f"""{notes}
+<table><tr><th>action</th><th>q</th>{sure}<th>visits</th><th>policy</th></tr>{rows}</table>
+<p>Principal line, with visits: {line}</p>
+<div class="tree">{svg(tree, depth=depth, width=width, ink=AROUND)}</div>
 <p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the
 share of visits; +n children are not shown. Hover over a node for its numbers.</p>
-<pre>{_escaped(text(tree, depth=depth, width=width))}</pre></body></html>
-"""
+{folding.folded(tree)}"""
+
+
+def _box(box: tuple[float, float]) -> str:
+    low, high = box
+    return f"{low:.6g}, proven" if low == high else f"[{low:.6g}, {high:.6g}]"
+
+
+def html(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
+    """A self-contained page with the picture, the root's numbers and the whole tree.
+
+    The tree unfolds by a click on a line.
+    """
+    title = f"{tree.method} on {tree.problem.name}"
+    return frame(title, body(tree, depth=depth, width=width))
 
 
 def save(tree: Tree, path: str | Path, *, depth: int = 2, width: int = 4) -> Path:

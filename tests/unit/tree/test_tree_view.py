@@ -58,7 +58,7 @@ def test_svg_is_well_formed_and_self_contained():
     assert len(groups) == below(view.shown(GAME, depth=3, width=3)) > count
     assert picture.findall(f"{space}g/{space}rect")  # the min player's nodes
     text = view.html(GAME)
-    assert not re.search(r"(src|href)\s*=|@import|url\(|<script", text)
+    assert not re.search(r"(src|href)\s*=|@import|url\(|<script|\son\w+=", text)
     assert re.findall(r"https?://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"]
 
 

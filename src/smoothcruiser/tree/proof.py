@@ -1,0 +1,141 @@
+"""What a tree without chance proves: the certificate of its boxes.
+
+With ``solve=True`` a tree keeps for every action two ends between which its value lies
+for sure (``tree.proof_kernel``): they come from plays that were followed to their end,
+and from what the declared rewards allow of the rest. No chance is in them (delta 0). They
+rest on ``deterministic=True``: one call of the step tells all. A tree makes most of its
+moves again and again; a second outcome of one of them ends the search with an error.
+The ends of a play are proven once and not tried again; ``plan`` inspects some calls
+before and after the search, as for every certificate.
+
+Rounding: an end of a box is a sum r_0 + gamma (r_1 + gamma (...)) of at most D rewards
+from its last term on, and each of its D steps errs by at most two roundings of numbers
+that are at most M in size. So it is off by at most 2 D M 2**-53 and what products of
+roundings add; ``ROOM`` pays for these twice over. Where no number was rounded (whole
+rewards at discount 1) nothing is added.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from smoothcruiser.errors import InvalidInput, OracleError
+from smoothcruiser.estimate import NOWHERE, Certificate, Interval, not_excluded
+from smoothcruiser.operators import Max
+from smoothcruiser.problem.assumptions import assumptions
+from smoothcruiser.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from smoothcruiser.tree.searches import Search
+    from smoothcruiser.tree.tree import Tree
+
+ROOM = 4.0 * 2.0**-53
+NOT_INSPECTED = "not inspected apart from the search"
+
+
+def check_solvable(problem: Problem, search: Search) -> None:
+    """Refuse ``solve=True`` where nothing could be proven."""
+    if not search.solve:
+        return
+    from smoothcruiser.tree.searches import NO_PRIOR
+
+    need = None
+    if not problem.deterministic:
+        need = (
+            "a problem without chance; declare deterministic=True if every state and "
+            "action has one outcome, or drop solve"
+        )
+    elif problem.operator != Max():
+        need = (
+            f"the operator Max(), and the problem's is {problem.operator.label}; use "
+            "operator=Max(), or drop solve"
+        )
+    elif (
+        search.operator(problem.operator) != Max()
+        or search.rule(problem.operator).prior != NO_PRIOR
+    ):
+        need = "a search for the plain maximum; use uct, bts or dents, or drop solve"
+    elif search.widening is not None or search.samples is not None:
+        need = "moves that are made; drop widening and samples, which are for chance"
+    elif not problem.facts.terminals and problem.horizon is None:
+        need = "plays that end; declare terminal= or horizon= if they do, or drop solve"
+    if need is not None:
+        raise InvalidInput(f"{search.name}: solve=True needs {need}.")
+
+
+def two_outcomes(where: str) -> OracleError:
+    """A move was made again and had another outcome."""
+    return OracleError(
+        f"deterministic=True is declared, but a move {where} had two outcomes; drop "
+        "deterministic= and solve, or fix the simulator."
+    )
+
+
+def broken_claim(problem: Problem, state: object) -> OracleError:
+    """A play is worth what the declarations exclude."""
+    low, high = problem.facts.q_bounds(1)
+    return OracleError(
+        f"A play from state {state!r} was worth what the problem's declarations exclude "
+        f"(values of actions in [{low:g}, {high:g}]); correct payoffs, "
+        "total_reward_range or value_bounds, or fix the simulator."
+    )
+
+
+def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
+    """(the box of V, those of the legal actions), with room for rounding."""
+    root = tree.node(0)
+    box = root.box
+    assert box is not None
+    room = 0.0
+    if tree.inexact:
+        size = max(
+            *(abs(r) for r in tree.problem.reward_range),
+            *(abs(end) for ends in root.boxes for end in ends),
+        )
+        room = ROOM * (tree.setting.limit + 1) * 2.0 * size
+
+    def wide(ends: Interval) -> Interval:
+        low, high = ends
+        return low - room, high + room
+
+    return wide(box), {
+        a: wide(ends) for a, ends in zip(root.actions, root.boxes, strict=True)
+    }
+
+
+def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
+    """The certificate of the root's boxes; ``looked`` says what else was inspected."""
+    interval, boxes = root_boxes(tree)
+    problem, root = tree.problem, tree.node(0)
+    spread = tuple(boxes.get(a, NOWHERE) for a in range(problem.num_actions))
+    law = (
+        "deterministic=True: every state and action has one outcome (checked whenever "
+        "the search made a move again)"
+    )
+    how = "plays to their end, and what the rewards allow of the others"
+    return Certificate(
+        kind="proof",
+        interval=interval,
+        q_intervals=spread,
+        confidence=1.0,
+        bound=f"proven: {how}" if root.is_proven else how,
+        assumptions=assumptions(problem, law, looked),
+        best_actions=not_excluded(spread, root.player),
+    )
+
+
+def note_of(tree: Tree) -> str:
+    """What is proven, in one sentence."""
+    root = tree.node(0)
+    low, high = root.box or (-math.inf, math.inf)
+    if root.is_proven:
+        rounded = ", up to rounding" if tree.inexact else ""
+        return (
+            f"Proven: the value is {low:.6g}{rounded}; every other line of play was "
+            "followed to its end or cannot matter (deterministic=True is assumed)."
+        )
+    return (
+        f"Not proven yet: the value lies in [{low:.6g}, {high:.6g}]; with more calls the "
+        "search goes on."
+    )
