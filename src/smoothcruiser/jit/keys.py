@@ -8,6 +8,8 @@ share a stream:
   (CERTIFIED,)              the tapes of all pairs of a certified search
   (CERTIFIED, SALT)         which of their samples are kept
   (TREE,)                   a tree search, from its beginning to its end
+  (TREE, tree)              the second tree of a forest, and those after it
+  (TREE, tree, LEAVES, simulation, rollout)   rollouts from one leaf at once
   (ROLLOUTS,)               the rollouts of ``evaluate``
   (WORLD, episode)          what the environment of an agent samples
   (OTHER_PLAYER, episode)   what the other player samples
@@ -47,6 +49,7 @@ class Key(IntEnum):
 
 
 SALT = 1  # after CERTIFIED
+LEAVES = 1  # after (TREE, tree)
 LOTS = 1  # after (PLANS, decision)
 
 

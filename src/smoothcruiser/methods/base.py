@@ -251,6 +251,7 @@ class Session:
     decisions: int = field(default=0, init=False)
     # whether one memory, and so one delta, serves all decisions
     shared: ClassVar[bool] = False
+    ponders: ClassVar[bool] = False  # whether it can think while the other moves
 
     def decide(self, state: Any, *, remaining: int | None = None) -> Estimate:
         """The Estimate at ``state``, with ``remaining`` steps left of a horizon."""
@@ -275,6 +276,12 @@ class Session:
 
     def moved(self, action: int) -> None:
         """Take notice of the action that was taken."""
+
+    def ponder(self) -> None:
+        """Think on in a thread, until ``wake``; nothing where it cannot."""
+
+    def wake(self) -> None:
+        """Stop thinking: the next decision is due. What went wrong is raised."""
 
     def close(self) -> None:
         """Release workers and memory."""

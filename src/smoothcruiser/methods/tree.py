@@ -32,6 +32,7 @@ from smoothcruiser.methods.base import (
     Prepared,
     Session,
 )
+from smoothcruiser.methods.pondering import Pondering
 from smoothcruiser.progress import Callback, Phases, added
 from smoothcruiser.query import Limits, Query
 from smoothcruiser.tree.growth import Growth
@@ -51,7 +52,10 @@ class TreeSearch(Method):
 
     search: Search = field(default_factory=UCT)
     certify: bool = False
-    because = ": a tree search promises nothing and grows one tree on one thread"
+    because = (
+        ": a tree search promises nothing, and grows one tree on one thread unless "
+        "trees= or leaf_rollouts= say more"
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.certify, bool):
@@ -72,6 +76,8 @@ class TreeSearch(Method):
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
         limits = {"budget", "seconds", "simulations", "seed", "executor", "progress"}
+        if self.search.trees > 1 or self.search.leaf_rollouts > 1:
+            limits |= {"workers", "scheduler", "tls"}
         return frozenset(limits | ({"delta"} if self.certify else set()))
 
     @property
@@ -86,12 +92,13 @@ class TreeSearch(Method):
     def prepare(self, query: Query) -> Growing:  # noqa: D102
         limits = query.limits
         if query.compute.executor is not None:
-            from smoothcruiser.engines.registry import machine_code, not_compiled
+            from smoothcruiser.tree.backends import is_machine_code
 
-            machine = machine_code(query.compute.executor, "Tree search")
-            why = not_compiled(query.problem) if machine else None
-            if why is not None:
-                raise InvalidInput(why)
+            is_machine_code(query.problem, self.search, query.compute.executor)
+        if self.certify and self.search.trees > 1:
+            raise InvalidInput(
+                "certify=True rolls out the policy of one tree; drop trees= or certify."
+            )
         check_solvable(query.problem, self.search)
         if self.certify and self.search.solve:
             raise InvalidInput(
@@ -154,16 +161,24 @@ class Growing(Prepared):
             return self.annotated(self._run(hold))
 
     def _run(self, hold: Hold) -> Estimate:
-        query, certify = self.query, self.method.certify
-        budget, simulations = query.limits.calls, query.limits.simulations
-        seconds = query.limits.seconds
-        calls = budget if budget is None or not certify else budget // 2
+        query = self.query
         phases = Phases(query.progress, hold)
         begin = time.perf_counter()
         if phases.begin("compiling"):
             why = SAID_STOP if phases.refused else BY_HAND
             return _unplanted(self.method, query, why)
         tree = _planted(self.method, query)
+        try:
+            return self._grown(tree, hold, begin)
+        finally:
+            tree.close()
+
+    def _grown(self, tree: Tree, hold: Hold, begin: float) -> Estimate:
+        """The answer of a tree that was planted and is grown now."""
+        query, certify = self.query, self.method.certify
+        budget, simulations = query.limits.calls, query.limits.simulations
+        seconds = query.limits.seconds
+        calls = budget if budget is None or not certify else budget // 2
         looks = _Looks(tree)
         try:
             with hold.opened():
@@ -318,12 +333,16 @@ def _boxed(tree: Tree, answer: Estimate) -> Estimate:
 def _planted(method: TreeSearch, query: Query) -> Tree:
     from smoothcruiser.tree.tree import Tree
 
+    compute = query.compute
     return Tree(
         query.problem,
         query.place,
         method=method.search,
         seed=query.seed,
-        executor=query.compute.executor,
+        executor=compute.executor,
+        workers=compute.workers,
+        scheduler=compute.scheduler,
+        tls=compute.tls,
     )
 
 
@@ -331,14 +350,29 @@ class Keeping(Session):
     """A tree that is kept below the moves made since the last decision."""
 
     tree: Tree | None = None
+    ponders = True
     _move: int | None = None  # the last action, which leads to the part that is kept
+    _pondering: Pondering | None = None
+    _counted = 0  # calls of the tree that earlier decisions have counted
 
     def moved(self, action: int) -> None:  # noqa: D102
         self._move = action
 
+    def ponder(self) -> None:
+        """Grow the tree in a thread; most of it lies below the action that was taken."""
+        if self.tree is not None and not self.tree.proven:
+            self._pondering = Pondering(self.tree)
+
+    def wake(self) -> None:  # noqa: D102
+        pondering, self._pondering = self._pondering, None
+        if pondering is not None:
+            pondering.end()
+
     def _decide(self, query: Query) -> Estimate:
         begin = time.perf_counter()
+        self.wake()
         tree, fresh = self.tree, False
+        thought = 0 if tree is None else tree.num_calls - self._counted
         horizon = query.problem.horizon
         if (
             tree is None
@@ -348,10 +382,12 @@ class Keeping(Session):
             if Phases(query.progress).begin("compiling"):
                 self._move = None
                 return _unplanted(self.method, query, SAID_STOP)
+            if tree is not None:
+                tree.close()
             tree, fresh = _planted(self.method, query), True
             tree.warm()
         self.tree, self._move = tree, None
-        before = 0 if fresh else tree.num_calls
+        before = 0 if fresh else self._counted
         spent = time.perf_counter() - begin
         limits = query.limits
         if limits == Limits():
@@ -365,9 +401,15 @@ class Keeping(Session):
             progress=query.progress,
         )
         tree.grow_by(growth)
-        grown = any(tree.node(0).edge_visits) or tree.proven or not growth.refused
+        grown = any(tree.node(0).edge_visits) or tree.proven
+        # too few calls are an error, too little time happens
+        grown = grown or not (growth.refused or limits.seconds is not None)
         estimate = tree.estimate() if grown else _blind(tree)
         compiling = estimate.compile_seconds if fresh else 0.0
+        self._counted = tree.num_calls
+        if thought and not fresh:
+            note = f"{thought:,} of the calls were made while the other moved."
+            estimate = replace(estimate, notes=(*estimate.notes, note))
         return replace(
             estimate,
             num_calls=tree.num_calls - before,
@@ -375,9 +417,14 @@ class Keeping(Session):
             compile_seconds=compiling,
         )
 
+    def close(self) -> None:  # noqa: D102
+        self.wake()
+        if self.tree is not None:
+            self.tree.close()
+
     def __getstate__(self) -> dict[str, Any]:
         # a tree stays in the process that grew it
-        return self.__dict__ | {"tree": None, "_move": None}
+        return self.__dict__ | {"tree": None, "_move": None, "_pondering": None}
 
 
 def certified(

@@ -12,6 +12,8 @@ file leaves out: learning, and episodes (``playing.episodes``).
 from __future__ import annotations
 
 import copy
+import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.keys import LOTS, Key
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
+from smoothcruiser.playing.clock import Clock
 from smoothcruiser.problem.adapter import live_adapter, prefixes
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.oracle import LiveOracle
@@ -41,6 +44,10 @@ class Agent:
             ``operator`` are needed among the options, as for its adapter.
         method: a name or a method object, as in ``plan``.
         sample: take actions at random by the policy, not its best one.
+        seconds_total: of all decisions of an episode together, dealt out over the moves
+            that are left (``playing.clock``); ``begin`` starts an episode.
+        ponder: think on while the other moves, in a thread, where the method keeps a
+            tree. How far it comes depends on the clock, and so do its decisions.
         **options: the keywords of ``plan`` (``epsilon``, ``delta``, ``budget``,
             ``seconds``, ``seed``, …), for every decision; ``options``,
             ``delta_prime`` and ``certify`` of the method; those of the adapter.
@@ -61,6 +68,8 @@ class Agent:
         method: str | Method | Search = "auto",
         *,
         sample: bool = False,
+        seconds_total: float | None = None,
+        ponder: bool = False,
         **options: Any,
     ) -> None:
         self.env: Any = None
@@ -78,7 +87,21 @@ class Agent:
         )
         self.estimate: Estimate | None = None  # of the last decision
         self.action: int | None = None  # the last decision, as a number
+        self.decided = 0  # decisions of this episode
         self.session: Session = self.method.session(self.query)
+        self.clock = None
+        if seconds_total is not None:
+            if "seconds" not in self.method.takes:
+                raise InvalidInput(
+                    f"{self.method.name} takes no time limit; drop seconds_total."
+                )
+            self.clock = Clock(problem, seconds_total, self.query.limits.seconds)
+        if ponder and not self.session.ponders:
+            raise InvalidInput(
+                f"ponder=True grows a tree while the other moves, and {self.method.name} "
+                "keeps none; use uct or another tree search, without certify."
+            )
+        self.ponder = bool(ponder)
 
     @property
     def decisions(self) -> int:
@@ -122,9 +145,19 @@ class Agent:
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
         progress = self.query.progress
+        begin = time.perf_counter()
+        self.session.wake()
+        if self.clock is not None:
+            limits = replace(
+                self.query.limits, seconds=self.clock.share(self.decided, remaining)
+            )
+            self.session.query = replace(self.query, limits=limits)
         with shown(progress):
             self.estimate = self.session.decide(state, remaining=remaining)
             finish(progress, **last_report(self.estimate))
+        self.decided += 1
+        if self.clock is not None:
+            self.clock.spend(time.perf_counter() - begin)
         if self.estimate.action is None:
             raise InvalidInput(
                 "The method promised a value alone and recommends no action; drop "
@@ -139,7 +172,23 @@ class Agent:
             action = self.estimate.action
         self.action = action
         self.session.moved(action)
+        if self.ponder:
+            self.session.ponder()
         return action
+
+    def begin(self) -> None:
+        """Begin an episode: the clock of ``seconds_total`` starts anew.
+
+        What is remembered of earlier episodes is kept.
+        """
+        self.session.wake()
+        self.decided = 0
+        if self.clock is not None:
+            self.clock.begin()
+
+    def close(self) -> None:
+        """End pondering and workers, and release what the agent remembers."""
+        self.session.close()
 
     def policy(self, state: Any) -> tuple[float, ...]:
         """Probabilities of the actions in ``state``, always the same for one state.
@@ -147,7 +196,7 @@ class Agent:
         Unlike ``act`` it remembers nothing and plans with the agent's own seed, so its
         value can be certified: ``evaluate(problem, agent.policy)``.
         """
-        if self.query.limits.seconds is not None:
+        if self.query.limits.seconds is not None or self.clock is not None:
             raise InvalidInput(
                 "A policy that depends on the clock is no fixed function of the state; "
                 "give budget= in place of seconds=."

@@ -165,14 +165,21 @@ def play(
     played: list[Episode] = []
     with shown(callback):
         reports = Reports(callback, episodes)
-        with stoppable(), reports.kept():
-            while len(played) < episodes and not reports.stopped:
-                number = len(played)
-                mine = side or (1 + number % 2 if problem.is_game else 1)
-                episode = _episode(agent, opponent, mine, most, seed, number, reports)
-                if not reports.stopped:
-                    played.append(episode)
-                    reports.ended(episode.plain_return)
+        try:
+            with stoppable(), reports.kept():
+                while len(played) < episodes and not reports.stopped:
+                    number = len(played)
+                    mine = side or (1 + number % 2 if problem.is_game else 1)
+                    episode = _episode(
+                        agent, opponent, mine, most, seed, number, reports
+                    )
+                    if not reports.stopped:
+                        played.append(episode)
+                        reports.ended(episode.plain_return)
+        finally:
+            for player in (agent, opponent):
+                if isinstance(player, Agent):
+                    player.session.wake()  # nobody thinks on after the end
         reports.finish()
     return summarized(agent, played, _name(opponent) if problem.is_game else None)
 
@@ -208,6 +215,9 @@ def _episode(
         state = oracle.reset(world)
     else:
         state = problem.start()
+    for player in (agent, opponent):
+        if isinstance(player, Agent):
+            player.begin()
     sign = 1.0 if mine == 1 else -1.0
     total, discounted, weight = 0.0, 0.0, 1.0
     steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)

@@ -7,14 +7,17 @@ Both agree to the last bit. Compiling takes seconds, and is a phase that is repo
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.engines.registry import machine_code, not_compiled
+from smoothcruiser.engines.pools.base import Build, Pool, check_workers
+from smoothcruiser.engines.registry import machine_code, named, not_compiled
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
+from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, finish, shown
-from smoothcruiser.tree.searches import NO_PRIOR
+from smoothcruiser.tree.searches import NO_PRIOR, Search
 from smoothcruiser.tree.setting import setting_of
 
 if TYPE_CHECKING:
@@ -34,9 +37,57 @@ def backend_of(
 
 
 def _made(tree: Tree, executor: str | None) -> Any:
+    machine = is_machine_code(tree.problem, tree.method, executor)
+    trees = [_single(tree, machine, number) for number in range(tree.method.trees)]
+    opener = _opener(tree, executor, machine)
+    if _is_pool(executor):
+        for single in trees:
+            single.name = executor
+    if tree.method.leaf_rollouts > 1:
+        for single in trees:
+            single.spread = opener if len(trees) == 1 and _is_pool(executor) else None
+    if len(trees) == 1:
+        return trees[0]
+    from smoothcruiser.tree.forest import Forest
+
+    return Forest(trees, opener, travels=_is_pool(executor))
+
+
+def is_machine_code(problem: Problem, search: Search, executor: str | None) -> bool:
+    """Whether compiled code grows the trees; what cannot be is refused."""
+    spread = search.trees > 1 or search.leaf_rollouts > 1
+    if _is_pool(executor):
+        if not spread:
+            raise InvalidInput(
+                f"Executor {executor!r} spreads trees or rollouts over workers, and this "
+                f"search grows one tree; give {search.name} trees= (or leaf_rollouts= "
+                "for a slow simulator), or drop executor."
+            )
+        return False
+    machine = machine_code(executor, "Tree search")
+    if machine and search.leaf_rollouts > 1:
+        raise InvalidInput(
+            "leaf_rollouts spreads the rollouts of a slow simulator over processes, and "
+            "compiled code runs them in this one; use trees=, or executor='processes'."
+        )
+    if machine is None:
+        machine = problem.is_compiled and search.leaf_rollouts == 1
+    why = not_compiled(problem) if machine else None
+    if why is not None:
+        raise InvalidInput(why)
+    return machine
+
+
+def _is_pool(executor: str | None) -> bool:
+    return executor is not None and named(executor).pool is not None
+
+
+def _single(tree: Tree, machine: bool, number: int) -> Any:
+    """One tree; the first has the stream of a tree alone."""
     problem, plain = tree.problem, tree.rule.prior == NO_PRIOR
     count = problem.num_actions
     weights = [1.0] * count if plain else problem.operator.weights(count)
+    key = (Key.TREE, number) if number else (Key.TREE,)
     arguments = (
         problem,
         tree.rule,
@@ -44,18 +95,42 @@ def _made(tree: Tree, executor: str | None) -> Any:
         tree.head,
         weights,
         tree.state,
-        stream(tree.seed, Key.TREE),
+        stream(tree.seed, *key),
     )
-    machine = machine_code(executor, "Tree search")
-    if machine is None:
-        machine = problem.is_compiled
-    if not machine:
-        from smoothcruiser.tree.plain import PlainTree
+    if machine:
+        from smoothcruiser.tree.compiled import CompiledTree
 
-        return PlainTree(*arguments)
-    why = not_compiled(problem)
-    if why is not None:
-        raise InvalidInput(why)
-    from smoothcruiser.tree.compiled import CompiledTree
+        return CompiledTree(*arguments)
+    from smoothcruiser.tree.plain import PlainTree
 
-    return CompiledTree(*arguments)
+    found = PlainTree(*arguments)
+    found.leaves = tree.method.leaf_rollouts, tree.seed, number
+    return found
+
+
+def _opener(tree: Tree, executor: str | None, machine: bool) -> Callable[[], Pool]:
+    """What opens the workers that grow trees, or run rollouts from leaves."""
+    compute = tree.compute
+
+    def opened() -> Pool:
+        from smoothcruiser.engines.pools.threads import ThisThread, Threads
+
+        if _is_pool(executor):
+            row = named(str(executor))
+            assert row.pool is not None
+            return row.pool(Build(tree.problem, itself), compute)
+        if machine:
+            size = min(check_workers(compute.workers), tree.method.trees)
+            return Threads(size, None, nothing)
+        return ThisThread(None, nothing)
+
+    return opened
+
+
+def itself(problem: Problem) -> Problem:
+    """The problem, which is what a worker builds."""
+    return problem
+
+
+def nothing() -> None:
+    """Machine code grows in short slices: there is nothing to interrupt."""

@@ -190,6 +190,8 @@ class CompiledTree:
     """The tree of a compiled problem."""
 
     name = "compiled"
+    least_slice = 1  # calls
+    slice_seconds = 0.0
 
     def __init__(
         self,
@@ -350,7 +352,15 @@ class CompiledTree:
 
         It returns False where the calls were used up first.
         """
+        self.prepare()
+        return self.go(simulations, calls)
+
+    def prepare(self) -> None:
+        """Change to the machine with the user's functions in it, once it is there."""
         self._hand_over()
+
+    def go(self, simulations: int, calls: int) -> bool:
+        """The same as ``run``, in any thread."""
         while True:
             try:
                 status = self._run(simulations, calls)
@@ -483,6 +493,50 @@ class CompiledTree:
             self.nodes.ints, self.nodes.table, self.states, i, action, after
         )
         return int(found) if found >= 0 else None
+
+    def restart(self, state: Any) -> None:
+        """Begin anew at ``state``, one move later, with the same stream and counts."""
+        form: Any = state
+        if isinstance(self.machine, RowMachine):
+            self.machine.root = self.machine.spoken.words(state)
+            form = int(self.machine.root.ctypes.data)
+        elif self.problem.tables is not None:
+            form = int(state)
+        self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
+        self.meta[kernel.COUNT] = self.meta[kernel.DEEPEST] = 0
+        self.nodes.table[:] = -1
+        self._plant(form, state, self.setting.elapsed + 1)
+
+    def _plant(self, form: Any, state: Any, moves: int) -> None:
+        """Make the root; ``form`` is its state as the machine takes it."""
+        setting, nodes, spans = self.setting, self.nodes, self.desk.spans
+        root = self.machine.add_node(
+            setting,
+            self.data,
+            nodes.ints,
+            nodes.floats,
+            self.states,
+            self.meta,
+            -1,
+            -1,
+            form,
+        )
+        if root < 0:
+            complain(self.problem, setting, -root, state, 0, 0.0)
+        if setting.solves:
+            low, high = spans[min(moves, len(spans) - 1)]
+            open_boxes(nodes.boxes, 0, setting.num_actions, low, high)
+
+    @property
+    def over(self) -> bool:
+        """Whether the root is proven, so that nothing is left to search."""
+        return self.setting.solves and self.node(0).is_proven
+
+    def rest(self) -> None:
+        """Do nothing: there are no workers."""
+
+    def close(self) -> None:
+        """Do nothing: there are no workers."""
 
     def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""

@@ -17,6 +17,8 @@ from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.keys import LEAVES, Key
+from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.answers import Answer, answered, at
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
@@ -136,6 +138,12 @@ class PlainTree:
 
     name = "reference"
     compile_seconds = 0.0
+    slice_seconds = 0.0  # what a slice of growth lasts at the least
+    # rollouts per leaf, and the seed and the tree's number, which name their streams
+    leaves: tuple[int, int, int] = (1, 0, 0)
+    # opens workers that run these rollouts at once; None: one after the other, here
+    spread: Any = None
+    pool: Any = None  # those workers
 
     def __init__(
         self,
@@ -173,6 +181,27 @@ class PlainTree:
 
     # --- Alg. 4 ---------------------------------------------------------------
 
+    @property
+    def least_slice(self) -> int:
+        """Calls of a slice at the least: rollouts at once must not be cut short."""
+        return 1 if self.spread is None else self._most_needed()
+
+    def _most_needed(self) -> int:
+        """Calls that a simulation may need."""
+        return self.leaves[0] * self.setting.limit
+
+    def prepare(self) -> None:
+        """Do nothing: there is nothing to compile."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the root is proven, so that nothing is left to search."""
+        return self._is_proven()
+
+    def go(self, simulations: int, calls: int) -> bool:
+        """The same as ``run``."""
+        return self.run(simulations, calls)
+
     def run(self, simulations: int, calls: int) -> bool:
         """Grow until the counts reach these totals.
 
@@ -189,7 +218,7 @@ class PlainTree:
                 # Resume the simulation that ran out of calls: its answers are
                 # known.
                 self.rng.words[:] = self.begun
-            elif calls - self.calls < self.setting.limit:  # it may run out of calls
+            elif calls - self.calls < self._most_needed():  # it may run out of calls
                 self.begun = self.rng.words.copy()
             self.known = 0
             try:
@@ -361,6 +390,53 @@ class PlainTree:
             return middle_at(self.problem, state) if beyond else self.setting.tail
         if self.setting.bounded:
             return self._first_estimate(middle_at(self.problem, state))
+        if self.leaves[0] > 1:
+            return self._first_estimate(self._mean_rollout(state, depth))
+        return self._first_estimate(self._rollout(state, depth))
+
+    def _mean_rollout(self, state: Any, depth: int) -> float:
+        """The mean of several rollouts from streams of their own, summed in order."""
+        count, seed, number = self.leaves
+        key = Key.TREE, number, LEAVES, self.simulations
+        streams = [stream(seed, *key, r).words for r in range(count)]
+        if self.spread is not None and self.begun is None:
+            found = self._at_once(state, depth, streams)
+        else:
+            found = []
+            for words in streams:
+                before = self.rng.words.copy()
+                self.rng.words[:] = words
+                found.append(self._rollout(state, depth))
+                self.rng.words[:] = before
+        total = 0.0
+        for value in found:
+            total += value
+        return total / count
+
+    def _at_once(self, state: Any, depth: int, streams: list[Any]) -> list[float]:
+        """The same rollouts, run by workers."""
+        from smoothcruiser.tree.leaves import Leaf, roll
+
+        if self.pool is None:
+            self.pool = self.spread()
+        parts = self.rule, self.setting, self.head
+        leaves = [
+            Leaf(i, state, depth, tuple(words.tolist()), *parts)
+            for i, words in enumerate(streams)
+        ]
+        found = [0.0] * len(leaves)
+
+        def report(leaf: Leaf, back: tuple[float, int]) -> bool:
+            found[leaf.number], calls = back
+            self.calls += calls
+            return False
+
+        with self.hold.opened():  # a wait, which a stop may break off
+            self.pool.map(roll, iter(leaves), report)
+        return found
+
+    def _rollout(self, state: Any, depth: int) -> float:
+        """The return of a blind rollout from a leaf."""
         total, weight = 0.0, 1.0
         while depth < self.setting.limit:
             self._pause()
@@ -375,7 +451,7 @@ class PlainTree:
             depth += 1
         else:
             total += weight * self.setting.tail
-        return self._first_estimate(total)
+        return total
 
     def _first_estimate(self, total: float) -> float:
         """``total``, which becomes the first estimate of a new node."""
@@ -557,6 +633,7 @@ class PlainTree:
         States are shared, since nobody writes into them.
         """
         other = copy.copy(self)
+        other.spread = other.pool = None  # workers are the original's
         twins = {id(node): node.twin() for node in self._listed()}
         for node in self._listed():
             twins[id(node)].children = {
@@ -630,6 +707,21 @@ class PlainTree:
         """The node of next state ``after``, if there is one."""
         found = self._listed()[i].children.get((action, self.problem.key_of(after)))
         return None if found is None else self._numbers[id(found)]
+
+    def restart(self, state: Any) -> None:
+        """Begin anew at ``state``, one move later, with the same stream and counts."""
+        self._forget()
+        self.num_nodes, self.deepest, self._order = 0, 0, None
+        self.root = self._new(state, 1)
+
+    def rest(self) -> None:
+        """Do nothing: workers of leaves are kept until the end."""
+
+    def close(self) -> None:
+        """End the workers, if there are any."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
 
     def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""

@@ -53,6 +53,7 @@ PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 # In units of reward, as in Dam et al. 2021. It is used where the problem itself
 # has no temperature.
 DEFAULT_TEMPERATURE = 0.1
+MOST_TREES = 4096  # as many as there may be workers
 SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
 
 
@@ -138,6 +139,10 @@ class Search(ABC):
     samples: int | None = None  # the most samples of one move (sparse UCT)
     # whether values are proven where there is no chance (``tree.proof``)
     solve: bool = False
+    trees: int = 1  # independent trees that are added up (``tree.forest``)
+    # rollouts from a new leaf, whose mean is its value: for slow simulators, which
+    # workers run at once
+    leaf_rollouts: int = 1
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
@@ -155,6 +160,13 @@ class Search(ABC):
                 f"{self.name}: widening and samples are two limits on the next states of "
                 "a move; give one of them."
             )
+        for name in ("trees", "leaf_rollouts"):
+            value = getattr(self, name)
+            if not is_whole(value) or not 1 <= value <= MOST_TREES:
+                raise InvalidInput(
+                    f"{self.name}: {name} must be a whole number from 1 to "
+                    f"{MOST_TREES:,}, got {value!r}."
+                )
         if not isinstance(self.solve, bool):
             raise InvalidInput(
                 f"{self.name}: solve must be True or False, got {self.solve!r}."

@@ -52,7 +52,7 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         limit=limit,
         tail=0.5 * (low + high),
         expansion=limit if search.expansion is None else search.expansion,
-        most_nodes=room if search.max_nodes is None else max(2, search.max_nodes),
+        most_nodes=max(2, (search.max_nodes or room) // search.trees),
         bounded=_is_bounded(problem, search),
         beyond=_is_bounded(problem, search) and left != 0,
         gap=problem.facts.given_gap or 0.0,

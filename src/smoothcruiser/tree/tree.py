@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from typing import Any
+from typing import Any, Unpack
 
 from smoothcruiser.engines.inspection import look_once
 from smoothcruiser.engines.watchdog import overdue
@@ -33,9 +33,10 @@ from smoothcruiser.problem.states import by_identity
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
-from smoothcruiser.query import check_problem
+from smoothcruiser.query import Compute, Where, check_problem
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree.backends import backend_of
+from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
@@ -69,7 +70,13 @@ class Tree(Shown):
         method: "uct", "ments", "rents", "tents", "bts" or "dents", or such an object.
         options: parameters of the method, by name.
         seed: of the simulations; the same seed, the same tree.
-        executor: "compiled" or "python"; by default compiled code where it can.
+        executor: "compiled" or "reference"; by default compiled code where it can.
+            "processes" or "dask" grow several trees (``trees=``), or roll out from
+            leaves (``leaf_rollouts=``), elsewhere.
+        workers: threads, or processes, that grow several trees; by default one per
+            core. They do not change the answer.
+        scheduler: the address of a Dask cluster, for executor "dask".
+        tls: the three PEM files that secure the connection to it.
         progress: as in ``plan``: hears that code is compiled, which may take seconds.
 
     Example:
@@ -87,10 +94,14 @@ class Tree(Shown):
         method: str | Search = "uct",
         options: dict[str, Any] | None = None,
         seed: int = 0,
-        executor: str | None = None,
         progress: bool | Callback | None = None,
+        **where: Unpack[Where],
     ) -> None:
         check_problem(problem)
+        self.compute = Compute.of("Tree", where)
+        executor = self.compute.executor
+        if executor is None and self.compute.scheduler is not None:
+            executor = "dask"
         refuse_undiscounted(problem, "A search tree")
         self.problem, self.method, self.seed = (
             problem,
@@ -193,33 +204,49 @@ class Tree(Shown):
                     self._backend.spend(calls_made)
                     self._untouched = True
                 self._backend.listen(hold)
-                size = 1  # calls between two checks of the clock and of Ctrl-C
+                if isinstance(self._backend, Forest):
+                    self._backend.until = None if seconds is None else begin + seconds
+                # calls between two checks of the clock and of Ctrl-C
+                size = self._backend.least_slice
                 while True:
                     before = time.perf_counter()
-                    self._backend.run(
+                    counts = self.simulations, self.num_calls
+                    goal = (
                         min(last_simulation, self.simulations + size),
                         min(last_call, self.num_calls + size),
                     )
+                    self._backend.run(*goal)
+                    # of several trees some may have used up their simulations, and
+                    # the others their calls
+                    spent = counts == (self.simulations, self.num_calls)
+                    spent = spent and goal == (last_simulation, last_call)
                     now = time.perf_counter()
                     if (
                         self.simulations >= last_simulation
                         or self.num_calls >= last_call
-                        or (self.method.solve and self.proven)
+                        or (self.method.solve and self._backend.over)
+                        or spent
                         or (seconds is not None and now - begin >= seconds)
                     ):
                         break
                     if hold.came:
                         raise KeyboardInterrupt
-                    full = size >= FULL_SLICE or now - before >= SLICE_SECONDS
+                    least = max(SLICE_SECONDS, self._backend.slice_seconds)
+                    full = size >= FULL_SLICE or now - before >= least
                     if full:
                         with hold.opened():
                             refused = growth.tell(self)
                         if refused:
                             break
-                    if now - before < SLICE_SECONDS:
+                    if now - before < least:
                         size *= 2
             finally:  # Ctrl-C included
+                self._backend.rest()
                 self.seconds += time.perf_counter() - begin
+
+    def close(self) -> None:
+        """End the workers, if there are any; a tree without them can still be read."""
+        self._backend.close()
 
     def spend(self, calls: int) -> None:
         """Count oracle calls that were made for this tree elsewhere."""
@@ -260,6 +287,10 @@ class Tree(Shown):
             ) from None
         self.elapsed += 1
         self.state = next_state
+        if child is None and isinstance(old, Forest):
+            old.restart(next_state)
+            old.setting = self._setting()
+            return self
         if child is None:
             kept = old.rng
             self._backend = backend_of(self, old.name)
@@ -454,7 +485,7 @@ class Tree(Shown):
             return note_of(self)
         hint = (
             "."
-            if self.problem.is_game
+            if self.problem.is_game or self.method.trees > 1
             else "; certify=True (--certify) bounds its policy from below."
         )
         return f"A tree search promises nothing{hint}"
@@ -491,9 +522,15 @@ class Tree(Shown):
                 f"Beyond {steps} values count as the middle of what is possible: "
                 f"up to {off:.3g} off."
             )
-        if self.num_nodes >= self.setting.most_nodes:
+        if self.method.trees > 1:
             said.append(
-                f"The tree is full ({self.setting.most_nodes:,} nodes); it refines "
+                f"{self.method.trees:,} independent trees were added up; their number "
+                "is part of the answer, who grew them is not."
+            )
+        most = self.setting.most_nodes * self.method.trees
+        if self.num_nodes >= most:
+            said.append(
+                f"The tree is full ({most:,} nodes); it refines "
                 "what it has (max_nodes= makes room)."
             )
         return tuple(said)

@@ -1,0 +1,88 @@
+"""Plain trees on their way to a worker and back: nodes as rows, by number.
+
+A pickle of the nodes themselves would go as deep as the tree does, which Python refuses
+for deep ones. A row has the numbers of a node; children and stored outcomes refer to
+rows. The problem does not travel: every worker has its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import Guard
+from smoothcruiser.tree.plain import PlainNode, PlainTree
+from smoothcruiser.tree.widening import Outcomes
+
+REFERRING = ("children", "outcomes")  # what names other nodes
+NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
+# what stays, is built anew, or means something only within a simulation
+STAYS = frozenset(
+    (
+        *("problem", "guard", "hold", "pool", "root", "unborn", "_order", "_numbers"),
+        *("nodes", "policies", "fresh", "taken", "sampled", "action", "slot", "added"),
+    )
+)
+
+Packed = dict[str, Any]
+
+
+def packed(tree: PlainTree) -> Packed:
+    """The tree as plain data, without its problem."""
+    nodes = tree._listed()
+    index = {id(node): i for i, node in enumerate(nodes)}
+    return {
+        "rows": [tuple(getattr(node, name) for name in NUMBERS) for node in nodes],
+        "children": [
+            [(key, index[id(child)]) for key, child in node.children.items()]
+            for node in nodes
+        ],
+        "outcomes": [
+            {
+                slot: (
+                    *(seen.samples, seen.ends, seen.paid),
+                    [
+                        (index[id(c)], count, paid)
+                        for c, count, paid in seen.seen.values()
+                    ],
+                )
+                for slot, seen in node.outcomes.items()
+            }
+            for node in nodes
+        ],
+        "unborn": [index[number] for number in tree.unborn],
+        "rest": {name: x for name, x in tree.__dict__.items() if name not in STAYS},
+    }
+
+
+def take(tree: PlainTree, form: Packed) -> None:
+    """Let ``tree`` be what was packed; it keeps its problem and who may stop it."""
+    nodes = []
+    for row in form["rows"]:
+        node: PlainNode = object.__new__(PlainNode)
+        for name, value in zip(NUMBERS, row, strict=True):
+            setattr(node, name, value)
+        nodes.append(node)
+    for node, below, stored in zip(
+        nodes, form["children"], form["outcomes"], strict=True
+    ):
+        node.children = {key: nodes[i] for key, i in below}
+        node.outcomes = {}
+        for slot, (samples, ends, paid, seen) in stored.items():
+            outcomes = node.outcomes[slot] = Outcomes()
+            outcomes.samples, outcomes.ends, outcomes.paid = samples, ends, paid
+            outcomes.seen = {
+                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen
+            }
+    tree.__dict__.update(form["rest"])
+    tree.root, tree._order = nodes[0], None
+    tree.unborn = {id(nodes[i]) for i in form["unborn"]}
+
+
+def unpacked(problem: Problem, form: Packed) -> PlainTree:
+    """The tree that was packed, for ``problem``."""
+    tree: PlainTree = object.__new__(PlainTree)
+    tree.problem, tree.guard, tree.hold = problem, Guard(), Hold()
+    take(tree, form)
+    return tree

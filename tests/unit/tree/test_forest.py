@@ -1,0 +1,218 @@
+"""Several trees as one: any number of workers gives the same answer to the last bit, the
+compiled forest is the plain one, and a forest is the sum of its trees.
+"""
+
+import copy
+from dataclasses import replace
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.jit.keys import Key
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.tree.forest import dealt
+from smoothcruiser.tree.tree import Tree
+
+pytestmark = pytest.mark.compiles
+
+GARNET = sc.make("garnet:states=12,actions=3,seed=1", discount=0.8, temperature=0.3)
+GAME = sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, operator="max")
+METHODS = [
+    sc.UCT(trees=3),
+    sc.MENTS(trees=3),
+    sc.RENTS(trees=2),
+    sc.DENTS(trees=2, expansion=None, depth=7),
+    sc.BTS(trees=4, widening=(1.0, 0.5)),
+]
+
+
+def everything(tree, number=0):
+    """A node and all that is below it."""
+    node = replace(tree.node(number), number=0)
+    return node, [(a, everything(tree, child)) for a, child in tree.children(number)]
+
+
+def test_budgets_are_dealt_out():
+    for total in (0, 1, 7, 100):
+        for count in (1, 3, 8):
+            parts = [dealt(total, i, count) for i in range(count)]
+            assert sum(parts) == total
+            assert max(parts) - min(parts) <= 1
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_workers_slices_and_code_change_nothing(method):
+    """One, two and five threads; slices of 37 calls; plain Python."""
+    known = None
+    for executor, workers, size in (
+        ("compiled", 1, 900),
+        ("compiled", 2, 900),
+        ("compiled", 5, 37),
+        ("reference", None, 900),
+        ("reference", None, 37),
+    ):
+        tree = Tree(GARNET, method=method, seed=3, executor=executor, workers=workers)
+        while tree.num_calls < 900:
+            tree.grow(calls=min(size, 900 - tree.num_calls))
+        found = tree._backend.counts, everything(tree), tree.policy()
+        assert known is None or found == known
+        known = found
+    assert known[0][2] == 900
+
+
+def test_a_forest_is_the_sum_of_its_trees():
+    forest = Tree(GAME, method=sc.UCT(trees=3), seed=5).grow(calls=1000)
+    alone = []
+    for number in range(3):
+        tree = Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
+        if number:
+            tree._backend.rng = stream(5, Key.TREE, number)
+        alone.append(tree.grow(calls=dealt(1000, number, 3)))
+    roots = [tree.node(0) for tree in alone]
+    root = forest.node(0)
+    assert root.visits == sum(r.visits for r in roots)
+    for j in range(3):
+        assert root.edge_visits[j] == sum(r.edge_visits[j] for r in roots)
+        assert root.edge_totals[j] == sum((r.edge_totals[j] for r in roots), 0.0)
+    assert len({r.edge_totals for r in roots}) == 3  # streams of their own
+    states = [{(a, t.node(i).state) for a, i in t.children(0)} for t in alone]
+    merged = {(a, forest.node(i).state) for a, i in forest.children(0)}
+    assert merged == set().union(*states)
+    assert "3 independent trees" in forest.estimate().notes[1]
+
+
+def test_simulations_and_calls_together_end():
+    tree = Tree(GARNET, method=sc.UCT(trees=3), seed=1)
+    tree.grow(simulations=50, calls=700)
+    assert tree.simulations <= 50
+    assert tree.num_calls <= 700
+    again = Tree(GARNET, method=sc.UCT(trees=3), seed=1, executor="reference")
+    again.grow(simulations=50, calls=700)
+    assert everything(again) == everything(tree)
+
+
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_a_forest_moves_with_the_play(executor):
+    tree = Tree(GAME, method=sc.UCT(trees=3), seed=2, executor=executor)
+    tree.grow(simulations=60)
+    for action, child in tree.children(0):
+        node, moved = tree.node(child), copy.copy(tree)
+        moved.advance(action, node.state)
+        kept = replace(moved.node(0), number=child)
+        assert (kept.visits, kept.edge_visits) == (node.visits, node.edge_visits)
+        moved.grow(simulations=30)
+        assert moved.simulations == 90
+    seen = {tree.node(i).state for a, i in tree.children(0) if a == 0}
+    unseen = next(s for s in range(9) if s not in seen)
+    tree.advance(0, unseen)
+    assert tree.node(0).visits == 0
+    assert tree.grow(simulations=30).node(0).visits == 30
+
+
+def test_agents_and_plans_take_workers():
+    one = sc.plan(GAME, method=sc.UCT(trees=4), budget=2000, workers=1, seed=1)
+    two = sc.plan(GAME, method=sc.UCT(trees=4), budget=2000, workers=2, seed=1)
+    assert replace(one, seconds=0.0, compile_seconds=0.0) == replace(
+        two, seconds=0.0, compile_seconds=0.0
+    )
+    assert one.num_calls == 2000
+    agents = [sc.Agent(GAME, sc.UCT(trees=2), budget=300, workers=w) for w in (1, 2)]
+    played = [sc.play(agent, episodes=2, steps=6, seed=4) for agent in agents]
+    assert played[0].mean_return == played[1].mean_return
+    timed = sc.plan(GAME, method=sc.UCT(trees=2), seconds=0.05)
+    assert timed.num_calls > 0
+
+
+def test_ctrl_c_answers_with_what_was_grown():
+    def press(news):
+        if news.phase == "sampling" and news.calls:
+            raise KeyboardInterrupt
+
+    answer = sc.plan(GARNET, method=sc.UCT(trees=2), budget=10**9, progress=press)
+    assert "Stopped by hand after" in answer.notes[-1]
+    assert answer.num_calls < 10**9
+
+
+def test_proofs_of_several_trees_hold_together():
+    def step(state, action, rng):
+        after = (*state, action)
+        return (float(sum(after) % 3 - 1) if len(after) == 4 else 0.0), after
+
+    game = sc.Game(
+        step,
+        player=lambda state: 1 + len(state) % 2,
+        num_actions=3,
+        discount=1.0,
+        horizon=4,
+        operator=sc.Max(),
+        reward_range=(-1.0, 1.0),
+        payoffs="end",
+        terminal=lambda state: len(state) == 4,
+        initial_state=(),
+        deterministic=True,
+    )
+    one = sc.plan(game, method=sc.UCT(solve=True), budget=5000)
+    for budget in (40, 5000):
+        many = sc.plan(game, method=sc.UCT(solve=True, trees=3), budget=budget)
+        low, high = many.interval
+        assert low <= one.value <= high
+    assert low == high
+
+
+# --- elsewhere ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        sc.DENTS(trees=2, widening=(1.0, 0.5)),
+        pytest.param(sc.UCT(leaf_rollouts=3), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_processes_give_the_same_bits(method):
+    """Trees that travel, and rollouts from leaves at once."""
+    plain = {"budget": 600, "seed": 3}
+    here = sc.plan(GARNET, method=method, executor="reference", **plain)
+    there = sc.plan(GARNET, method=method, executor="processes", workers=2, **plain)
+    assert there.executor == "processes"
+    assert here.num_calls == there.num_calls == 600
+    timeless = {"seconds": 0.0, "compile_seconds": 0.0, "executor": None}
+    assert replace(here, **timeless) == replace(there, **timeless)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_bits():
+    method, plain = sc.UCT(trees=3), {"budget": 600, "seed": 3}
+    here = sc.plan(GARNET, method=method, executor="reference", **plain)
+    there = sc.plan(GARNET, method=method, executor="dask", workers=2, **plain)
+    timeless = {"seconds": 0.0, "compile_seconds": 0.0, "executor": None}
+    assert replace(here, **timeless) == replace(there, **timeless)
+
+
+def test_rollouts_from_a_leaf_are_averaged_in_order():
+    """Slices that cut rollouts short change nothing, and one rollout is the default."""
+    whole = Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1).grow(calls=1500)
+    assert whole._backend.name == "reference"
+    sliced = Tree(GARNET, method=sc.BTS(leaf_rollouts=4), seed=1)
+    while sliced.num_calls < 1500:
+        sliced.grow(calls=min(23, 1500 - sliced.num_calls))
+    assert everything(sliced) == everything(whole)
+    # a simulation makes one step in the tree and four rollouts at first
+    first = Tree(GARNET, method=sc.UCT(leaf_rollouts=4), seed=1).grow(simulations=1)
+    assert first.num_calls == 1 + 4 * (first.setting.limit - 1)
+
+
+def test_what_is_of_no_use_is_refused():
+    for executor in ("processes", "dask"):
+        with pytest.raises(sc.InvalidInput, match="give uct trees="):
+            sc.plan(GARNET, method="uct", budget=10, executor=executor)
+    with pytest.raises(sc.InvalidInput, match="does not use workers"):
+        sc.plan(GARNET, method="uct", budget=10, workers=2)
+    with pytest.raises(sc.InvalidInput, match="policy of one tree"):
+        sc.plan(GARNET, method=sc.UCT(trees=2), budget=10, certify=True)
+    with pytest.raises(sc.InvalidInput, match=r"use trees="):
+        Tree(GARNET, method=sc.UCT(leaf_rollouts=2), executor="compiled")
+    for wrong in (0, 1.5, True, 10**6):
+        with pytest.raises(sc.InvalidInput, match="trees must be a whole number"):
+            sc.UCT(trees=wrong)
