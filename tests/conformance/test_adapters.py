@@ -511,6 +511,22 @@ def test_openspiels_own_position_is_read_and_left_as_it_is():
         problem.start("0, 8")
 
 
+def test_a_search_that_began_in_the_middle_of_a_game_is_resumed(tmp_path):
+    problem = sc.make("openspiel:pig,horizon=6", discount=0.9, operator="max")
+    store = tmp_path / "runs.db"
+    asked = {"method": "certified", "delta": 0.1}
+    begun = sc.plan(problem, [1], budget=60, store=store, **asked)
+    resumed = sc.resume(1, store, trust=True, budget=500)
+    assert resumed.state == problem.start([1])
+    assert begun.interval[0] <= resumed.value <= begun.interval[1]
+    whole = sc.plan(problem, [1], budget=500, **asked)
+    assert resumed.interval[1] - resumed.interval[0] < 0.9
+    assert resumed.interval[0] <= whole.value <= resumed.interval[1]
+    assert sc.resume(1, store, trust=True, state=[1], budget=501).state == resumed.state
+    with pytest.raises(sc.InvalidInput, match="was started at state"):
+        sc.resume(1, store, trust=True, state=[1, 1], budget=500)
+
+
 def test_positions_recognize_each_other_and_travel():
     problem = sc.make("openspiel:tic_tac_toe", discount=0.9, temperature=0.1)
     one, two = problem.start([0, 4, 8]), problem.start([8, 4, 0])

@@ -14,9 +14,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.fingerprint import contents
+from smoothcruiser.problem.oracle import WritingOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import is_spec
 from smoothcruiser.problem.states import identical, shaped
@@ -37,6 +38,7 @@ COLUMNS = (
     "executor",
     "versions",
 )
+VALUES = ("json", "plain")  # kinds of states that are kept, not only described
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the text of an object
 
 
@@ -79,7 +81,7 @@ class StoredRun:
     def shown_state(self) -> Any:
         """The state, for a reader."""
         ((name, value),) = self.state.items()
-        return value if name == "json" else str(value).rpartition(" ")[0]
+        return value if name in VALUES else str(value).rpartition(" ")[0]
 
     @property
     def status(self) -> str:
@@ -113,7 +115,9 @@ class StoredRun:
     def state_at(self, problem: Problem, given: Any = None) -> Any:
         """The state that was asked about; one that is given has to be the same."""
         if given is not None:
-            if _comparable(state_entry(problem, given)) != _comparable(self.state):
+            given = problem.start(given)
+            entries = (state_entry(problem, given), _by_contents(problem, given))
+            if _comparable(self.state) not in map(_comparable, entries):
                 raise InvalidInput(
                     f"Run {self.id} was started at state {self.shown_state}, got "
                     f"{given!r}; drop the state, or start a new run."
@@ -127,8 +131,16 @@ class StoredRun:
                 "store; pass the same state to resume()."
             )
         try:
+            if "plain" in self.state:
+                return problem.start(self.state["plain"])
             return shaped(as_tuples(self.state["json"]), problem.initial_state)
-        except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+        except (
+            InvalidInput,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             raise InvalidInput(
                 f"The state of run {self.id} is none of its problem ({error}); the "
                 "store was left untouched: start the run anew."
@@ -139,9 +151,10 @@ class StoredRun:
 
 
 def state_entry(problem: Problem, state: Any) -> dict[str, Any]:
-    """A state as plain data: by its value, or as the problem's own, or as text.
+    """A state as plain data: by its value, or as the oracle writes it, or as text.
 
-    By its value only if ``state_at`` makes the same of it, types included.
+    By its value only if ``state_at`` makes the same of it, types included; as the oracle
+    writes it only if that is read as a state of the same key.
     """
     plain = state.tolist() if hasattr(state, "tolist") else state
     try:
@@ -150,6 +163,20 @@ def state_entry(problem: Problem, state: Any) -> dict[str, Any]:
             return {"json": again}
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
+    entry, oracle = _by_contents(problem, state), problem.oracle
+    if "text" in entry and isinstance(oracle, WritingOracle):
+        try:
+            plain = json.loads(json.dumps(oracle.plain(state)))
+            again = problem.start(plain)
+            if problem.key_of(again) == problem.key_of(state):
+                return {"plain": plain}
+        except (SmoothcruiserError, TypeError, ValueError, RecursionError):
+            pass  # it cannot be told apart, or not be written
+    return entry
+
+
+def _by_contents(problem: Problem, state: Any) -> dict[str, Any]:
+    """A state as the problem's own, or as text with a digest of what it holds."""
     text = ADDRESS.sub("", repr(state))
     name = "initial" if identical(state, problem.initial_state) else "text"
     return {name: f"{text} {contents(state)}"}
@@ -177,7 +204,7 @@ def _comparable(entry: dict[str, Any]) -> str:
     """What tells states apart: their value or contents, whoever named them."""
     ((name, value),) = entry.items()
     text = json.dumps(value, sort_keys=True)
-    return text if name == "json" else text.rpartition(" ")[2]
+    return text if name in VALUES else text.rpartition(" ")[2]
 
 
 # --- reading ------------------------------------------------------------------
@@ -214,7 +241,7 @@ def read_row(row: tuple[Any, ...], seal_found: Any) -> dict[str, Any]:
     require(
         isinstance(state, dict)
         and len(state) == 1
-        and next(iter(state)) in ("json", "initial", "text"),
+        and next(iter(state)) in (*VALUES, "initial", "text"),
         "state",
     )
     require(isinstance(found["plan"], dict), "plan")
