@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from smoothcruiser.progress import Progress
     from smoothcruiser.records.data import schema
     from smoothcruiser.schedule.schedule import Kind, Level, Root, Schedule
+    from smoothcruiser.tree.prior_searches import PUCT, Gumbel
     from smoothcruiser.tree.searches import BTS, DENTS, MENTS, RENTS, TENTS, UCT
     from smoothcruiser.tree.tree import Tree
 
@@ -98,6 +99,7 @@ __all__ = [
     "KL",
     "MDP",
     "MENTS",
+    "PUCT",
     "RENTS",
     "TENTS",
     "UCT",
@@ -115,6 +117,7 @@ __all__ = [
     "Estimates",
     "Exact",
     "Game",
+    "Gumbel",
     "InvalidInput",
     "Kind",
     "Level",
@@ -245,6 +248,7 @@ _HOMES = {
         "Root",
         "Schedule",
     ),
+    "tree.prior_searches": ("PUCT", "Gumbel"),
     "tree.searches": (
         "BTS",
         "DENTS",

@@ -198,6 +198,9 @@ CASES["turns: reference"] = ("turns, python", SHARP | {"executor": "reference"})
 CASES["turns: python"] = ("turns, python", SHARP | {"executor": "python"})
 for _method in ("uct", "ments", "rents", "tents", "bts", "dents"):
     CASES[f"turns: {_method}"] = ("turns", TREE | {"method": _method})
+for _method in ("puct", "gumbel"):
+    for _problem in ("walk", "turns"):
+        CASES[f"{_problem}: {_method}"] = (_problem, TREE | {"method": _method})
 
 
 def answer(name: str) -> sc.Estimate:

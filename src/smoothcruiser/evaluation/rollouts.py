@@ -193,6 +193,7 @@ class CompiledRollouts:
             operator.strength,
             table,
         )
+        table[0] = tree.policy(0)  # of a root with a rule of its own (Gumbel MuZero)
         nodes = (inner.nodes.ints, inner.nodes.table)
         first = inner.node(0).state
         return cls(

@@ -10,6 +10,7 @@ share a stream:
   (TREE,)                   a tree search, from its beginning to its end
   (TREE, tree)              the second tree of a forest, and those after it
   (TREE, tree, LEAVES, simulation, rollout)   rollouts from one leaf at once
+  (TREE, moves, GUMBEL)     the root of a Gumbel search, after so many moves
   (ROLLOUTS,)               the rollouts of ``evaluate``
   (WORLD, episode)          what the environment of an agent samples
   (OTHER_PLAYER, episode)   what the other player samples
@@ -49,6 +50,7 @@ class Key(IntEnum):
 
 
 SALT = 1  # after CERTIFIED
+GUMBEL = 1  # after (TREE, moves)
 LEAVES = 1  # after (TREE, tree)
 LOTS = 1  # after (PLANS, decision)
 

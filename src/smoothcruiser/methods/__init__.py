@@ -16,6 +16,7 @@ from smoothcruiser.methods.exact import Exact
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.methods.tree import TreeSearch
 from smoothcruiser.query import KEYWORDS
+from smoothcruiser.tree import prior_searches  # noqa: F401 - adds PUCT and Gumbel
 from smoothcruiser.tree.searches import TREE_SEARCHES, Search
 
 METHODS: dict[str, Method] = {}

@@ -17,6 +17,7 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, finish, shown
+from smoothcruiser.tree.asks import asks_of
 from smoothcruiser.tree.searches import NO_PRIOR, Search
 from smoothcruiser.tree.setting import setting_of
 
@@ -97,6 +98,15 @@ def _single(tree: Tree, machine: bool, number: int) -> Any:
         tree.state,
         stream(tree.seed, *key),
     )
+    asks = asks_of(problem, tree.method, tree.elapsed)
+    if machine and asks is not None:
+        from smoothcruiser.tree.asking_compiled import AskingTree
+
+        return AskingTree(asks, tree.elapsed, *arguments)
+    if asks is not None:
+        from smoothcruiser.tree.asking_plain import AskingPlain
+
+        return AskingPlain(asks, tree.elapsed, *arguments)
     if machine:
         from smoothcruiser.tree.compiled import CompiledTree
 

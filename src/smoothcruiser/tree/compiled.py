@@ -403,6 +403,9 @@ class CompiledTree:
     def listen(self, hold: Hold) -> None:
         """Do nothing: machine code is not broken off; a slice of it is short."""
 
+    def flush(self) -> None:
+        """Do nothing: no leaf waits."""
+
     def warm(self) -> None:
         """Compile what a move needs, and count its time as compile time."""
         begin = time.perf_counter()

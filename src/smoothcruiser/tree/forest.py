@@ -168,6 +168,9 @@ class Forest:
         """Count calls that were made elsewhere."""
         self._extra += calls
 
+    def flush(self) -> None:
+        """Do nothing: no leaf waits."""
+
     def rest(self) -> None:
         """End threads, which are quick to start again; processes are kept."""
         if not self.travels:

@@ -379,6 +379,8 @@ def gather(
             else:
                 untried += 1
                 x[size] = sign * rule.initial
+                if rule.warm:
+                    x[size] = sign * floats[node, TOTAL + 3 * K + a]
                 h[size] = 0.0
             size += 1
     if untried > 0 and math.isnan(rule.initial):

@@ -27,6 +27,8 @@ class Node:
     edge_totals: tuple[float, ...]
     # of each legal action, where the tree solves: two ends that hold for sure
     boxes: tuple[tuple[float, float], ...] = ()
+    prior: tuple[float, ...] | None = None  # shares of the legal actions
+    first_q: tuple[float, ...] | None = None  # values of untried ones, where asked for
 
     @property
     def sign(self) -> float:
@@ -44,10 +46,9 @@ class Node:
             if not math.isnan(rule.initial)
             else self.first - self.sign * head
         )
-        found = [
-            total / n if n > 0 else untried
-            for total, n in zip(self.edge_totals, self.edge_visits, strict=True)
-        ]
+        firsts = self.first_q or [untried] * len(self.actions)
+        sums = zip(self.edge_totals, self.edge_visits, firsts, strict=True)
+        found = [total / n if n > 0 else first for total, n, first in sums]
         if not self.boxes:
             return found
         return [

@@ -658,6 +658,9 @@ class PlainTree:
     def warm(self) -> None:
         """Do nothing: there is nothing to compile."""
 
+    def flush(self) -> None:
+        """Do nothing: no leaf waits."""
+
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
         self.calls += calls

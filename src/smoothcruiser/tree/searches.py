@@ -44,8 +44,12 @@ from smoothcruiser.operators import KL, OPERATORS, Entropy, Max, Operator, Spars
 from smoothcruiser.operators.base import OWN
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.tree.evaluators import LeafEvaluator, evaluator_of
+from smoothcruiser.tree.evaluators.checks import check_leaves
+from smoothcruiser.tree.parameters import finite, widening
 
-UPPER, BOLTZMANN = range(2)  # how a node descends
+# how a node descends; the last two by a prior (``prior_kernel``)
+UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
 MEAN, SMOOTH, BEST = range(3)  # what a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
 PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
@@ -72,6 +76,10 @@ class TreeRule(NamedTuple):
     prior: int  # NO_PRIOR, or where the pi_0 of RENTS comes from
     initial: float  # Q of an untried action; NaN: from the node's first estimate
     most_visited: bool  # whether visits decide the recommendation
+    base: float = 1.0  # of PUCT's log((1 + N + base) / base)
+    value_scale: float = 0.0  # of Gumbel MuZero's transform of values
+    visit_offset: float = 0.0
+    warm: bool = False  # whether nodes keep first values of their actions
 
 
 def check_rule(name: str, rule: Any) -> TreeRule:
@@ -84,7 +92,7 @@ def check_rule(name: str, rule: Any) -> TreeRule:
         )
     codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
     choices = {
-        "descent": (UPPER, BOLTZMANN),
+        "descent": (UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED),
         "up": (MEAN, SMOOTH, BEST),
         "code": tuple(codes),
         "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
@@ -99,11 +107,12 @@ def check_rule(name: str, rule: Any) -> TreeRule:
     regularized = not is_greedy(rule.code)
     weighs = regularized and (rule.descent == BOLTZMANN or rule.up == SMOOTH)
     # log(N + shift) is at least 0 for all N
-    least = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0}
+    least = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0, "base": 1.0}
+    least |= {"value_scale": 0.0, "visit_offset": 0.0}
     least["temperature"] = SMALLEST_TEMPERATURE if weighs else 0.0
     for field, low in least.items():
         value = getattr(rule, field)
-        adaptive = field == "exploration" and rule.descent == UPPER
+        adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
         if adaptive and is_number(value) and math.isnan(value):
             continue
         if not is_number(value) or not low <= value < math.inf:
@@ -116,7 +125,7 @@ def check_rule(name: str, rule: Any) -> TreeRule:
             f"{name}: initial of its TreeRule must be a finite number or NaN, got "
             f"{rule.initial!r}."
         )
-    for field in ("cools", "counts_actions", "most_visited"):
+    for field in ("cools", "counts_actions", "most_visited", "warm"):
         if not isinstance(getattr(rule, field), bool):
             raise InvalidInput(
                 f"{name}: {field} of its TreeRule must be True or False, got "
@@ -131,7 +140,8 @@ class Search(ABC):
 
     depth: int | None = None  # None: the horizon, or as far as the discount reaches
     expansion: int | None = 1
-    initial_q: float | None = None
+    # a number, or what ``evaluators`` take: one value per action
+    initial_q: Any = None
     # None: what fits in 1 GiB with states of one word, but at most a million.
     max_nodes: int | None = None
     # (k, alpha): at its n-th visit a move has at most ceil(k n^alpha) next states
@@ -143,18 +153,23 @@ class Search(ABC):
     # rollouts from a new leaf, whose mean is its value: for slow simulators, which
     # workers run at once
     leaf_rollouts: int = 1
+    value: Any = None  # of a leaf, for the max player; None: a rollout
+    mix: float = 0.0  # the weight of a rollout beside ``value``
+    leaf_batch: int = 1  # leaves that are evaluated at once
+    # what a visit that waits for its value takes off its action's value meanwhile
+    virtual_loss: float = 0.0
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
-        for name in ("depth", "expansion", "max_nodes", "samples"):
+        for name in ("depth", "expansion", "max_nodes", "samples", "leaf_batch"):
             value = getattr(self, name)
-            if value is not None and (not is_whole(value) or value < 1):
+            missing = value is None and name != "leaf_batch"
+            if not missing and (not is_whole(value) or value < 1):
                 raise InvalidInput(
                     f"{self.name}: {name} must be a whole number of at least 1 or "
                     f"None, got {value!r}."
                 )
-        _finite(self, "initial_q", optional=True)
-        _widening(self, "widening")
+        widening(self, "widening")
         if self.widening is not None and self.samples is not None:
             raise InvalidInput(
                 f"{self.name}: widening and samples are two limits on the next states of "
@@ -171,6 +186,33 @@ class Search(ABC):
             raise InvalidInput(
                 f"{self.name}: solve must be True or False, got {self.solve!r}."
             )
+        if not is_number(self.initial_q):
+            self._evaluate("initial_q")
+        else:
+            finite(self, "initial_q", optional=True)
+        self._evaluate("value")
+        finite(self, "mix", least=0.0)
+        finite(self, "virtual_loss", least=0.0)
+        check_leaves(self)
+
+    def _evaluate(self, name: str) -> None:
+        """Make the evaluator of what was given for a parameter."""
+        found = evaluator_of(self.name, name, getattr(self, name))
+        object.__setattr__(self, name, found)
+
+    @property
+    def evaluators(self) -> dict[str, LeafEvaluator]:
+        """What is asked at leaves, by the parameter that gave it."""
+        names = ("value", "prior", "network", "initial_q")
+        given = {name: getattr(self, name, None) for name in names}
+        return {
+            n: found for n, found in given.items() if isinstance(found, LeafEvaluator)
+        }
+
+    @property
+    def asks(self) -> bool:
+        """Whether its leaves wait for an evaluator, or its nodes keep a prior."""
+        return bool(self.evaluators)
 
     @abstractmethod
     def operator(self, problem_operator: Operator) -> Operator:
@@ -186,7 +228,13 @@ class Search(ABC):
 
     @property
     def _initial(self) -> float:
+        if isinstance(self.initial_q, LeafEvaluator):
+            return 0.0  # not used: nodes keep values of their own
         return math.nan if self.initial_q is None else float(self.initial_q)
+
+    @property
+    def _warm(self) -> bool:
+        return isinstance(self.initial_q, LeafEvaluator)
 
     def with_options(self, options: dict[str, Any]) -> Search:
         """The same method with some parameters replaced."""
@@ -208,48 +256,6 @@ class Search(ABC):
         return f"{self.name}({', '.join(given)})" if given else self.name
 
 
-def _widening(method: Search, name: str) -> None:
-    """Check a pair (k, alpha), which may come as a list (JSON); it is kept as a tuple."""
-    value = getattr(method, name)
-    if value is None:
-        return
-    ok = isinstance(value, tuple | list) and len(value) == 2
-    ok = ok and all(is_number(part) and math.isfinite(part) for part in value)
-    if not ok or not (value[0] > 0.0 and 0.0 <= value[1] <= 1.0):
-        raise InvalidInput(
-            f"{method.name}: {name} must be a pair (k, alpha) with k above 0 and alpha "
-            f"between 0 and 1, or None, got {value!r}."
-        )
-    object.__setattr__(method, name, (float(value[0]), float(value[1])))
-
-
-def _finite(
-    method: Search,
-    name: str,
-    *,
-    optional: bool = False,
-    above: float | None = None,
-    least: float | None = None,
-) -> None:
-    value = getattr(method, name)
-    if value is None and optional:
-        return
-    ok = is_number(value) and math.isfinite(value)
-    ok = ok and (above is None or value > above) and (least is None or value >= least)
-    if not ok:
-        bound = (
-            f" above {above:g}"
-            if above is not None
-            else f" of at least {least:g}"
-            if least is not None
-            else ""
-        )
-        raise InvalidInput(
-            f"{method.name}: {name} must be a finite "
-            f"number{bound}{' or None' if optional else ''}, got {value!r}."
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class UCT(Search):
     """Upper confidence bounds on mean returns: the unregularized classic.
@@ -262,7 +268,7 @@ class UCT(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _finite(self, "exploration", optional=True, least=0.0)
+        finite(self, "exploration", optional=True, least=0.0)
 
     def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
         return Max()
@@ -281,6 +287,7 @@ class UCT(Search):
             entropy=0.0,
             prior=NO_PRIOR,
             initial=self._initial,
+            warm=self._warm,
             most_visited=True,
         )
 
@@ -298,8 +305,8 @@ class _Regularized(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _finite(self, "temperature", optional=True, above=0.0)
-        _finite(self, "exploration", least=0.0)
+        finite(self, "temperature", optional=True, above=0.0)
+        finite(self, "exploration", least=0.0)
 
     def _temperature(self, problem_operator: Operator) -> float:
         if self.temperature is not None:
@@ -322,6 +329,7 @@ class _Regularized(Search):
             entropy=0.0,
             prior=prior,
             initial=self._initial,
+            warm=self._warm,
             most_visited=False,
         )
 
@@ -410,8 +418,8 @@ class _Boltzmann(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _finite(self, "search_temperature", optional=True, above=0.0)
-        _finite(self, "exploration", least=0.0)
+        finite(self, "search_temperature", optional=True, above=0.0)
+        finite(self, "exploration", least=0.0)
         if not isinstance(self.average_returns, bool):
             raise InvalidInput(
                 f"{self.name}: average_returns must be True or False, got "
@@ -439,6 +447,7 @@ class _Boltzmann(Search):
             entropy=entropy,
             prior=NO_PRIOR,
             initial=self._initial,
+            warm=self._warm,
             most_visited=False,
         )
 
@@ -466,7 +475,7 @@ class DENTS(_Boltzmann):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _finite(self, "entropy_temperature", optional=True, least=0.0)
+        finite(self, "entropy_temperature", optional=True, least=0.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         b = (

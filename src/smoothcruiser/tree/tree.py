@@ -35,6 +35,7 @@ from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Where, check_problem
 from smoothcruiser.shown import Shown, brief
+from smoothcruiser.tree.asks import asked_notes, deep_values
 from smoothcruiser.tree.backends import backend_of
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.growth import Growth
@@ -46,7 +47,9 @@ from smoothcruiser.tree.proof import (
     check_solvable,
     note_of,
 )
+from smoothcruiser.tree.roots import chosen, plan_root, search_policy
 from smoothcruiser.tree.searches import (
+    IMPROVED,
     MEAN,
     Search,
     check_rule,
@@ -67,7 +70,8 @@ class Tree(Shown):
     Args:
         problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
         state: the root; by default the problem's initial state.
-        method: "uct", "ments", "rents", "tents", "bts" or "dents", or such an object.
+        method: "uct", "ments", "rents", "tents", "bts", "dents", "puct" or "gumbel", or
+            such an object.
         options: parameters of the method, by name.
         seed: of the simulations; the same seed, the same tree.
         executor: "compiled" or "reference"; by default compiled code where it can.
@@ -204,6 +208,7 @@ class Tree(Shown):
                     self._backend.spend(calls_made)
                     self._untouched = True
                 self._backend.listen(hold)
+                plan_root(self, growth.simulations)
                 if isinstance(self._backend, Forest):
                     self._backend.until = None if seconds is None else begin + seconds
                 # calls between two checks of the clock and of Ctrl-C
@@ -212,7 +217,10 @@ class Tree(Shown):
                     before = time.perf_counter()
                     counts = self.simulations, self.num_calls
                     goal = (
-                        min(last_simulation, self.simulations + size),
+                        # a slice of simulations would close a batch of leaves
+                        last_simulation
+                        if self.method.asks
+                        else min(last_simulation, self.simulations + size),
                         min(last_call, self.num_calls + size),
                     )
                     self._backend.run(*goal)
@@ -240,6 +248,7 @@ class Tree(Shown):
                             break
                     if now - before < least:
                         size *= 2
+                self._backend.flush()
             finally:  # Ctrl-C included
                 self._backend.rest()
                 self.seconds += time.perf_counter() - begin
@@ -403,6 +412,8 @@ class Tree(Shown):
                 [q.get(a, math.nan) for a in range(self.problem.num_actions)],
                 node.player,
             )
+        if number == 0 and self.rule.descent == IMPROVED:
+            return chosen(self, node)
         q_values, slots = self.q_values(number), node.secure()
         x = [node.sign * q_values[j] for j in slots]
         n = [node.edge_visits[j] for j in slots]
@@ -439,6 +450,13 @@ class Tree(Shown):
     def inexact(self) -> bool:
         """Whether a number in a box of a tree that solves was rounded."""
         return bool(self._backend.inexact)
+
+    def search_policy(self, number: int = 0) -> list[float]:
+        """What the search would teach a policy at a node, over all K actions.
+
+        It is the shares of visits, or the improved policy of Gumbel MuZero.
+        """
+        return search_policy(self, number)
 
     def estimate(self, *, looked: str = NOT_INSPECTED) -> Estimate:
         """The estimate at the root, without a promise.
@@ -515,8 +533,9 @@ class Tree(Shown):
                 f"States of type {kind} have no equality, so none is ever met "
                 "twice: give them __eq__ and __hash__."
             )
+        said += asked_notes(self._backend)
         span, off = truncation(self.problem, self.method, self.elapsed)
-        if off > REACH * span:
+        if off > REACH * span and not deep_values(self._backend):
             steps = _counted(self.setting.limit, "step")
             said.append(
                 f"Beyond {steps} values count as the middle of what is possible: "

@@ -26,6 +26,8 @@ NAMES = [
     "tents",
     "bts",
     "dents",
+    "puct",
+    "gumbel",
 ]
 
 # a value of every keyword that differs from its default and is valid
@@ -77,7 +79,7 @@ class Counting:
         return step(state, action, rng)
 
 
-def test_there_are_twelve_methods_and_each_is_a_frozen_object():
+def test_there_are_fourteen_methods_and_each_is_a_frozen_object():
     assert list(METHODS) == NAMES
     for name, method in METHODS.items():
         assert method.name == name

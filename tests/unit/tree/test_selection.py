@@ -246,7 +246,8 @@ def test_methods_refuse_bad_parameters(make):
 
 
 def test_methods_are_data():
-    assert set(TREE_SEARCHES) == {"uct", "ments", "rents", "tents", "bts", "dents"}
+    six = {"uct", "ments", "rents", "tents", "bts", "dents"}
+    assert set(TREE_SEARCHES) == six | {"puct", "gumbel"}
     assert tree_search("ments", {"temperature": 0.5}) == sc.MENTS(temperature=0.5)
     assert str(sc.MENTS(temperature=0.5)) == "ments(temperature=0.5)"
     assert hash(sc.DENTS()) == hash(sc.DENTS())

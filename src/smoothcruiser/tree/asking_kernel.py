@@ -1,0 +1,480 @@
+"""The machine of trees that ask an evaluator: simulations whose leaves wait.
+
+It is the loop of ``tree.kernel.grow`` with one difference: a new leaf is not valued at
+once. It waits, with its path, until ``asking.batch`` leaves wait, or the simulations
+are all under way, or too many arrived at a leaf that waits already. Then all are
+answered (by EVALUATE inside, or by Python after ASK) and backed up in the order in
+which they came. Meanwhile their visits count: an action with n visits and o that wait
+is selected as if it had n + o, and its value is lowered by loss * o / (n + o) (Liu et
+al. 2020 for loss = 0; a virtual loss otherwise). With a batch of 1 nothing ever waits.
+
+Nodes have up to three more blocks of K columns among their floats: priors (or the
+entropies of DENTS), visits that wait, first values of actions.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.jit.memory import uncounted
+from smoothcruiser.tree import kernel
+from smoothcruiser.tree.asks import Asking
+from smoothcruiser.tree.kernel import (
+    ADDED,
+    AT_NODE,
+    BAD_BOUNDS,
+    BAD_REWARD,
+    CALLS,
+    COUNT,
+    CUT,
+    DEEPEST,
+    DONE,
+    EDGE,
+    FAULT,
+    FIRST,
+    HELD,
+    IN_ROLLOUT,
+    IN_TREE,
+    NO_ROOM,
+    NOTHING_HELD,
+    ROLLED,
+    SIGN,
+    SIMULATIONS,
+    STEPS,
+    TOTAL,
+    UNDECLARED_END,
+    VALUE,
+    VISITS,
+    Desk,
+    Floats,
+    Ints,
+    Nodes,
+    Setting,
+    add_node,
+    backup,
+    blind_rollout,
+    find_child,
+    first_estimate,
+    gather,
+    leaf_value,
+    node_policy,
+    note_policy,
+    set_prior,
+)
+from smoothcruiser.tree.prior_kernel import (
+    best_untried,
+    halving_pick,
+    improved_pick,
+    prior_pick,
+    shares_of,
+)
+from smoothcruiser.tree.searches import (
+    IMPROVED,
+    NO_PRIOR,
+    PARENT_PRIOR,
+    PRIOR_UPPER,
+    UPPER,
+    TreeRule,
+)
+from smoothcruiser.tree.selection import drawn, upper_pick
+
+STEP, TERMINAL = kernel.STEP, kernel.TERMINAL
+LOAD, STORE, SAME = kernel.LOAD, kernel.STORE, kernel.SAME
+BOUNDED = False
+
+# further ends of a call: Python is to answer, or an answer cannot be used
+ASK, BAD_ANSWER = 100, 101
+# slots of ``Waiting.counts``
+QUEUED, COLLIDED, ASKED, CLIPPED, BAD_ROW = range(5)
+
+
+class Waiting(NamedTuple):
+    """Leaves that wait, with room for B of them."""
+
+    paths: Ints  # (B, steps, 3) as in ``Desk``
+    rewards: Floats  # (B, steps)
+    steps: Ints  # (B,) lengths of the paths
+    rolled: Floats  # (B,) what a rollout gave
+    answers: Floats  # (B, 1 + 2 K), see ``asks``
+    counts: Ints  # (5,)
+    states: Any  # (B,) in the machine's form
+    tables: Any  # what EVALUATE reads
+
+
+class GumbelRoot(NamedTuple):
+    """What Gumbel MuZero's root keeps."""
+
+    gumbels: Floats  # (K,)
+    since: Ints  # (K,) visits when the node became the root
+    plan: Ints  # visits considered, one per simulation
+
+
+def nothing(tables: Any, state: Any, row: Floats) -> bool:
+    """No answer, and none is needed."""
+    return True
+
+
+def from_tables(tables: Any, state: int, row: Floats) -> bool:
+    """The rows of arrays over states; an array without rows says nothing."""
+    values, priors, firsts = tables
+    if len(values) > 0:
+        row[0] = values[state, 0]
+    K = (len(row) - 1) // 2
+    if len(priors) > 0:
+        for a in range(K):
+            row[1 + a] = priors[state, a]
+    if len(firsts) > 0:
+        for a in range(K):
+            row[1 + K + a] = firsts[state, a]
+    return True
+
+
+EVALUATE = from_tables
+
+
+def count_waiting(
+    floats: Floats, node: int, K: int, acts: Ints, size: int, loss: float, n: Ints, x: Floats
+) -> int:  # fmt: skip
+    """Visits below a node that wait; they are added to ``n``, the loss to ``x``."""
+    total = 0
+    for j in range(size):
+        waits = int(floats[node, TOTAL + 2 * K + acts[j]])
+        if waits > 0:
+            total += waits
+            n[j] += waits
+            x[j] -= loss * waits / n[j]
+    return total
+
+
+def select(
+    rule: TreeRule, asking: Asking, ints: Ints, floats: Floats, node: int, depth: int, K: int,
+    head: Floats, weights: Floats, policies: Floats, root: GumbelRoot, acts: Ints, n: Ints,
+    x: Floats, h: Floats, y: Floats, p: Floats, w: Floats, rng: Any,
+) -> int:  # fmt: skip
+    """The action that the method's tree policy selects at a node."""
+    size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+    visits = ints[node, VISITS]
+    if asking.batch > 1:
+        visits += count_waiting(floats, node, K, acts, size, asking.loss, n, x)
+    if asking.by_prior:
+        for j in range(size):
+            w[j] = floats[node, TOTAL + K + acts[j]]
+    j = -1
+    if rule.descent == PRIOR_UPPER:
+        j = prior_pick(rule, x, n, w, size)
+    elif rule.descent == IMPROVED:
+        first = floats[node, SIGN] * floats[node, FIRST]
+        if node == 0:
+            j = halving_pick(rule, x, n, w, first, acts, size, root, y)
+        if j < 0:
+            j = improved_pick(rule, x, n, w, first, size, y, p)
+    elif rule.descent == UPPER:
+        if rule.warm:
+            j = best_untried(x, n, size)
+        if j < 0:
+            j = upper_pick(rule, x, n, size, visits, rng)
+    else:
+        if rule.prior != NO_PRIOR:
+            set_prior(rule, weights, policies, depth, acts, n, size, w)
+        node_policy(rule, x, w, h, size, K, visits, y, p)
+        j = drawn(p, size, rng)
+        if rule.prior == PARENT_PRIOR:
+            note_policy(policies, depth, acts, p, size)
+    return acts[j]  # type: ignore[no-any-return]
+
+
+def clipped(asking: Asking, value: float, counts: Ints) -> float:
+    """A value inside its bounds; counts those that were not."""
+    if value < asking.low:
+        counts[CLIPPED] += 1
+        return asking.low
+    if value > asking.high:
+        counts[CLIPPED] += 1
+        return asking.high
+    return value
+
+
+def inform(
+    asking: Asking, ints: Ints, floats: Floats, node: int, K: int, row: Floats, acts: Ints,
+    p: Floats,
+) -> bool:  # fmt: skip
+    """Give a node its priors and first values; False where they cannot be used."""
+    size = 0
+    for a in range(K):
+        if ints[node, EDGE + a] >= 0:
+            acts[size] = a
+            size += 1
+    if asking.by_prior:
+        if asking.priors:
+            if not shares_of(row[1 : 1 + K], acts, size, p):
+                return False
+        else:
+            for j in range(size):
+                p[j] = 1.0 / size
+        for j in range(size):
+            floats[node, TOTAL + K + acts[j]] = p[j]
+    if asking.firsts:
+        for j in range(size):
+            first = row[1 + K + acts[j]]
+            if not math.isfinite(first):
+                return False
+            floats[node, TOTAL + 3 * K + acts[j]] = first
+    return True
+
+
+def arrive(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
+    """Count an arrival at a leaf: the first sets its value, others wait with it."""
+    if node < 0:
+        return
+    if ints[node, VISITS] == 0:
+        first_estimate(ints, floats, node, leaf)
+        return
+    ints[node, VISITS] += 1
+    floats[node, VALUE] += (leaf - floats[node, VALUE]) / ints[node, VISITS]
+    floats[node, FIRST] = floats[node, VALUE]
+
+
+def settle(
+    rule: TreeRule, setting: Setting, asking: Asking, head: Floats, weights: Floats, ints: Ints,
+    floats: Floats, boxes: Floats, waiting: Waiting, policies: Floats, meta: Ints, acts: Ints,
+    n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+) -> int:  # fmt: skip
+    """Back up the leaves that wait, which were answered, in their order."""
+    K, counts = setting.num_actions, waiting.counts
+    queued = counts[QUEUED]
+    for i in range(queued):  # all are good before any is used
+        row, child = waiting.answers[i], waiting.paths[i, waiting.steps[i] - 1, 2]
+        good = not asking.values or math.isfinite(row[0])
+        if good and child >= 0 and ints[child, VISITS] == 0:
+            good = inform(asking, ints, floats, child, K, row, acts, p)
+        if not good:
+            counts[BAD_ROW] = i
+            return BAD_ANSWER
+    for i in range(queued):
+        steps, path = waiting.steps[i], waiting.paths[i]
+        if asking.batch > 1:
+            for d in range(steps):
+                floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] -= 1.0
+        leaf = waiting.rolled[i]
+        if asking.values:
+            value = clipped(asking, waiting.answers[i, 0], counts)
+            leaf = (
+                (1.0 - asking.mix) * value + asking.mix * leaf
+                if asking.mix > 0.0
+                else value
+            )
+        arrive(ints, floats, path[steps - 1, 2], leaf)
+        backup(
+            rule, setting, head, weights, ints, floats, boxes, path, waiting.rewards[i],
+            policies, steps, leaf, acts, n, x, h, y, p, w,
+        )  # fmt: skip
+        meta[SIMULATIONS] += 1
+    counts[ASKED] += queued
+    counts[QUEUED], counts[COLLIDED] = 0, 0
+    return DONE
+
+
+def enqueue(
+    asking: Asking, K: int, floats: Floats, waiting: Waiting, path: Ints, rewards: Floats,
+    depth: int, rolled: float, collides: bool,
+) -> None:  # fmt: skip
+    """Let the leaf at the end of a path wait; its state is in its place already."""
+    i = waiting.counts[QUEUED]
+    for d in range(depth):
+        for column in range(3):
+            waiting.paths[i, d, column] = path[d, column]
+        waiting.rewards[i, d] = rewards[d]
+        if asking.batch > 1:
+            floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] += 1.0
+    waiting.steps[i], waiting.rolled[i] = depth, rolled
+    waiting.counts[QUEUED] = i + 1
+    if collides:
+        waiting.counts[COLLIDED] += 1
+
+
+def grow(
+    rule: TreeRule, setting: Setting, asking: Asking, root: GumbelRoot, head: Floats,
+    weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
+    waiting: Waiting, meta: Ints, fault: Floats, most_simulations: int, most_calls: int,
+    answered: bool, rng: Any,
+) -> int:  # fmt: skip
+    """Run simulations from node 0, and return how the call ended.
+
+    It ends as ``tree.kernel.grow`` does, or with ASK where leaves wait for Python, which
+    writes ``waiting.answers`` and calls again with ``answered``.
+    """
+    ints, floats, table = (
+        uncounted(nodes.ints),
+        uncounted(nodes.floats),
+        uncounted(nodes.table),
+    )
+    path, rewards = uncounted(desk.path), uncounted(desk.rewards)
+    policies, held, carry = (
+        uncounted(desk.policies),
+        uncounted(desk.held),
+        uncounted(desk.carry),
+    )
+    acts, n, x, h = (
+        uncounted(desk.acts),
+        uncounted(desk.n),
+        uncounted(desk.x),
+        uncounted(desk.h),
+    )
+    y, p, w = uncounted(desk.y), uncounted(desk.p), uncounted(desk.w)
+    head, weights, meta, fault = (
+        uncounted(head),
+        uncounted(weights),
+        uncounted(meta),
+        uncounted(fault),
+    )
+    states, scratch = uncounted(states), uncounted(scratch)
+    counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
+    K = setting.num_actions
+    capacity = len(ints)
+    while True:
+        queued = counts[QUEUED]
+        if queued > 0 and (
+            queued == asking.batch
+            or counts[COLLIDED] >= asking.collisions
+            or meta[SIMULATIONS] + queued >= most_simulations
+        ):
+            if not answered:
+                if not asking.inside:
+                    return ASK
+                for i in range(queued):
+                    row = waiting.answers[i]
+                    if not EVALUATE(waiting.tables, LOAD(waiting.states, i), row):
+                        counts[BAD_ROW] = i
+                        return BAD_ANSWER
+            answered = False
+            status = settle(
+                rule, setting, asking, head, weights, ints, floats, boxes, waiting, policies,
+                meta, acts, n, x, h, y, p, w,
+            )  # fmt: skip
+            if status != DONE:
+                return status
+            continue
+        if meta[SIMULATIONS] >= most_simulations:
+            return DONE
+        if meta[COUNT] + 1 > capacity and capacity < setting.most_nodes:
+            return NO_ROOM
+        node, depth, leaf, rolled, waits, collides = 0, 0, 0.0, 0.0, False, False
+        stopped, held[HELD] = held[HELD], NOTHING_HELD
+        if stopped != NOTHING_HELD:
+            node, depth = held[AT_NODE], held[STEPS]
+        if stopped == IN_ROLLOUT:
+            collides, waits = held[ADDED] == 1, True
+            rolled, status = blind_rollout(
+                setting, head, data, LOAD(scratch, 2), scratch, held[ROLLED], carry[0], carry[1],
+                held, carry, meta, fault, most_calls, acts, rng,
+            )  # fmt: skip
+            if status != DONE:
+                return status
+        while stopped != IN_ROLLOUT:
+            if meta[CALLS] >= most_calls:
+                held[HELD], held[AT_NODE], held[STEPS] = IN_TREE, node, depth
+                return CUT
+            action = select(
+                rule, asking, ints, floats, node, depth, K, head, weights, policies, root, acts,
+                n, x, h, y, p, w, rng,
+            )  # fmt: skip
+            state = LOAD(states, node)
+            meta[CALLS] += 1
+            reward, after, over = STEP(data, state, action, rng)
+            if not (setting.low <= reward <= setting.high) or (
+                over and not setting.ends
+            ):
+                STORE(scratch, 1, state)
+                meta[FAULT] = action
+                fault[0] = reward
+                fine = setting.low <= reward <= setting.high
+                return UNDECLARED_END if fine else BAD_REWARD
+            path[depth, 0], path[depth, 1], path[depth, 2] = node, action, -1
+            rewards[depth] = reward
+            depth += 1
+            if setting.ends and (over or TERMINAL(data, after)):
+                break
+            if depth == setting.limit:
+                waits, rolled = asking.deep, setting.tail
+                if waits:
+                    STORE(waiting.states, counts[QUEUED], after)
+                if BOUNDED and setting.beyond:
+                    rolled, kept = leaf_value(setting, data, after)
+                    if not kept:
+                        STORE(scratch, 1, after)
+                        return BAD_BOUNDS
+                leaf = rolled
+                break
+            child = ints[node, EDGE + K + action]
+            if child < 0 or not SAME(LOAD(states, child), after):
+                child = find_child(ints, table, states, node, action, after)
+            if child >= 0:
+                ints[node, EDGE + K + action] = child
+                path[depth - 1, 2] = child
+                if ints[child, VISITS] > 0:
+                    node = child
+                    continue
+                collides = True
+            elif meta[COUNT] < capacity:
+                place = -1 - child
+                child = add_node(
+                    setting, data, ints, floats, states, meta, node, action, after
+                )
+                if child < 0:
+                    STORE(scratch, 1, after)
+                    return -child
+                table[place] = child
+                ints[node, EDGE + K + action] = child
+                path[depth - 1, 2] = child
+                if depth > meta[DEEPEST]:
+                    meta[DEEPEST] = depth
+            waits = True
+            STORE(waiting.states, counts[QUEUED], after)
+            if asking.mix > 0.0:
+                if BOUNDED and setting.bounded:
+                    rolled, kept = leaf_value(setting, data, after)
+                    if not kept:
+                        STORE(scratch, 1, after)
+                        return BAD_BOUNDS
+                else:
+                    rolled, status = blind_rollout(
+                        setting, head, data, after, scratch, depth, 0.0, 1.0,
+                        held, carry, meta, fault, most_calls, acts, rng,
+                    )  # fmt: skip
+                    if status != DONE:
+                        held[STEPS], held[ADDED] = depth, 1 if collides else 0
+                        return status
+            break
+        if waits:
+            enqueue(asking, K, floats, waiting, path, rewards, depth, rolled, collides)
+            continue
+        backup(
+            rule, setting, head, weights, ints, floats, boxes, path, rewards, policies, depth,
+            leaf, acts, n, x, h, y, p, w,
+        )  # fmt: skip
+        meta[SIMULATIONS] += 1
+
+
+def blank_waiting(
+    setting: Setting, asking: Asking, states: Any, tables: Any
+) -> Waiting:
+    """Room for the leaves that wait."""
+    B, K, steps = asking.batch, setting.num_actions, setting.limit + 1
+    return Waiting(
+        paths=np.zeros((B, steps, 3), np.int64),
+        rewards=np.zeros((B, steps)),
+        steps=np.zeros(B, np.int64),
+        rolled=np.zeros(B),
+        answers=np.zeros((B, 1 + 2 * K)),
+        counts=np.zeros(5, np.int64),
+        states=states,
+        tables=tables,
+    )
+
+
+def no_root(K: int) -> GumbelRoot:
+    """The root of a search without Gumbel numbers, or before they are drawn."""
+    return GumbelRoot(np.zeros(K), np.zeros(K, np.int64), np.zeros(0, np.int64))

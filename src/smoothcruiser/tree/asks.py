@@ -1,0 +1,188 @@
+"""What one tree asks at its leaves: the evaluators of its search on its problem.
+
+An answer is a row of 1 + 2 K numbers: the value, K prior weights, K first values of
+actions; what nobody was asked for is 0. Compiled functions and arrays of tabular
+problems are asked inside the compiled tree, everything else in Python, a batch at a
+time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.tree.evaluators import LeafEvaluator, Leaves
+from smoothcruiser.tree.evaluators.base import Floats
+from smoothcruiser.tree.searches import IMPROVED, PRIOR_UPPER, Search
+
+MOST_COLLISIONS = 8  # a batch closes once one in so many of its leaves waited already
+
+
+class Asking(NamedTuple):
+    """How leaves are valued, in the engine's numbers."""
+
+    batch: int  # leaves that wait at most
+    collisions: int  # arrivals at leaves that wait already, before the batch closes
+    mix: float  # the weight of a rollout
+    loss: float  # virtual loss
+    low: float  # bounds on values
+    high: float
+    values: bool  # whether values are asked for; else leaves are rolled out
+    priors: bool
+    firsts: bool  # whether first values of actions are
+    by_prior: bool  # whether nodes keep priors
+    deep: bool  # whether a leaf at the depth limit is asked about too
+    inside: bool  # whether compiled code answers by itself
+
+
+def asks_of(problem: Problem, search: Search, elapsed: int = 0) -> Asks | None:
+    """What a tree asks at its leaves; None where the plain machine does."""
+    if not search.asks:
+        return None
+    return Asks(problem, search, elapsed)
+
+
+class Asks:
+    """The evaluators of one tree."""
+
+    def __init__(self, problem: Problem, search: Search, elapsed: int = 0) -> None:
+        self.problem, self.search = problem, search
+        self.evaluators: dict[str, LeafEvaluator] = search.evaluators
+        K = problem.num_actions
+        self.widths = {"value": 1, "prior": K, "network": 1 + K, "initial_q": K}
+        self.places = {"value": 0, "prior": 1, "network": 0, "initial_q": 1 + K}
+        self.width = 1 + 2 * K
+        self.tables = self._tables()
+        self.machines = self._machines()
+        self.numbers = self._numbers(elapsed)
+
+    def _numbers(self, elapsed: int) -> Asking:
+        search, problem, given = self.search, self.problem, self.evaluators
+        operator = search.operator(problem.operator)
+        facts = problem.facts
+        if operator != problem.operator:
+            facts = replace(facts, operator=operator, given_bounds=None)
+        low, high = facts.value_hull()
+        values = "value" in given or "network" in given
+        rule = search.rule(problem.operator)
+        limit = search.depth
+        left = None if problem.horizon is None else problem.horizon - elapsed
+        inside = self.machines is not None or self.tables is not None or not given
+        return Asking(
+            batch=search.leaf_batch,
+            collisions=max(1, search.leaf_batch // MOST_COLLISIONS),
+            mix=float(search.mix) if values else 1.0,
+            loss=float(search.virtual_loss),
+            low=float(low),
+            high=float(high),
+            values=values,
+            priors="prior" in given or "network" in given,
+            firsts="initial_q" in given,
+            by_prior=rule.descent in (PRIOR_UPPER, IMPROVED),
+            deep=values and (left is None or (limit is not None and limit < left)),
+            inside=inside,
+        )
+
+    def _tables(self) -> tuple[Floats, ...] | None:
+        """(S, 1), (S, K) and (S, K) arrays where arrays answer everything."""
+        problem, K = self.problem, self.problem.num_actions
+        if (
+            problem.tables is None
+            or not self.evaluators
+            or "network" in self.evaluators
+        ):
+            return None
+        found = {
+            name: asked.table(self.widths[name], name)
+            for name, asked in self.evaluators.items()
+        }
+        if any(table is None for table in found.values()):
+            return None
+        for name, table in found.items():
+            count = len(problem.tables.terminal)
+            if table is not None and len(table) != count:
+                raise InvalidInput(
+                    f"{name} must have one row for each of the {count} states, got "
+                    f"{len(table)}."
+                )
+        wide = {"value": 1, "prior": K, "initial_q": K}
+        none = {name: np.zeros((0, width)) for name, width in wide.items()}
+        return tuple(np.array(found.get(name, none[name]), order="C") for name in wide)
+
+    def _machines(self) -> dict[str, Any] | None:
+        """Compiled functions, where they answer everything."""
+        found = {name: asked.machine for name, asked in self.evaluators.items()}
+        if not found or any(function is None for function in found.values()):
+            return None
+        return found
+
+    def answers(self, leaves: Leaves) -> Floats:
+        """Rows of answers; what a memory does not know is the middle of the bounds."""
+        rows = np.zeros((leaves.count, self.width))
+        for name, evaluator in self.evaluators.items():
+            width, place = self.widths[name], self.places[name]
+            found = evaluator.ask(leaves, name, width)
+            if evaluator.partial:
+                middle = 0.5 * (self.numbers.low + self.numbers.high)
+                found = np.where(np.isnan(found), middle, found)
+            rows[:, place : place + width] = found
+        return rows
+
+    def complain(self, state: Any, row: Any, actions: list[int]) -> InvalidInput:
+        """The error of a row that cannot be used."""
+        K = self.problem.num_actions
+        name = next(
+            n for n in ("network", "value", "prior", "initial_q") if self._has(n)
+        )
+        where = f"at state {state!r:.60}"
+        if self.numbers.values and not np.isfinite(row[0]):
+            name = "network" if self._has("network") else "value"
+            return InvalidInput(
+                f"{name} must be a finite number, got {row[0]!r} {where}."
+            )
+        weights = [float(row[1 + a]) for a in actions]
+        if self.numbers.priors and not (
+            all(np.isfinite(w) and w >= 0.0 for w in weights) and sum(weights) > 0.0
+        ):
+            name = "network" if self._has("network") else "prior"
+            return InvalidInput(
+                f"{name} must give the legal actions finite weights of at least 0, not "
+                f"all 0, got {weights!r:.80} {where}; exp(logits) has this form."
+            )
+        firsts = [float(row[1 + K + a]) for a in actions]
+        if self.numbers.firsts and not all(np.isfinite(q) for q in firsts):
+            return InvalidInput(
+                f"initial_q must give the legal actions finite values, got "
+                f"{firsts!r:.80} {where}."
+            )
+        return InvalidInput(
+            f"{name} gave two different answers {where}; it must be a function of the "
+            "state alone."
+        )
+
+    def _has(self, name: str) -> bool:
+        return name in self.evaluators
+
+
+def deep_values(backend: Any) -> bool:
+    """Whether values are asked for at the depth limit too."""
+    asks = getattr(backend, "asks", None)
+    return asks is not None and asks.numbers.deep
+
+
+def asked_notes(backend: Any) -> list[str]:
+    """The notes on what a tree's evaluators said."""
+    asks = getattr(backend, "asks", None)
+    if asks is None:
+        return []
+    (asked, clipped), numbers = backend.asked, asks.numbers
+    if not clipped:
+        return []
+    return [
+        f"{clipped:,} of {asked:,} values lay outside [{numbers.low:.6g}, "
+        f"{numbers.high:.6g}], what the rewards allow, and count as its nearer end."
+    ]

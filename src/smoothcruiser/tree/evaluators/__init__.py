@@ -1,0 +1,68 @@
+"""Evaluators by form: whatever a user gives as ``value=``, ``prior=``, ``network=`` or
+``initial_q=`` of a tree search becomes one of these.
+
+A value is V of the state, **from the max player's point of view**, as everywhere in this
+library: in a game a win of the min player is a small number, whoever moves. A prior has
+one weight per action of the player to move. To add a form, write a class derived from
+``LeafEvaluator`` and name it in ``evaluator_of``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.batched import Batched
+from smoothcruiser.tree.evaluators.base import LeafEvaluator, Leaves
+
+__all__ = ["LeafEvaluator", "Leaves", "evaluator_of"]
+
+
+def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
+    """The evaluator of what a user gave for the parameter ``name`` of ``method``."""
+    if given is None or isinstance(given, LeafEvaluator):
+        return given
+    found = _named(method, name, given) if isinstance(given, str) else given
+    if isinstance(found, Batched):
+        from smoothcruiser.tree.evaluators.functions import OverArrays
+
+        return OverArrays(found)
+    if isinstance(found, np.ndarray | list):
+        from smoothcruiser.tree.evaluators.known import StateTable
+
+        return StateTable(found)
+    from smoothcruiser.exact.solution import Solution
+
+    if isinstance(found, Solution):
+        from smoothcruiser.tree.evaluators.known import Solved
+
+        return Solved(found)
+    if hasattr(found, "table") and hasattr(found, "query"):  # certified comes later
+        from smoothcruiser.tree.evaluators.known import CertifiedValues
+
+        return CertifiedValues(found)
+    if callable(found):
+        from smoothcruiser.tree.evaluators.functions import Function
+
+        return Function(found)
+    raise InvalidInput(
+        f"{method}: {name} must be a function of the state, sc.batched(function), an "
+        f"array over states, a Solution or a Certified, got {given!r:.60}."
+    )
+
+
+def _named(method: str, name: str, text: str) -> Any:
+    """What ``module:attribute`` names."""
+    module, colon, attribute = text.partition(":")
+    try:
+        if not colon:
+            raise ValueError("no colon")
+        return getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(
+            f"{method}: {name}={text!r:.60} could not be found ({error}); name a "
+            "function as module:attribute."
+        ) from error

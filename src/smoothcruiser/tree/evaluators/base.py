@@ -1,0 +1,125 @@
+"""What a user knows of states, as rows of numbers: the form that trees ask in.
+
+An evaluator answers for many leaves at once. ``Leaves`` holds them in the two ways that
+functions take them: one Python state each, or one array per field of the state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smoothcruiser.errors import InvalidInput, OracleError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Leaves:
+    """States that wait for an evaluator; ``remaining`` are steps left at a horizon."""
+
+    count: int
+    one_by_one: Callable[[], Sequence[Any]]
+    by_field: Callable[[], Any] | None = None
+    remaining: Sequence[int] | None = None
+
+    @cached_property
+    def states(self) -> Sequence[Any]:
+        """The states, one by one."""
+        return self.one_by_one()
+
+    @cached_property
+    def columns(self) -> Any:
+        """One array with a row per state, or a (nested) tuple of them."""
+        if self.by_field is not None:
+            return self.by_field()
+        return stacked(self.states)
+
+
+def stacked(states: Sequence[Any]) -> Any:
+    """States as columns: numbers and arrays are stacked, tuples field by field."""
+    first = states[0]
+    if isinstance(first, tuple):
+        parts = [stacked([state[i] for state in states]) for i in range(len(first))]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    return np.array(states)
+
+
+def named_like(state: Any, columns: Any) -> Any:
+    """``columns`` as NamedTuples where ``state`` has them."""
+    if not isinstance(columns, tuple):
+        return columns
+    parts = [named_like(s, c) for s, c in zip(state, columns, strict=True)]
+    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+
+
+class LeafEvaluator(ABC):
+    """A value, a prior or values of actions at states; ``source`` is what was given."""
+
+    source: Any
+    partial: ClassVar[bool] = False  # whether NaN says that a state is not known
+
+    @abstractmethod
+    def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
+        """``width`` numbers for each leaf; ``name`` is the parameter, for errors."""
+
+    @property
+    def machine(self) -> Any:
+        """The function as ``numba.njit``, None where it has to be asked in Python."""
+        return None
+
+    def table(self, width: int, name: str) -> Floats | None:
+        """Numbers (S, width) of all states of a tabular problem, where there are."""
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.source is self.source
+
+    def __hash__(self) -> int:
+        return id(self.source)
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+def as_rows(found: Any, count: int, width: int, name: str, what: str) -> Floats:
+    """What a function returned for ``count`` states, as an array (count, width)."""
+    shape = (count,) if width == 1 else (count, width)
+    try:
+        array = np.asarray(plain_array(found), dtype=np.float64)
+    except (TypeError, ValueError):
+        array = None
+    if array is None or array.shape not in (shape, (count, width)):
+        got = f"{type(found).__name__}" if array is None else f"shape {array.shape}"
+        raise InvalidInput(
+            f"{name} must return {what.format(n=count, k=width)}, got {got}."
+        )
+    return array.reshape(count, width)
+
+
+def plain_array(found: Any) -> Any:
+    """An array of another library as NumPy's, through DLPack where it can."""
+    if isinstance(found, np.ndarray | np.generic | float | int | list | tuple):
+        return found
+    if hasattr(found, "detach"):  # a tensor that remembers how it was computed
+        found = found.detach()
+    if hasattr(found, "__dlpack__"):
+        try:
+            return np.from_dlpack(found)
+        except (RuntimeError, TypeError, ValueError, BufferError):
+            return np.asarray(found)
+    return found
+
+
+def raised(name: str, error: BaseException, where: str) -> OracleError:
+    """A user's function raised an error."""
+    return OracleError(
+        f"{name} raised {type(error).__name__}: {error} {where}; fix the function, or "
+        "leave it out."
+    )

@@ -1,0 +1,38 @@
+"""Which parameters of a tree search go together at leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+
+
+def check_leaves(search: Any) -> None:
+    """Refuse parameters that do not go together at leaves."""
+    given = search.evaluators
+    values = {"value", "network"} & set(given)
+    if search.mix > 1.0 or (search.mix > 0.0 and not values):
+        raise InvalidInput(
+            f"{search.name}: mix is the weight of a rollout beside value=, from 0 to 1, "
+            f"got {search.mix!r}{'' if values else ' without value='}."
+        )
+    if given and search.expansion != 1:
+        raise InvalidInput(
+            f"{search.name}: {next(iter(given))} needs expansion=1, one new leaf per "
+            f"simulation, got {search.expansion!r}."
+        )
+    for name in ("widening", "samples", "solve", "trees", "leaf_rollouts"):
+        if search.asks and getattr(search, name) not in (None, False, 1):
+            raise InvalidInput(
+                f"{search.name}: {name}= is not for trees with a prior or with "
+                "evaluators at their leaves; give one or the other."
+            )
+    if search.leaf_batch > 1 and not given:
+        raise InvalidInput(
+            f"{search.name}: leaf_batch={search.leaf_batch} needs something to ask at "
+            "leaves; give value=, prior= or initial_q=."
+        )
+    if search.leaf_batch > 1 and getattr(search, "prior", None) == "parent":
+        raise InvalidInput(
+            f"{search.name}: prior='parent' follows one path at a time; drop leaf_batch."
+        )

@@ -1,0 +1,135 @@
+"""Functions as evaluators: plain Python, ``numba.njit``, and over arrays.
+
+f(state)                  a number, or one per action
+numba.njit of the same    runs inside the compiled tree
+sc.batched(f)             f(states): arrays in, an array out, one row per state. What
+                          f returns may be NumPy's, JAX's or PyTorch's
+                          (``np.from_dlpack``); with backend="jax" it is compiled by
+                          ``jax.jit``, and mapped over rows with each=True
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.problem.batched import Batched
+from smoothcruiser.tree.evaluators.base import (
+    Floats,
+    LeafEvaluator,
+    Leaves,
+    as_rows,
+    plain_array,
+    raised,
+)
+
+
+class Function(LeafEvaluator):
+    """A function of one state, plain or compiled."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    @property
+    def machine(self) -> Any:
+        """The function itself where it is compiled."""
+        return self.source if is_compiled(self.source) else None
+
+    def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
+        """One call per leaf."""
+        out = np.empty((leaves.count, width))
+        for i, state in enumerate(leaves.states):
+            try:
+                found = self.source(state)
+            except (SmoothcruiserError, KeyboardInterrupt):
+                raise
+            except Exception as error:
+                raise raised(name, error, f"at state {state!r:.60}") from error
+            out[i] = one_row(found, width, name)
+        return out
+
+    def __str__(self) -> str:
+        return str(getattr(self.source, "__name__", type(self.source).__name__))
+
+
+def one_row(found: Any, width: int, name: str) -> Floats:
+    """What a function of one state returned."""
+    if name == "network":
+        return _both([found], 1, width).reshape(width)
+    if width == 1:
+        what = "one number per state"
+        return as_rows([_number(found)], 1, 1, name, what).reshape(1)
+    what = "one number per action, {k} of them"
+    return as_rows([plain_array(found)], 1, width, name, what).reshape(width)
+
+
+def _number(found: Any) -> Any:
+    """A number, also where it came as an array of one."""
+    array = plain_array(found)
+    return array.reshape(()) if getattr(array, "shape", ()) == (1,) else array
+
+
+def _both(pairs: Any, count: int, width: int) -> Floats:
+    """Rows of (value, priors) from pairs (priors, value)."""
+    rows = np.empty((count, width))
+    what = "(one number per action, a value)"
+    for i, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidInput(
+                f"network must return {what}, got {type(pair).__name__}."
+            )
+        rows[i, 1:] = one_row(pair[0], width - 1, "network's prior")
+        rows[i, 0] = one_row(pair[1], 1, "network's value")[0]
+    return rows
+
+
+class OverArrays(LeafEvaluator):
+    """A function over arrays of states."""
+
+    def __init__(self, source: Batched) -> None:
+        self.source = source
+
+    @cached_property
+    def _called(self) -> Any:
+        if self.source.kind == "numpy":
+            return self.source.function
+        import jax
+
+        function = self.source.function
+        return jax.jit(jax.vmap(function) if self.source.each else function)
+
+    def _answer(self, columns: Any) -> Any:
+        if self.source.kind == "numpy":
+            return self._called(columns)
+        from smoothcruiser.problem.batched.jax import precise
+
+        with precise(self.source.x64):
+            return self._called(columns)
+
+    def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
+        """One call for all leaves."""
+        n = leaves.count
+        try:
+            found = self._answer(leaves.columns)
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            raise raised(name, error, f"for a batch of {n} states") from error
+        if name == "network":
+            if not isinstance(found, tuple | list) or len(found) != 2:
+                raise InvalidInput(
+                    "network must return (priors, values) for a batch, got "
+                    f"{type(found).__name__}."
+                )
+            priors = "priors of shape ({n}, {k})"
+            values = as_rows(found[1], n, 1, name, "values of shape ({n},)")
+            return np.hstack([values, as_rows(found[0], n, width - 1, name, priors)])
+        what = "an array of shape ({n},)" if width == 1 else "an array of ({n}, {k})"
+        return as_rows(found, n, width, name, what)
+
+    def __str__(self) -> str:
+        return str(getattr(self.source.function, "__name__", "function"))
