@@ -67,6 +67,7 @@ format: $(READY) ## let ruff format and fix what it can
 # Nothing is fetched: neither by the build, which runs the notebooks, nor by the pages.
 docs: $(DOCS) ## the documentation site: docs/_build/html/index.html; warnings are errors
 	@$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs docs/_build/html
+	@$(BIN)/python docs/price/build.py --out docs/_build/html/price.html
 	@$(BIN)/python docs/_site/check.py docs/_build/html
 
 bench: $(READY) ## ratios against C and against other libraries; writes docs/evidence/bench.md
