@@ -19,6 +19,7 @@ LEAST_SHARE = 1 / 400  # so that a page has a few hundred lines
 OPEN = 3  # levels of the principal line that are open at first
 LONGEST_LINE = 12  # moves of the principal line
 LONGEST_STATE = 60  # characters
+LEAST_VALUE = 1e-12  # mean returns of 1 and -1 that cancel are off by less
 
 STYLE = """
 .fold { font-size: 0.9em; line-height: 1.6 }
@@ -124,6 +125,14 @@ def _sure(box: tuple[float, float] | None) -> str:
     return f' <span class="sure">{words}</span>'
 
 
+def _value(node: Node) -> float:
+    """What a node is worth, within what is sure of it; what rounding left of 0 is 0."""
+    value = node.value
+    if node.box is not None:
+        value = min(max(value, node.box[0]), node.box[1])
+    return 0.0 if abs(value) < LEAST_VALUE else value
+
+
 def _facts(tree: Tree, node: Node) -> str:
     turn = ""
     if tree.problem.is_game:
@@ -132,6 +141,6 @@ def _facts(tree: Tree, node: Node) -> str:
     if len(text) > LONGEST_STATE:
         text = text[: LONGEST_STATE - 1] + "…"
     return (
-        f"{node.visits:,} visits, value {node.value:.4g}{turn} "
+        f"{node.visits:,} visits, value {_value(node):.4g}{turn} "
         f'<span class="state">{escape(text)}</span>'
     )

@@ -10,8 +10,9 @@ before and after the search, as for every certificate.
 
 Rounding: an end of a box is a sum r_0 + gamma (r_1 + gamma (...)) of at most D rewards
 from its last term on, and each of its D steps errs by at most two roundings of numbers
-that are at most M in size. So it is off by at most 2 D M 2**-53 and what products of
-roundings add; ``ROOM`` pays for these twice over. Where no number was rounded (whole
+that are at most M in size, the largest that the declared rewards allow anywhere. So it
+is off by at most 2 D M 2**-53 and what products of roundings add; ``ROOM`` pays for
+these twice over. Where no number was rounded (whole
 rewards at discount 1) nothing is added.
 """
 
@@ -89,11 +90,11 @@ def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
     assert box is not None
     room = 0.0
     if tree.inexact:
-        size = max(
-            *(abs(r) for r in tree.problem.reward_range),
-            *(abs(end) for ends in root.boxes for end in ends),
-        )
-        room = ROOM * (tree.setting.limit + 1) * 2.0 * size
+        from smoothcruiser.tree.setting import spans_of
+
+        spans = spans_of(tree.problem, tree.setting)
+        size = max(*(abs(r) for r in tree.problem.reward_range), abs(spans).max())
+        room = ROOM * (tree.setting.limit + 1) * float(size)
 
     def wide(ends: Interval) -> Interval:
         low, high = ends

@@ -281,6 +281,90 @@ def test_tic_tac_toe_positions_against_minimax():
         assert (reward if over else tic_value(after)) == tic_value(board)
 
 
+WIDE, TALL = 4, 3  # a board of connect three: stones fall into columns
+
+
+def drop(state, action, rng):
+    board, turn = state
+    column = len(board[action])
+    board = (*board[:action], board[action] + str(turn), *board[action + 1 :])
+    for dx, dy in ((1, 0), (0, 1), (1, 1), (1, -1)):
+        for k in range(3):
+            x, y = action - k * dx, column - k * dy
+            cells = [(x + i * dx, y + i * dy) for i in range(3)]
+            if all(
+                0 <= i < WIDE and 0 <= j < len(board[i]) and board[i][j] == str(turn)
+                for i, j in cells
+            ):
+                return (1.0 if turn == 1 else -1.0), (board, 3 - turn), True
+    full = all(len(column) == TALL for column in board)
+    return 0.0, (board, 3 - turn), full
+
+
+@cache
+def drop_value(state):
+    found = []
+    for a in range(WIDE):
+        if len(state[0][a]) < TALL:
+            reward, after, over = drop(state, a, None)
+            found.append(reward if over else drop_value(after))
+    return max(found) if state[1] == 1 else min(found)
+
+
+def test_small_boards_of_connected_stones_against_minimax():
+    rng = np.random.default_rng(2)
+    values = set()
+    for moves in (2, 3, 4, 5):
+        state = (("",) * WIDE, 1)
+        for _ in range(moves):
+            free = [a for a in range(WIDE) if len(state[0][a]) < TALL]
+            _, after, over = drop(state, int(rng.choice(free)), None)
+            state = state if over else after
+        board = sc.Game(
+            drop,
+            player=lambda state: state[1],
+            num_actions=WIDE,
+            legal=lambda state, action: len(state[0][action]) < TALL,
+            terminal=True,
+            initial_state=state,
+            discount=1.0,
+            horizon=WIDE * TALL,
+            operator=sc.Max(),
+            reward_range=(-1.0, 1.0),
+            payoffs="end",
+            deterministic=True,
+        )
+        tree = Tree(board, method=METHODS[0]).grow(simulations=20_000)
+        assert tree.proven
+        assert tree.estimate().value == drop_value(state)
+        values.add(drop_value(state))
+    assert len(values) > 1
+
+
+def test_room_for_rounding_is_that_of_the_largest_sums():
+    """Rewards of 0.1 and -0.1 in turns: sums below the root are larger than its value."""
+    steps = 200
+
+    def step(state, action, rng):
+        return (0.1 if state < steps // 2 else -0.1), state + 1
+
+    walk = sc.MDP(
+        step,
+        num_actions=1,
+        discount=1.0,
+        horizon=steps,
+        operator=sc.Max(),
+        reward_range=(-1.0, 1.0),
+        initial_state=0,
+        deterministic=True,
+    )
+    low, high = sc.plan(
+        walk, method=sc.UCT(solve=True, expansion=None), budget=900
+    ).interval
+    assert low <= 0.0 <= high
+    assert 0.0 < high - low < 1e-9
+
+
 # --- what is refused ----------------------------------------------------------
 
 
