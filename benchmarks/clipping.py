@@ -13,6 +13,8 @@ Prices are those of the walk, before polishing (delta = 0.1, action values, epsi
 share of the value span). Such a kind is not built: this says what it is worth.
 
   python benchmarks/clipping.py [--out docs/evidence/clipping.md]
+  python benchmarks/clipping.py --counts    what plain queries cost (R5a): their samples
+                                            per action, their own and those below them
 
 What this file leaves out: clipped levels as continuations or under the root, where no
 range is needed.
@@ -38,8 +40,8 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler import candidates
 from smoothcruiser.schedule.compiler.frontier import Frontier
 from smoothcruiser.schedule.compiler.ladders import Ladders
-from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
-from smoothcruiser.schedule.kinds import Kinds
+from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
+from smoothcruiser.schedule.kinds import Kinds, estimator_of
 from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.ground import Ground, ground
 from smoothcruiser.theory.moments import Backup, Moments
@@ -52,6 +54,14 @@ SETTINGS = (
     (0.7, 1.0, 2, (0.05, 0.02)),
     (0.9, 50.0, 4, (0.05, 0.01)),
     (0.5, 1.0, 10, (0.01,)),
+)
+COUNTED = (
+    (0.5, 1.0, 2, 0.01),
+    (0.2, 1.0, 2, 0.001),
+    (0.2, 0.1, 2, 0.01),
+    (0.9, 50.0, 4, 0.05),
+    (0.7, 1.0, 2, 0.05),
+    (0.2, 0.1, 2, 0.001),
 )
 DELTA = 0.1
 ADDED = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # of the width, by clipping
@@ -136,10 +146,43 @@ def price(facts: Facts, epsilon: float, front: Frontier) -> float:
     return math.exp(float(np.min(prices)))
 
 
+def counts() -> None:
+    """Print the levels that randomized levels of compiled tables ask."""
+    print("| γ, λ, K | ε | mean price | N of the levels asked | their calls |")
+    print("|---|---|---|---|---|")
+    for gamma, temperature, k, share in COUNTED:
+        facts = Facts(k, k, gamma, Entropy(temperature), (0.0, 1.0))
+        epsilon = share * facts.value_span()
+        plan = compile_schedule(facts, epsilon=epsilon, delta=DELTA, adaptive=False)
+        asked = {row.query for row in plan.levels if row.rungs}
+        samples = sorted({n for i in asked for n in _counts_below(plan.levels, i)})
+        calls = [plan.level_calls[i] for i in asked]
+        told = ", ".join(map(str, samples)) or "none"
+        print(
+            f"| {gamma:g}, {temperature:g}, {k} | {share:.1%} | {plan.mean_calls:.3g} "
+            f"| {told} | {min(calls):g} to {max(calls):g} |"
+        )
+
+
+def _counts_below(levels: tuple[Level, ...], index: int) -> set[int]:
+    """The samples per action of a level and of all levels that it reaches."""
+    level, found = levels[index], set()
+    kind = estimator_of(level.kind)
+    if kind.asks:
+        found |= {level.samples} | _counts_below(levels, level.query)
+    if kind.goes_on:
+        found |= _counts_below(levels, level.continuation)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--counts", action="store_true")
     options = parser.parse_args()
+    if options.counts:
+        counts()
+        return
     git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout
     lines = [
