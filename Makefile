@@ -108,6 +108,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
 	@$(BIN)/python benchmarks/literature.py
 	@$(BIN)/python benchmarks/tree_search.py --out docs/evidence/literature/tree-search.json
+	@$(BIN)/python docs/_site/slim.py docs/evidence
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

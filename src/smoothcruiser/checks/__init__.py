@@ -32,13 +32,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from smoothcruiser.checks import chances, claims, contract
 from smoothcruiser.checks.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
@@ -146,6 +147,7 @@ def check(
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
     start = problem.start(state)
+    _compiled(problem, start)
     with _limited(probe):
         walked = _asked(findings, "walks", lambda: contract.walks(probe, start))
         if walked:
@@ -175,6 +177,19 @@ def check(
             found = replace(found, sentence=f"{found.sentence[:-1]}; {way}.")
         findings.append(found)
     return Check(problem.name, tuple(findings), probe.calls, speed, price, seconds)
+
+
+def _compiled(problem: Problem, start: Any) -> None:
+    """Compile the step before its calls are timed: on a busy machine that takes long.
+
+    A step that cannot be compiled is found by the walks.
+    """
+    if not is_compiled(problem.oracle):
+        return
+    from smoothcruiser.jit.oracle import returned_type, state_type
+
+    with suppress(SmoothcruiserError):
+        returned_type(problem.oracle, state_type(start))
 
 
 @contextmanager

@@ -1,0 +1,125 @@
+"""Numbers in the docs are those of the evidence that they rest on.
+
+Laws: a number of ``CLAIMS`` stands in its page and in the committed evidence; tables of
+the literature's comparisons are the last points of the committed curves; every page of
+evidence names the command that wrote it, and its script exists. So a new run of the
+evidence that changes a main figure fails here until the page says the new one.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+# page, evidence, numbers as both print them
+CLAIMS = [
+    ("auto.md", "portfolio.md", ["252", "1.02", "1.07", "1.66", "1.86"]),
+    ("auto.md", "portfolio-coverage.md", ["5,400"]),
+    ("auto.md", "limits.md", ["264", "0.71"]),
+    (
+        "certified.md",
+        "certified-scaling.md",
+        ["181,955", "1,148,187", "8,721,644", "48,537", "515,914", "4,752,659"],
+    ),
+    ("randomized.md", "prices.md", ["3.09", "2.47"]),
+    ("statements.md", "prices.md", ["3.09", "2.47"]),
+]
+
+
+def holds(text: str, number: str) -> bool:
+    """Whether a text has this number, not as a part of a longer one."""
+    return (
+        re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d]|[.,]\d)", text) is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "evidence", "number"),
+    [(page, evidence, n) for page, evidence, numbers in CLAIMS for n in numbers],
+)
+def test_a_number_of_the_docs_is_in_its_evidence(page, evidence, number):
+    assert holds((DOCS / page).read_text(), number), f"{page} no longer says {number}"
+    assert holds((DOCS / "evidence" / evidence).read_text(), number), (
+        f"{evidence} has another number now; change {page}"
+    )
+
+
+def test_a_longer_number_is_another_one():
+    assert holds("it is 3.09.", "3.09")
+    assert not holds("it is 13.09", "3.09")
+    assert not holds("it is 3.091", "3.09")
+    assert not holds("1,252", "252")
+
+
+def test_the_share_of_the_price_that_runs_pay():
+    """promises.md: mostly after 2 to 25%."""
+    rows = re.findall(
+        r"^\| [a-z].*γ.*$", (DOCS / "evidence/paid.md").read_text(), re.MULTILINE
+    )
+    shares = [float(row.split("|")[6]) for row in rows]
+    said = re.search(
+        r"after (\d+) to (\d+)% of that", (DOCS / "promises.md").read_text()
+    )
+    assert said is not None
+    assert [round(100 * min(shares)), round(100 * max(shares))] == [
+        *map(int, said.groups())
+    ]
+
+
+def last(world: str, method: str) -> tuple[float, float]:
+    """The mean and the half-width at the end of a committed curve."""
+    curves = json.loads((DOCS / f"evidence/literature/{world}.json").read_text())
+    _, mean, half = curves["methods"][method]["curve"][-1]
+    return mean, half
+
+
+CHAIN = ["uct", "ments 1", "ments 0.01", "rents 0.1", "tents 1", "bts 1", "dents 1"]
+LITERATURE = [
+    ("d-chain-R_f-1", "| R_f = 1 |", CHAIN),
+    ("d-chain-R_f-0.5", "| R_f = 0.5 |", CHAIN),
+    ("sailing-6-x-6", "| −", ["uct", "uct c=50", "uct c=10", "ments 10", "ments 1"]),
+]
+
+
+@pytest.mark.parametrize(("world", "start", "methods"), LITERATURE)
+def test_tables_of_the_literature_are_the_ends_of_their_curves(world, start, methods):
+    page = (DOCS / "tree-search.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(start)]
+    cells = [cell.strip(" *") for cell in row.strip("|").split("|")]
+    cells = cells if start == "| −" else cells[1:]
+    for method, cell in zip(methods, cells, strict=False):
+        mean, half = last(world, method)
+        digits = len(cell.split(" ")[0].split(".")[1])
+        shown = f"{mean:.{digits}f}".replace("-", "−")
+        assert cell.split(" ")[0] == shown, method
+        if "±" in cell:
+            assert cell.split("± ")[1] == f"{half:.{digits}f}", method
+
+
+PAGES = sorted(
+    path
+    for path in (DOCS / "evidence").rglob("*.md")
+    if path.name not in ("index.md", "README.md")
+)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_evidence_names_its_command(path):
+    text = path.read_text()
+    scripts = re.findall(r"python (?:-m )?((?:benchmarks|tests)/[\w/]+\.py)", text)
+    assert scripts or re.search(r"smoothcruiser \w+|make \w+", text), path
+    assert all((ROOT / script).exists() for script in scripts)
+
+
+def test_evidence_is_small():
+    """Files that a diff can show: none above 150 kB."""
+    large = [
+        f"{path.name}: {path.stat().st_size // 1000} kB"
+        for path in (DOCS / "evidence").rglob("*")
+        if path.is_file() and path.stat().st_size > 150_000
+    ]
+    assert large == []
