@@ -15,7 +15,13 @@ PROMISE = ["--epsilon", "20%", "--delta", "0.1"]
 SHARP = ["--method", "smoothcruiser", "--executor", "reference"]
 
 BAD = [
-    (["plam"], "No such command 'plam'"),
+    (["plam"], "No such command 'plam'. Did you mean play or plan?"),
+    (["plan", "shop.py"], "such as shop:problem"),
+    (["plan", "json:lods"], "did you mean 'loads'?"),
+    (
+        ["explain", *CHAIN, *PROMISE, "--method", "smothcruiser"],
+        "did you mean 'smoothcruiser'?",
+    ),
     (["explain"], "PROBLEM"),
     (["plan"], "PROBLEM"),
     (["plan", "maze", *PROMISE], "'maze'"),

@@ -19,6 +19,7 @@ load Numba.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import logging
 import os
@@ -64,6 +65,19 @@ class Commands(click.Group):
             return self.commands[name]
         module = _modules().get(name)
         return None if module is None else _command(name, module)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; a misspelled one is told what is near."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
+            if not near or "did you mean" in error.message.lower():
+                raise
+            message = f"{error.message} Did you mean {' or '.join(near)}?"
+            raise click.UsageError(message, ctx) from None
 
 
 class Unloadable(click.Command):

@@ -6,6 +6,7 @@ into a method. To add one, see docs/extending.md.
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput
@@ -104,9 +105,11 @@ def _found(method: str | Method | Search) -> Method:
         )
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]
-    if isinstance(method, str) and method.lower().replace("_", "-") in METHODS:
-        near = method.lower().replace("_", "-")
-        raise InvalidInput(f"Unknown method {method!r}; did you mean {near!r}?")
+    meant = method.lower().replace("_", "-") if isinstance(method, str) else ""
+    if meant in METHODS:
+        raise InvalidInput(f"Unknown method {method!r}; did you mean {meant!r}?")
+    near = difflib.get_close_matches(meant, METHODS, 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise InvalidInput(
-        f"Unknown method {method!r}; choose one of {', '.join(METHODS)}."
+        f"Unknown method {method!r}{hint}; choose one of {', '.join(METHODS)}."
     )

@@ -14,6 +14,7 @@ elsewhere.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import inspect
 import sys
@@ -101,6 +102,12 @@ def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
         return _adapted(adapter, rest, spec, operator)
     if rest:
         return _imported(name, rest, spec, operator)
+    if text.endswith(".py"):
+        module = text.removesuffix(".py").replace("/", ".")
+        raise InvalidInput(
+            f"{text!r} is a file; name the problem in it as module:attribute, such as "
+            f"{module}:problem."
+        )
     raise InvalidInput(
         f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "
         f"own as module:attribute{near(text) or '.'}"
@@ -217,9 +224,11 @@ def _attribute(module_name: str, attribute: str) -> Any:
     try:
         return getattr(module, attribute)
     except AttributeError as error:
+        close = difflib.get_close_matches(attribute, dir(module), 1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise InvalidInput(
             f"Module {module_name!r} ({_place(module_name)}) has no attribute "
-            f"{attribute!r}; name a Problem or a function that returns one. A file of "
+            f"{attribute!r}{hint}; name a Problem or a function that returns one. A file of "
             "the current folder needs a name that no installed module has."
         ) from error
 

@@ -352,7 +352,8 @@ class Walker:
             return joined(b"state", [head, self.encode(known[1])])
         name = functions.importable_name(value)
         if name is not None:
-            return self.library(owner_of_module(value.__module__), name)
+            module = getattr(value, "__module__", None) or cls.__module__
+            return self.library(owner_of_module(module), name)
         layout = self.layout(cls)
         if layout.moving is not None:
             self.cannot(f"{layout.moving} ({self.label})")
