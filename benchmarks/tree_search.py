@@ -2,12 +2,15 @@
 
 Simulations per second and games against OpenSpiel, mctx and plain Python.
 
-    python benchmarks/tree_search.py [speed] [games] [quality] [cart-pole] [--quick] [--out FILE]
+    python benchmarks/tree_search.py [speed] [workers] [games] [quality] [cart-pole]
+                                     [--quick] [--out FILE]
 
 speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if
            installed), OpenSpiel's Python MCTS and our own plain tree, from the
            empty board; interleaved, best of five, in processor seconds (mctx:
            wall seconds, it uses all cores)
+workers    two trees grown by one thread and by two: processor and wall seconds; the
+           wall clock says something only where two cores are idle
 games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal
            simulations; win rate with a 95% Wilson interval
 quality    oracle calls until the recommended policy loses at most 5% of what
@@ -388,8 +391,37 @@ def _noisy_cart_pole():
     return step
 
 
+def workers(quick):
+    """Seconds of the same two trees with one worker and with two, interleaved."""
+    sims = 20_000 if quick else 400_000
+    found = {}
+    for name, problem in (
+        ("tic_tac_toe", tic_tac_toe()),
+        ("connect_four", connect_four()),
+    ):
+        Tree(problem, method="uct").grow(simulations=10)  # compile
+        best = {}
+        for _ in range(2 if quick else 5):
+            for count in (1, 2):
+                method = sc.UCT(exploration=EXPLORATION, trees=2)
+                tree = Tree(problem, method=method, seed=1, workers=count)
+                wall, cpu = time.perf_counter(), time.process_time()
+                tree.grow(simulations=sims)
+                taken = time.process_time() - cpu, time.perf_counter() - wall
+                for kind, seconds in zip(("processor", "wall"), taken, strict=True):
+                    key = f"{kind} seconds, {count} workers"
+                    best[key] = min(best.get(key, math.inf), seconds)
+        best["wall, one against two"] = (
+            best["wall seconds, 1 workers"] / best["wall seconds, 2 workers"]
+        )
+        best["load"] = os.getloadavg()[0]
+        found[name] = best
+    return found
+
+
 PARTS = {
     "speed": speed,
+    "workers": workers,
     "games": games,
     "quality": quality,
     "cart-pole": certified_cart_pole,

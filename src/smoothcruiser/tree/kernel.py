@@ -412,9 +412,11 @@ def blind_rollout(
         size = K
         if setting.varies:
             size = 0
+            # Written before it is known to be legal: a branch here is mispredicted
+            # again and again, since boards differ.
             for a in range(K):
+                acts[size] = a
                 if LEGAL(data, state, a):
-                    acts[size] = a
                     size += 1
             if size < setting.fewest:
                 STORE(scratch, 1, state)
