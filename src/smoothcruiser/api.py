@@ -28,6 +28,7 @@ from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
 from smoothcruiser.schedule.schedule import Schedule
@@ -290,6 +291,7 @@ def solve(
     from smoothcruiser.exact import solve as solve_exactly
 
     check_problem(problem)
+    refuse_sampled(problem, "solve")
     return solve_exactly(
         problem,
         tolerance=tolerance,

@@ -71,6 +71,7 @@ from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
+from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.problem.states import copied
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Callback, reported
@@ -121,6 +122,7 @@ class Certified(Shown, Viewed):
         **where: Unpack[Where],
     ) -> None:
         refuse_unbounded(problem, "certified")
+        refuse_sampled(problem, "Certified search")
         self._compute = Compute.of("Certified", where)
         self.known = has_rows(problem)  # whether rows are read, where there are any
         promise = Promise(delta=check_delta(delta))

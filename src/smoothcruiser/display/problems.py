@@ -68,6 +68,8 @@ def problem_page(problem: Problem) -> Page:
         more = [f"{left:,} more"] if left > 0 else []
         named = [*problem.actions[:MOST_ACTIONS], *more]
         rows.append(("actions", ", ".join(named)))
+    if problem.sample_action is not None:
+        rows.append(("actions", f"sampled: {problem.num_actions:,} at each state"))
     if problem.initial_state is not None:
         rows.append(("start", state_text(problem.initial_state)))
     rows.append(("model", _model(problem)))

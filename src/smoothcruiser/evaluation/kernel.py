@@ -42,6 +42,7 @@ from smoothcruiser.tree.kernel import (
     Setting,
     find_child,
     gather,
+    opened,
     same,
     sign_of,
     state_hash,
@@ -68,6 +69,7 @@ LOAD, STORE, KEEP, HASH, SAME = load, store, keep, state_hash, same
 
 def node_policies(
     rule: TreeRule,
+    setting: Setting,
     ints: Ints,
     floats: Floats,
     count: int,
@@ -86,7 +88,8 @@ def node_policies(
     w: Any = np.empty(K)
     p: Any = np.empty(K)
     for node in range(count):
-        size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+        most = opened(setting, ints, node, 0)
+        size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
         for a in range(K):
             out[node, a] = 0.0
         if is_greedy(code):

@@ -1,10 +1,11 @@
-"""The six readings of a policy: how ``evaluate`` plays what it is handed.
+"""The readings of a policy: how ``evaluate`` plays what it is handed.
 
   a Tree                  the policy of the node reached, blind once the tree is left
   an Estimate             its policy at its own state, blind elsewhere
   a Solution, horizon     grad F(Q) with the Q of the steps that are left
   a Solution, explored    the row of the state among the explored ones
-  a function              state -> probabilities
+  a function              state -> probabilities; state -> action where actions are
+                          sampled (``actions``)
   an array (S, A)         the row of the state
 
 Blind means grad F(0) over the legal actions. Trees of compiled problems and
@@ -22,6 +23,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
+from smoothcruiser.evaluation.actions import ActionRollouts
 from smoothcruiser.evaluation.rollouts import (
     CompiledRollouts,
     PlainRollouts,
@@ -50,6 +52,8 @@ def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollou
     if getattr(policy, "stages", None) is not None:
         model, steps = known_model(problem).tables, task.setting.limit
         return PlainRollouts(task, lambda: _staged(problem, policy, model, steps))
+    if problem.sample_action is not None and not hasattr(policy, "over_numbers"):
+        return _of_actions(task, policy, compiled)
     table = getattr(policy, "policy", policy)
     if getattr(policy, "states", None) is not None:  # a Solution over explored states
         rows = np.asarray(table, dtype=float)
@@ -65,6 +69,22 @@ def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollou
     if problem.is_compiled and problem.tables is not None and not plain:
         return CompiledRollouts.of_table(task, array)
     return PlainRollouts(task, lambda: _stationary(lambda s: array[s]))
+
+
+def _of_actions(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollouts:
+    """The rollouts of a function that names actions themselves."""
+    if not callable(policy):
+        raise InvalidInput(
+            "The actions of this problem are sampled (sample_action=), so its policy is a "
+            "function state -> action or (state, rng) -> action, a Tree, an Estimate or "
+            f"agent.policy, got {type(policy).__name__}."
+        )
+    if compiled:
+        raise InvalidInput(
+            "A policy that is a function runs in Python; drop executor='compiled', or "
+            "give a Tree."
+        )
+    return ActionRollouts(task, policy)
 
 
 def _of_tree(task: RolloutTask, tree: Tree, *, plain: bool) -> Rollouts:

@@ -183,6 +183,7 @@ class CompiledRollouts:
         own = _operator_parts(operator)
         compiled(evaluate_kernel.node_policies, **own)(
             rule,
+            inner.setting,
             inner.nodes.ints,
             inner.nodes.floats,
             count,

@@ -28,6 +28,7 @@ from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estima
 from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_undiscounted
 from smoothcruiser.progress import Phases, finish, shown
 from smoothcruiser.query import KEYWORDS, Query
@@ -168,6 +169,8 @@ class Method(ABC):
     compared: ClassVar[bool] = True  # whether ``compare`` runs it where none is named
     # whether it can plan at discount 1 without a horizon, where totals may be infinite
     sums_totals: ClassVar[bool] = False
+    # whether it may run where a problem samples its actions (``problem.sampled``)
+    samples_actions: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -308,6 +311,8 @@ def prepared(method: Method, query: Query) -> Prepared:
     refuse_unused(method.name, query, method.takes, method.because)
     if not method.sums_totals:
         refuse_undiscounted(query.problem, method.name)
+    if not method.samples_actions:
+        refuse_sampled(query.problem, f"method={method.name!r}")
     if query.state is not None and query.problem.is_terminal(query.state):
         return _ended(method, query)
     if Phases(query.progress).begin("preparing"):

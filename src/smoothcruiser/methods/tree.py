@@ -52,6 +52,7 @@ class TreeSearch(Method):
 
     search: Search = field(default_factory=UCT)
     certify: bool = False
+    samples_actions = True
     because = (
         ": a tree search promises nothing, and grows one tree on one thread unless "
         "trees= or leaf_rollouts= say more"

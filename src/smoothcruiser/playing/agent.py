@@ -122,7 +122,7 @@ class Agent:
         """The action to take in ``state``.
 
         State and action are in the environment's own terms, if the agent was built
-        from one.
+        from one. Where the problem samples its actions, it is the action itself.
 
         Args:
             state: where the agent is; by default the problem's initial state, or the
@@ -130,7 +130,8 @@ class Agent:
             remaining: steps that are left, where the problem has a horizon.
         """
         if self.env is None:
-            return self.decide(state, remaining=remaining)
+            number = self.decide(state, remaining=remaining)
+            return self.problem.sampled_action(self.problem.start(state), number)
         oracle = self.problem.oracle
         assert isinstance(oracle, LiveOracle)
         if state is None:
@@ -202,6 +203,8 @@ class Agent:
                 "give budget= in place of seconds=."
             )
         return self.session.fixed(self.problem.start(state)).policy
+
+    policy.over_numbers = True  # type: ignore[attr-defined]  # for ``evaluate``
 
     def __getstate__(self) -> dict[str, Any]:
         # A session leaves out what cannot be moved or shared, such as a tree.

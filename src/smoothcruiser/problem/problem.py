@@ -34,6 +34,13 @@ from smoothcruiser.problem.oracle import (
     ParsingOracle,
     Step,
 )
+from smoothcruiser.problem.sampled import (
+    DEFAULT_ACTIONS,
+    Numbering,
+    check_sampler,
+    numbered,
+    shown_action,
+)
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
 from smoothcruiser.shown import Shown, brief
@@ -88,6 +95,8 @@ class Problem(Shown):
     call_seconds: float | None = None
     # what the actions are called, in the order of their numbers
     actions: Sequence[str] | None = None
+    # (state, rng) -> an action; the actions of a state are then samples
+    sample_action: Callable[[Any, Any], Any] | None = None
     # fewest legal actions of any state; by default 1 with ``legal``
     min_actions: int | None = None
     name: str = "problem"
@@ -95,6 +104,8 @@ class Problem(Shown):
     spec: dict[str, Any] | None = field(default=None, repr=False)
     # the model of a tabular problem, which is solved and sampled without the oracle
     tables: Tables | None = field(default=None, repr=False)
+    # how sampled actions are numbered; set where there is a sampler
+    numbering: Numbering | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name in PLAIN_NUMBERS:
@@ -107,7 +118,11 @@ class Problem(Shown):
         if isinstance(self.episodes_end, tuple | list):
             end = tuple(plain_number(x) for x in self.episodes_end)
             object.__setattr__(self, "episodes_end", end)
+        if self.sample_action is not None and self.num_actions is None:
+            object.__setattr__(self, "num_actions", DEFAULT_ACTIONS)
         check_declared(self)
+        check_sampler(self)
+        self._number_actions()
         if is_compiled(self.oracle):
             from smoothcruiser.problem.fingerprint.compiled import watch
 
@@ -122,6 +137,32 @@ class Problem(Shown):
             if self.value_bounds is not None:
                 bounds = tuple(self.oracle.function_of(x) for x in self.value_bounds)
                 object.__setattr__(self, "value_bounds", bounds)
+
+    def _number_actions(self) -> None:
+        """Put a step over numbers in the place of one over sampled actions."""
+        if self.sample_action is None:
+            return
+        known = self.numbering  # that of a problem of which ``replace`` makes a copy
+        if known is not None and known.step is self.oracle:
+            if known.sampler is self.sample_action and known.key is self.key:
+                return
+            object.__setattr__(self, "oracle", known.given)
+        found = numbered(self)
+        object.__setattr__(self, "numbering", found)
+        object.__setattr__(self, "oracle", found.step)
+
+    def sampled_action(self, state: Any, number: int) -> Any:
+        """The action that ``number`` stands for in ``state``: the number itself where
+        actions are listed.
+        """
+        if self.numbering is None:
+            return number
+        return self.numbering.nth_action(state, number)
+
+    @property
+    def given_step(self) -> Step:
+        """The step as it was given, which takes the actions themselves."""
+        return self.oracle if self.numbering is None else self.numbering.given
 
     def __repr__(self) -> str:
         return brief(
@@ -217,6 +258,11 @@ class Problem(Shown):
         """
         if self.actions is not None:
             return tuple(self.actions)
+        if self.sample_action is not None:
+            return tuple(
+                shown_action(self.sampled_action(state, number))
+                for number in range(self.num_actions)
+            )
         if not isinstance(self.oracle, LabellingOracle):
             return None
         numbers = range(self.num_actions)
@@ -380,11 +426,18 @@ class MDP(Problem):
             default, for no limit.
         actions: what the actions are called in answers, such as ["buy", "wait"]:
             distinct words, in the order of their numbers; by default they have none.
+        sample_action: ``sample_action(state, rng)``, one action, such as a number, a
+            tuple or an array, where they are continuous or too many to list. The step
+            gets such actions; everything else numbers them: action n of a state is its
+            n-th sample, always the same one, and ``num_actions`` (64 by default) says how
+            many there are (``sampled_action(state, n)``). With ``Max()``, for tree
+            searches, agents and ``evaluate``.
         min_actions: fewest legal actions of any state; the default is 1 with
             ``legal``, and ``num_actions`` without.
         name: shown in answers.
         spec: how ``make`` rebuilds the problem; set by ``make``.
         tables: the model as arrays; set by ``tabular``.
+        numbering: how sampled actions are numbered; set by ``sample_action``.
 
     Example:
         >>> import smoothcruiser as sc

@@ -66,6 +66,7 @@ from smoothcruiser.tree.widening import (
     must_sample,
     note_child,
     note_end,
+    open_count,
     renumber,
     stored_outcome,
 )
@@ -186,6 +187,9 @@ class Setting(NamedTuple):
     solves: bool = False
     closes: bool = False
     elapsed: int = 0
+    # how many actions are open
+    action_widening: float = 0.0
+    action_growth: float = 0.0
 
 
 def state_hash(state: int) -> Any:
@@ -344,6 +348,18 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
     rehash(ints, nodes.table, states, kept)
 
 
+def opened(setting: Setting, ints: Ints, node: int, begun: int) -> int:
+    """How many actions of a node are open, with ``begun`` decisions that are not counted."""
+    K = setting.num_actions
+    if setting.action_widening <= 0.0:
+        return K
+    decisions = begun
+    for a in range(K):
+        if ints[node, EDGE + a] > 0:
+            decisions += ints[node, EDGE + a]
+    return open_count(setting, K, decisions)
+
+
 def gather(
     rule: TreeRule,
     ints: Ints,
@@ -355,8 +371,9 @@ def gather(
     n: Ints,
     x: Floats,
     h: Floats,
+    most: int,
 ) -> int:
-    """The number of a node's legal actions, which are written to ``acts``.
+    """The number of a node's first ``most`` legal actions, written to ``acts``.
 
     Their visits go to ``n``, their signed values to ``x``, and the signed
     entropies below them to ``h``.
@@ -366,7 +383,7 @@ def gather(
     untried = 0
     for a in range(K):
         count = ints[node, EDGE + a]
-        if count >= 0:
+        if count >= 0 and size < most:
             acts[size] = a
             n[size] = count
             if count > 0:
@@ -536,7 +553,8 @@ def grow(
                     added,
                 )
                 return CUT
-            size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+            most = opened(setting, ints, node, 1)
+            size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
             if setting.solves:
                 sign = floats[node, SIGN]
                 size = narrow(boxes, node, sign, K, acts, n, x, h, size)
@@ -755,13 +773,14 @@ def backup(
             floats[node, VALUE] += (back - floats[node, VALUE]) / (old_visits + 1)
             if rule.entropy <= 0.0:
                 continue
-        size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+        most = opened(setting, ints, node, 0)
+        size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
         # The node's path below is new as well, so the return is a blind
         # rollout's.
         if old_visits == 0 and rule.up != MEAN:
             back += sign * head[size]
             floats[node, FIRST] = back
-            size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+            size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
         if setting.solves:
             clip(boxes, node, sign, K, acts, x, size)
         if rule.prior != NO_PRIOR:

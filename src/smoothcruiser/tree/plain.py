@@ -44,7 +44,12 @@ from smoothcruiser.tree.selection import (
 )
 from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.template import Selection, Step, search
-from smoothcruiser.tree.widening import Outcomes, limits_chance, takes_stored
+from smoothcruiser.tree.widening import (
+    Outcomes,
+    limits_chance,
+    open_count,
+    takes_stored,
+)
 
 
 class _Cut(Exception):
@@ -358,21 +363,22 @@ class PlainTree:
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule = self.nodes[-1], self.rule
-        x, h = self._gathered(node)
-        slots = self._narrowed(node)
+        most = self._opened(node, 1)
+        x, h = self._gathered(node, most)
+        slots = self._narrowed(node, most)
         if len(slots) < len(x):
             x, h = [x[j] for j in slots], [h[j] for j in slots]
         if rule.descent == UPPER:
             n = [node.n[j] for j in slots]
             j = upper_pick(rule, x, n, len(x), node.visits, self.rng)
         else:
-            p, w = [0.0] * len(x), self._prior(node, depth)
+            p, w = [0.0] * len(x), self._prior(node, depth, most)
             w = [w[j] for j in slots]
             descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
             j = drawn(p, len(x), self.rng)
             if rule.prior == PARENT_PRIOR:
                 row = [1.0 / len(x)] * self.setting.num_actions
-                for a, share in zip(node.actions, p, strict=True):
+                for a, share in zip(node.actions, p, strict=False):  # the open ones
                     row[a] = share
                 self.policies.append(row)
         self.slot = slots[j]
@@ -501,10 +507,10 @@ class PlainTree:
                 if rule.entropy <= 0.0:
                     continue
             if old_visits == 0 and rule.up != MEAN:
-                back += node.sign * self.head[len(node.actions)]
+                back += node.sign * self.head[self._opened(node, 0)]
                 node.first = back
-            x, h = self._gathered(node)
-            w = self._prior(node, i)
+            x, h = self._gathered(node, self._opened(node, 0))
+            w = self._prior(node, i, len(x))
             if rule.up != MEAN:
                 node.value = node.sign * passed_up(rule, x, node.n, w)
             if rule.entropy > 0.0:
@@ -549,10 +555,10 @@ class PlainTree:
         low, high = self.root.box()
         return low == high
 
-    def _narrowed(self, node: PlainNode) -> list[int]:
-        """The slots of the actions that are worth a descent."""
-        if not self.setting.solves:
-            return list(range(len(node.actions)))
+    def _narrowed(self, node: PlainNode, most: int) -> list[int]:
+        """The slots of the first ``most`` actions that are worth a descent."""
+        if not self.setting.solves:  # with boxes all actions are open
+            return list(range(most))
         ends = node.ends()
         floor = max(low for low, _ in ends)
         kept = [j for j, (low, high) in enumerate(ends) if high > low and high > floor]
@@ -592,17 +598,21 @@ class PlainTree:
                 node.lows[j], node.highs[j] = least, most
             low, high = node.box()
 
-    def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
-        """Signed values and signed entropies below, one of each per legal action."""
+    def _opened(self, node: PlainNode, begun: int) -> int:
+        """How many actions of a node are open; ``begun`` decisions are not counted yet."""
+        return open_count(self.setting, len(node.n), begun + sum(node.n))
+
+    def _gathered(self, node: PlainNode, most: int) -> tuple[list[float], list[float]]:
+        """Signed values and signed entropies below, of the first ``most`` legal actions."""
         rule, sign = self.rule, node.sign
         untried = (
-            sign * node.first - self.head[len(node.n)]
+            sign * node.first - self.head[most]
             if math.isnan(rule.initial)
             else sign * rule.initial
         )
         x = [
             sign * (total / n) if n > 0 else untried
-            for total, n in zip(node.totals, node.n, strict=True)
+            for total, n in zip(node.totals[:most], node.n[:most], strict=True)
         ]
         if self.setting.solves:
             x = [sign * node.inside(j, sign * value) for j, value in enumerate(x)]
@@ -610,22 +620,19 @@ class PlainTree:
             return x, [0.0] * len(x)
         return x, [
             sign * (total / n) if n > 0 else 0.0
-            for total, n in zip(node.entropies, node.n, strict=True)
+            for total, n in zip(node.entropies[:most], node.n[:most], strict=True)
         ]
 
-    def _prior(self, node: PlainNode, depth: int) -> list[float]:
-        shares = [0.0] * len(node.n)
-        if (
-            self.rule.prior == VISITS_PRIOR
-            and visit_shares(node.n, len(node.n), shares) > 0
-        ):
+    def _prior(self, node: PlainNode, depth: int, most: int) -> list[float]:
+        shares = [0.0] * most
+        if self.rule.prior == VISITS_PRIOR and visit_shares(node.n, most, shares) > 0:
             return shares
         source = (
             self.policies[depth - 1]
             if self.rule.prior == PARENT_PRIOR and depth > 0
             else self.weights
         )
-        return [source[a] for a in node.actions]
+        return [source[a] for a in node.actions[:most]]
 
     def twin(self) -> PlainTree:
         """A copy that grows by itself.
@@ -688,6 +695,7 @@ class PlainTree:
     def node(self, i: int) -> Node:
         """Node ``i``; 0 is the root."""
         node = self._listed()[i]
+        most = self._opened(node, 0)
         return Node(
             number=i,
             state=node.state,
@@ -695,9 +703,9 @@ class PlainTree:
             visits=node.visits,
             value=node.value,
             first=node.first,
-            actions=tuple(node.actions),
-            edge_visits=tuple(node.n),
-            edge_totals=tuple(node.totals),
+            actions=tuple(node.actions[:most]),
+            edge_visits=tuple(node.n[:most]),
+            edge_totals=tuple(node.totals[:most]),
             boxes=tuple(zip(node.lows, node.highs, strict=True)),
         )
 

@@ -59,6 +59,10 @@ def check_solvable(problem: Problem, search: Search) -> None:
         need = "a search for the plain maximum; use uct, bts or dents, or drop solve"
     elif search.widening is not None or search.samples is not None:
         need = "moves that are made; drop widening and samples, which are for chance"
+    elif problem.sample_action is not None:
+        need = "a list of all actions, and this problem samples them; drop solve"
+    elif search.action_widening is not None:
+        need = "all actions of a node; drop action_widening, or solve"
     elif not problem.facts.terminals and problem.horizon is None:
         need = "plays that end; declare terminal= or horizon= if they do, or drop solve"
     if need is not None:

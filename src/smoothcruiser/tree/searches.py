@@ -27,9 +27,10 @@ What every method shares (``Search``): ``depth``, the most steps from the root;
 None adds the whole path, as in the experiments of Painter et al.);
 ``initial_q``, the value of an action that was never tried (None: the first
 estimate of its state); ``max_nodes``; ``widening`` and ``samples``, which let a
-move return to next states that it has seen (``tree.widening``); ``solve``, which
-keeps bounds that hold (``tree.proof_kernel``). What this file leaves out: how the
-numbers are used (``selection``, ``tree``).
+move return to next states that it has seen, and ``action_widening``, which opens
+actions one by one (``tree.widening``); ``solve``, which keeps bounds that hold
+(``tree.proof_kernel``). What this file leaves out: how the numbers are used
+(``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -147,6 +148,8 @@ class Search(ABC):
     # (k, alpha): at its n-th visit a move has at most ceil(k n^alpha) next states
     widening: tuple[float, float] | None = None
     samples: int | None = None  # the most samples of one move (sparse UCT)
+    # (k, alpha): at its n-th decision a node considers its first ceil(k n^alpha) actions
+    action_widening: tuple[float, float] | None = None
     # whether values are proven where there is no chance (``tree.proof``)
     solve: bool = False
     trees: int = 1  # independent trees that are added up (``tree.forest``)
@@ -170,6 +173,7 @@ class Search(ABC):
                     f"None, got {value!r}."
                 )
         widening(self, "widening")
+        widening(self, "action_widening")
         if self.widening is not None and self.samples is not None:
             raise InvalidInput(
                 f"{self.name}: widening and samples are two limits on the next states of "

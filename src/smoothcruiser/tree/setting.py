@@ -25,6 +25,8 @@ from smoothcruiser.tree.searches import Search
 REACH = 0.01
 MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # for all nodes
+# of actions, where they are sampled and the method says nothing: the defaults of MCTS.jl
+SAMPLED_WIDENING = (10.0, 0.5)
 
 
 def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
@@ -37,6 +39,9 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     per_action = (4 if entropic else 3) + (3 if search.solve else 0)
     bytes_per_node = 8 * (10 + per_action * K)
     k, alpha = search.widening or (0.0, 0.0)
+    k_actions, alpha_actions = search.action_widening or (
+        (0.0, 0.0) if problem.sample_action is None else SAMPLED_WIDENING
+    )
     if search.samples is not None or search.widening is not None:
         bytes_per_node += 8 * (3 + 5 * K)
     room = max(2, min(MOST_NODES, MOST_BYTES // bytes_per_node))
@@ -62,6 +67,8 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         samples=search.samples or 0,
         widening=float(k),
         growth=float(alpha),
+        action_widening=float(k_actions),
+        action_growth=float(alpha_actions),
         solves=search.solve,
         closes=left == 0,
         elapsed=elapsed,

@@ -1,4 +1,4 @@
-"""Chance that never repeats: when a move takes a next state that it has seen.
+"""Widening: next states that a move returns to, and actions that open one by one.
 
 Where chance makes every next state new, a tree that always samples stays two moves
 deep. Two rules let a move return to its next states, so that they are searched:
@@ -16,9 +16,14 @@ taken early would be taken ever more often, a Polya urn whose shares settle at r
 the state comes the mean of the m(z) rewards. All ends count as one next state, since all
 are worth 0. The move before the depth limit always samples: nothing is kept beyond it.
 
+Actions open in the order of their numbers (progressive widening over actions: Couetoux et
+al. 2011; Chaslot et al. 2008 call it unpruning): with ``action_widening`` = (k, alpha) the
+first ceil(k n^alpha) legal ones are open at the n-th decision of a node.
+
 legend   symbol   name here
   n               ``visits`` of the move, the present one included
-  k, alpha, c     ``Setting.widening``, ``.growth``, ``.samples``; 0 where not in use
+  k, alpha, c     ``Setting.widening``, ``.growth``, ``.samples``; 0 where not in use;
+                  of actions: ``.action_widening``, ``.action_growth``
   m(z)            ``SAMPLED`` of a node; ``ENDS`` of a move
 What it costs is in docs/tree-search.md. What this file leaves out: the descent.
 """
@@ -60,6 +65,15 @@ def takes_stored(setting: Setting, different: int, samples: int, visits: int) ->
     if different < setting.widening:  # n^alpha is at least 1
         return False
     return different >= setting.widening * math.pow(float(visits), setting.growth)
+
+
+def open_count(setting: Setting, legal: int, decisions: int) -> int:
+    """How many of ``legal`` actions are open at a node's ``decisions``-th decision."""
+    if setting.action_widening <= 0.0:
+        return legal
+    n = float(max(1, decisions))
+    wanted = setting.action_widening * math.pow(n, setting.action_growth)
+    return legal if wanted >= legal else math.ceil(wanted)
 
 
 # --- compiled trees -----------------------------------------------------------

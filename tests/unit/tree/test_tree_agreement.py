@@ -21,7 +21,7 @@ VARIANTS = [
     {"expansion": None, "depth": 7},
     {"expansion": 3, "max_nodes": 20, "depth": 9},
     {"initial_q": 0.25, "depth": 6},
-    {"widening": (1.0, 0.3), "depth": 7},
+    {"widening": (1.0, 0.3), "action_widening": (1.0, 0.3), "depth": 7},
     {"samples": 2, "expansion": None, "max_nodes": 40},
 ]
 PROBLEMS = {

@@ -199,3 +199,35 @@ def test_both_limits_are_refused_and_a_list_is_read():
         sc.UCT(samples=0)
     assert sc.UCT(widening=[2, 0.5]) == sc.UCT(widening=(2.0, 0.5))
     assert str(sc.UCT(samples=3)) == "uct(samples=3)"
+
+
+# --- actions ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k, alpha", [(2.0, 0.5), (1.0, 0.5), (3.0, 0.0)])
+def test_a_node_considers_its_first_k_n_to_the_alpha_actions(k, alpha):
+    """After n decisions the first ceil(k n^alpha) of 40 are open, and all were tried
+    where each decision opens at most one.
+    """
+    problem = world(lambda state, action, rng: (0.5, state), num_actions=40)
+    method = sc.UCT(action_widening=(k, alpha), depth=3)
+    tree = Tree(problem, method=method, seed=2)
+    for n in range(1, 60):
+        tree.grow(simulations=1)
+        node = tree.node(0)
+        assert node.actions == tuple(range(math.ceil(k * n**alpha)))
+        assert sum(v > 0 for v in node.edge_visits) == min(n, len(node.actions))
+    q = tree.estimate().q_values
+    assert math.isnan(q[-1])
+    assert q[0] > 0.0
+
+
+def test_legal_actions_open_in_their_order():
+    problem = world(
+        lambda state, action, rng: (0.5, state),
+        num_actions=9,
+        legal=lambda state, action: action % 2 == 1,
+    )
+    tree = Tree(problem, method=sc.BTS(action_widening=(3, 0.0))).grow(simulations=50)
+    assert tree.node(0).actions == (1, 3, 5)
+    assert tree.policy()[7] == 0.0

@@ -37,6 +37,8 @@ UNANSWERING = {
     "name": "is only shown",
     "actions": "are only shown; their number is num_actions",
     "spec": "says how the problem was built; what was built is read instead",
+    "sample_action": "is part of the step, which takes numbers of actions",
+    "numbering": "likewise",
     "call_seconds": "decides when to give up on a call, not what it returns",
 }
 # facts that follow from fields with other names

@@ -1,0 +1,90 @@
+"""Rollouts of a policy that names actions themselves: state -> action.
+
+It is how ``evaluate`` plays a function on a problem whose actions are sampled
+(``problem.sampled``): the step as it was given gets what the function returns, be it among the
+sampled actions or not. A function of (state, rng) may draw lots. There is no regularizer, since
+such a problem has the operator Max; so X is the discounted sum of rewards.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.evaluation.rollouts import PlainRollouts, RolloutTask
+from smoothcruiser.problem.answers import answered
+
+
+class ActionRollouts(PlainRollouts):
+    """Rollouts in Python of a function state -> action, or (state, rng) -> action."""
+
+    def __init__(self, task: RolloutTask, policy: Callable[..., Any]) -> None:
+        super().__init__(task, lambda: lambda state, action: None)
+        problem = task.problem
+        self.direct = replace(
+            problem, oracle=problem.given_step, sample_action=None, numbering=None
+        )
+        self.policy = policy
+        self.random = self.takes_rng = _takes_rng(policy)
+
+    def _rollout(self, most_calls: int) -> float | None:
+        state, setting = self.state, self.setting
+        total, weight = 0.0, 1.0
+        for _ in range(setting.limit):
+            if self.calls >= most_calls or time.perf_counter() > self.deadline:
+                return None
+            action = self._action(state)
+            self.calls += 1
+            reward, state, over = answered(
+                self.direct,
+                state,
+                action,
+                self.rng,
+                setting.low,
+                setting.high,
+                setting.ends,
+                self.guard,
+            )
+            total += weight * reward
+            if over or (setting.ends and self.direct.is_terminal(state)):
+                return total
+            weight *= setting.discount
+        return total + weight * setting.tail
+
+    def _action(self, state: Any) -> Any:
+        try:
+            found = (
+                self.policy(state, self.rng) if self.takes_rng else self.policy(state)
+            )
+        except (SmoothcruiserError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise InvalidInput(
+                f"The policy raised {type(error).__name__}: "
+                f"{error} at state {state!r}; fix it there."
+            ) from error
+        if found is None:
+            raise InvalidInput(
+                f"policy({state!r}) must give an action that the step takes, got None; "
+                "is a return missing?"
+            )
+        return found
+
+
+def _takes_rng(policy: Callable[..., Any]) -> bool:
+    """Whether a function wants a stream beside the state."""
+    try:
+        parameters = inspect.signature(getattr(policy, "py_func", policy)).parameters
+    except (TypeError, ValueError):
+        return False
+    needed = [
+        entry
+        for entry in parameters.values()
+        if entry.default is entry.empty
+        and entry.kind in (entry.POSITIONAL_ONLY, entry.POSITIONAL_OR_KEYWORD)
+    ]
+    return len(needed) == 2

@@ -1,0 +1,94 @@
+"""The n-th sampled action of a state, in compiled code and in plain Python.
+
+A user's ``sample_action(state, rng)`` becomes a list of actions at every state: number n
+is what it returns from a stream of its own, which the state and n seed,
+
+    words = splitmix64(mix(hash(state)) + n)     (Steele, Lea, Flood 2014)
+
+so that the list of a state is always the same one, whoever asks and however often, and no
+action has to be stored. What this file leaves out: what a problem with sampled actions
+may be used for (``problem.sampled``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core.extending import overload
+
+from smoothcruiser.jit.hashing import hashing
+from smoothcruiser.jit.streams import stream_at
+
+WORDS = 4
+# of splitmix64; the last one keeps this use of a state's hash apart from others
+GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+OWN = 0xD1B54A32D192ED03
+_GOLDEN, _FIRST, _SECOND, _OWN = (np.uint64(k) for k in (GOLDEN, FIRST, SECOND, OWN))
+_S27, _S30, _S31 = (np.uint64(k) for k in (27, 30, 31))
+MASK = 2**64 - 1
+
+
+def seeded(number: int, nth: int) -> list[int]:
+    """The words of the stream for action ``nth`` of a state with this hash."""
+    x = (_mixed((number ^ OWN) & MASK) + nth * GOLDEN) & MASK
+    found = []
+    for _ in range(WORDS):
+        x = (_mixed(x) + GOLDEN) & MASK
+        found.append(_mixed(x))
+    return found
+
+
+def _mixed(z: int) -> int:
+    z = ((z ^ (z >> 30)) * FIRST) & MASK
+    z = ((z ^ (z >> 27)) * SECOND) & MASK
+    return z ^ (z >> 31)
+
+
+@njit(inline="always")
+def _mix(z: Any) -> Any:
+    z = (z ^ (z >> _S30)) * _FIRST
+    z = (z ^ (z >> _S27)) * _SECOND
+    return z ^ (z >> _S31)
+
+
+@njit
+def _seed(words: Any, number: Any, nth: Any) -> None:
+    x = _mix(np.uint64(number) ^ _OWN) + np.uint64(nth) * _GOLDEN
+    for i in range(WORDS):
+        x = _mix(x) + _GOLDEN
+        words[i] = _mix(x)
+
+
+def _state_number(state: Any) -> int:
+    """The hash of a state; compiled code alone calls it."""
+    raise NotImplementedError
+
+
+@overload(_state_number)
+def _compiled_number(state: Any) -> Any:
+    mixed = hashing(state)["HASH"]
+
+    def number(state: Any) -> Any:
+        return mixed(state)
+
+    return number
+
+
+def compiled_list(step: Any, sample_action: Any) -> tuple[Any, Any]:
+    """(a step that takes numbers of actions, the function (state, number) -> action)."""
+
+    @njit
+    def nth_action(state: Any, number: Any) -> Any:
+        words = np.empty(WORDS, np.uint64)
+        _seed(words, _state_number(state), number)
+        found = sample_action(state, stream_at(words.ctypes.data))
+        words[0] = np.uint64(0)  # so that they live until the sampler has returned
+        return found
+
+    @njit
+    def numbered_step(state: Any, action: Any, rng: Any) -> Any:
+        return step(state, nth_action(state, action), rng)
+
+    return numbered_step, nth_action

@@ -1,0 +1,152 @@
+"""Actions from a sampler: continuous ones, or too many to list.
+
+A problem with ``sample_action(state, rng)`` has at every state a list of ``num_actions``
+sampled actions, and its action n is the n-th of them (``jit.sampled``). The list of a state
+never changes, so trees, agents and rollouts need not know: they see numbers. The step
+gets the action itself. The best of the sampled actions is worth at most
+what the best of all is, so any lower bound on the value of a policy over numbers is
+one on V; two-sided promises about V cannot be had this way, and are refused.
+
+Only ``Max()`` has a meaning here: a regularizer would weigh the sampled list, not the actions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.jit.build import is_compiled
+from smoothcruiser.operators import Max
+from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.states import state_key
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
+# Actions that are sampled at a state where ``num_actions`` says nothing: with ten times
+# the square root of the visits (``tree.setting``), 41 decisions open so many.
+DEFAULT_ACTIONS = 64
+SHOWN_ITEMS = 8  # of an action that is an array
+
+
+class SampledStep:
+    """A plain step over numbers of actions."""
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        sample_action: Callable[..., Any],
+        key: Callable[[Any], Any] | None,
+    ) -> None:
+        self.step, self.sample_action, self.key = step, sample_action, key
+
+    def __call__(self, state: Any, action: int, rng: Any) -> Any:
+        """The answer of the step to the action with this number."""
+        return self.step(state, self.nth_action(state, action), rng)
+
+    def nth_action(self, state: Any, number: int) -> Any:
+        """The action with this number."""
+        from smoothcruiser.jit.sampled import seeded
+        from smoothcruiser.jit.streams import from_words
+
+        key = state_key(state) if self.key is None else self.key(state)
+        words = seeded(_number(key), int(number))
+        return self.sample_action(state, from_words(words))
+
+
+def _number(key: Any) -> int:
+    """A hash that is equal for equal keys, in every process.
+
+    Python's own is, for numbers; for text it differs between processes.
+    """
+    if isinstance(key, str | bytes):
+        raw = key.encode() if isinstance(key, str) else key
+        digest = hashlib.blake2b(raw, digest_size=8).digest()
+        return int.from_bytes(digest, "little")
+    if isinstance(key, tuple):
+        found = len(key)
+        for part in key:
+            found = (found * 1000003 ^ _number(part)) % 2**64
+        return found
+    return hash(key) % 2**64
+
+
+def check_sampler(problem: Problem) -> None:
+    """Refuse what does not go with a sampler."""
+    if problem.sample_action is None:
+        return
+    if not callable(problem.sample_action):
+        raise InvalidInput(
+            "sample_action must be a function sample_action(state, rng), got "
+            f"{problem.sample_action!r}."
+        )
+    for name in ("legal", "outcomes", "actions", "tables"):
+        if getattr(problem, name) is not None:
+            raise InvalidInput(
+                f"{name}= belongs to actions that are listed, and sample_action= samples "
+                "them; drop one of the two."
+            )
+    if isinstance(problem.oracle, Batched):
+        raise InvalidInput(
+            "sample_action= goes with a step of one state and one action, not with a "
+            "batched one."
+        )
+    if not isinstance(problem.operator, Max):
+        raise InvalidInput(
+            "sample_action= goes with operator=Max() alone: a regularizer would weigh the "
+            f"sampled list of actions, not the actions; got {problem.operator!r}."
+        )
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """How the sampled actions of a problem are numbered."""
+
+    step: Callable[..., Any]  # over numbers of actions
+    given: Callable[..., Any]  # the user's, over actions
+    sampler: Callable[..., Any]
+    key: Callable[..., Any] | None  # the problem's
+    nth_action: Callable[[Any, int], Any]  # (state, number) -> action
+
+
+def numbered(problem: Problem) -> Numbering:
+    """The numbering of a problem whose oracle is the user's step."""
+    step, sampler, key = problem.oracle, problem.sample_action, problem.key
+    assert sampler is not None
+    if is_compiled(step) and is_compiled(sampler) and key is None:
+        from smoothcruiser.jit.sampled import compiled_list
+
+        over_numbers, nth_action = compiled_list(step, sampler)
+        return Numbering(over_numbers, step, sampler, key, nth_action)
+    listed = SampledStep(step, sampler, key)
+    return Numbering(listed, step, sampler, key, listed.nth_action)
+
+
+def refuse_sampled(problem: Problem, what: str) -> None:
+    """Refuse a problem with sampled actions, for a method that needs all of them."""
+    if problem.sample_action is not None:
+        raise InvalidInput(
+            f"{what} needs a list of all actions, and this problem samples them "
+            "(sample_action=); use a tree search such as method='uct', or evaluate a "
+            "policy."
+        )
+
+
+def shown_action(action: Any) -> str:
+    """An action as text."""
+    if isinstance(action, bool | np.bool_ | str):
+        return str(action)
+    if isinstance(action, int | float | np.number):
+        return f"{action:.6g}"
+    items = list(np.ravel(action)) if isinstance(action, np.ndarray) else None
+    if items is None and isinstance(action, tuple | list):
+        items = list(action)
+    if items is None:
+        return str(action)
+    shown = ", ".join(shown_action(item) for item in items[:SHOWN_ITEMS])
+    return f"({shown}{', …' if len(items) > SHOWN_ITEMS else ''})"
