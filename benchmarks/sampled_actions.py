@@ -168,8 +168,8 @@ Bounds at δ = {delta}.
 {table}
 
 All seeds share the 64 actions of the first state: a list belongs to its state. What they differ
-in are the simulations. "Default" opens 10 √n actions and lets every next state be new; "widening of both"
-opens 2 √n and keeps 2 n^¼ next states of a move.
+in are the simulations. "Default" opens 10 √n actions and lets every next state be new; "widening
+of both" opens 2 √n and keeps 2 n^¼ next states of a move.
 """
 
 
