@@ -38,7 +38,7 @@ from smoothcruiser.problem.sampled import (
     DEFAULT_ACTIONS,
     Numbering,
     check_sampler,
-    numbered,
+    number_actions,
     shown_action,
 )
 from smoothcruiser.problem.states import identical, is_fixed, state_key
@@ -122,7 +122,7 @@ class Problem(Shown):
             object.__setattr__(self, "num_actions", DEFAULT_ACTIONS)
         check_declared(self)
         check_sampler(self)
-        self._number_actions()
+        number_actions(self)
         if is_compiled(self.oracle):
             from smoothcruiser.problem.fingerprint.compiled import watch
 
@@ -137,19 +137,6 @@ class Problem(Shown):
             if self.value_bounds is not None:
                 bounds = tuple(self.oracle.function_of(x) for x in self.value_bounds)
                 object.__setattr__(self, "value_bounds", bounds)
-
-    def _number_actions(self) -> None:
-        """Put a step over numbers in the place of one over sampled actions."""
-        if self.sample_action is None:
-            return
-        known = self.numbering  # that of a problem of which ``replace`` makes a copy
-        if known is not None and known.step is self.oracle:
-            if known.sampler is self.sample_action and known.key is self.key:
-                return
-            object.__setattr__(self, "oracle", known.given)
-        found = numbered(self)
-        object.__setattr__(self, "numbering", found)
-        object.__setattr__(self, "oracle", found.step)
 
     def sampled_action(self, state: Any, number: int) -> Any:
         """The action that ``number`` stands for in ``state``: the number itself where
@@ -259,10 +246,8 @@ class Problem(Shown):
         if self.actions is not None:
             return tuple(self.actions)
         if self.sample_action is not None:
-            return tuple(
-                shown_action(self.sampled_action(state, number))
-                for number in range(self.num_actions)
-            )
+            numbers = range(self.num_actions)
+            return tuple(shown_action(self.sampled_action(state, n)) for n in numbers)
         if not isinstance(self.oracle, LabellingOracle):
             return None
         numbers = range(self.num_actions)

@@ -127,6 +127,20 @@ def numbered(problem: Problem) -> Numbering:
     return Numbering(listed, step, sampler, key, listed.nth_action)
 
 
+def number_actions(problem: Problem) -> None:
+    """Put a step over numbers in the place of one over sampled actions."""
+    if problem.sample_action is None:
+        return
+    known = problem.numbering  # that of a problem of which ``replace`` makes a copy
+    if known is not None and known.step is problem.oracle:
+        if known.sampler is problem.sample_action and known.key is problem.key:
+            return
+        object.__setattr__(problem, "oracle", known.given)
+    found = numbered(problem)
+    object.__setattr__(problem, "numbering", found)
+    object.__setattr__(problem, "oracle", found.step)
+
+
 def refuse_sampled(problem: Problem, what: str) -> None:
     """Refuse a problem with sampled actions, for a method that needs all of them."""
     if problem.sample_action is not None:
