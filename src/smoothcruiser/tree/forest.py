@@ -285,9 +285,14 @@ def merged(parts: list[Node], number: int, tree: Any) -> Node:
     """
     first, rule = parts[0], tree.rule
     visits = sum(part.visits for part in parts)
-    slots = range(len(first.actions))
-    n = [sum(part.edge_visits[j] for part in parts) for j in slots]
-    totals = [sum((part.edge_totals[j] for part in parts), 0.0) for j in slots]
+    # trees that have made more decisions have opened more actions (``tree.widening``)
+    actions = max((part.actions for part in parts), key=len)
+    slots = range(len(actions))
+    n = [sum(part.edge_visits[j] for part in parts if j < part.size) for j in slots]
+    totals = [
+        sum((part.edge_totals[j] for part in parts if j < part.size), 0.0)
+        for j in slots
+    ]
     boxes: tuple[tuple[float, float], ...] = ()
     if first.boxes:
         boxes = tuple(
@@ -304,14 +309,14 @@ def merged(parts: list[Node], number: int, tree: Any) -> Node:
         visits=visits,
         value=value,
         first=first.first,
-        actions=first.actions,
+        actions=actions,
         edge_visits=tuple(n),
         edge_totals=tuple(totals),
         boxes=boxes,
     )
     if rule.up == MEAN or rule.prior == PARENT_PRIOR or not any(n):
         return found
-    weights = [float(tree.weights[a]) for a in first.actions]
+    weights = [float(tree.weights[a]) for a in actions]
     if rule.prior == VISITS_PRIOR:
         visit_shares(n, len(n), weights)
     q = found.q_values(rule, float(tree.head[len(n)]))

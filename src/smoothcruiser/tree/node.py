@@ -35,6 +35,11 @@ class Node:
         """+1 where max moves, -1 where min does."""
         return 1.0 if self.player == 1 else -1.0
 
+    @property
+    def size(self) -> int:
+        """The number of its actions: of the open ones, where they open one by one."""
+        return len(self.actions)
+
     def q_values(self, rule: TreeRule, head: float) -> list[float]:
         """Q of each legal action, from the max player's point of view.
 

@@ -222,6 +222,16 @@ def test_a_node_considers_its_first_k_n_to_the_alpha_actions(k, alpha):
     assert q[0] > 0.0
 
 
+def test_trees_that_opened_different_numbers_of_actions_are_merged():
+    """Calls that divide unevenly leave trees of different sizes: visits add up."""
+    problem = world(lambda state, action, rng: (0.5, state), num_actions=40)
+    for seed in range(3):
+        method = sc.UCT(action_widening=(2, 0.5), depth=3, trees=3)
+        tree = Tree(problem, method=method, seed=seed).grow(calls=200)
+        assert sum(tree.node(0).edge_visits) == tree.simulations
+        assert tree.estimate().value > 0.0
+
+
 def test_legal_actions_open_in_their_order():
     problem = world(
         lambda state, action, rng: (0.5, state),
