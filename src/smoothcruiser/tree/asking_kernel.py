@@ -155,7 +155,7 @@ def select(
     x: Floats, h: Floats, y: Floats, p: Floats, w: Floats, rng: Any,
 ) -> int:  # fmt: skip
     """The action that the method's tree policy selects at a node."""
-    size = gather(rule, ints, floats, node, K, head, acts, n, x, h)
+    size = gather(rule, ints, floats, node, K, head, acts, n, x, h, K)
     visits = ints[node, VISITS]
     if asking.batch > 1:
         visits += count_waiting(floats, node, K, acts, size, asking.loss, n, x)

@@ -220,7 +220,7 @@ class AskingPlain(PlainTree):
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule, numbers = self.nodes[-1], self.rule, self.numbers
-        x, h = self._gathered(node)
+        x, h = self._gathered(node, len(node.n))
         n, visits, size = list(node.n), node.visits, len(x)
         for j, waits in enumerate(node.waits):
             if waits > 0:
@@ -244,7 +244,7 @@ class AskingPlain(PlainTree):
             if j < 0:
                 j = upper_pick(rule, x, n, size, visits, self.rng)
         else:
-            w = self._prior(node, depth)
+            w = self._prior(node, depth, size)
             descent_policy(rule, x, w, h, visits, y, p)
             j = drawn(p, size, self.rng)
             if rule.prior == PARENT_PRIOR:
@@ -255,8 +255,8 @@ class AskingPlain(PlainTree):
         self.slot, self.action = j, node.actions[j]
         return Selection(self.action)
 
-    def _gathered(self, node: PlainNode) -> tuple[list[float], list[float]]:
-        x, h = super()._gathered(node)
+    def _gathered(self, node: PlainNode, most: int) -> tuple[list[float], list[float]]:
+        x, h = super()._gathered(node, most)
         if self.rule.warm:
             assert isinstance(node, AskingNode)
             for j, n in enumerate(node.n):

@@ -25,7 +25,8 @@ from smoothcruiser.tree.searches import Search
 REACH = 0.01
 MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # for all nodes
-# of actions, where they are sampled and the method says nothing: the defaults of MCTS.jl
+# of actions, where they are sampled and the method says nothing: the defaults of MCTS.jl;
+# all are open where a prior or evaluators at leaves decide
 SAMPLED_WIDENING = (10.0, 0.5)
 
 
@@ -40,7 +41,7 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     bytes_per_node = 8 * (10 + per_action * K)
     k, alpha = search.widening or (0.0, 0.0)
     k_actions, alpha_actions = search.action_widening or (
-        (0.0, 0.0) if problem.sample_action is None else SAMPLED_WIDENING
+        (0.0, 0.0) if problem.sample_action is None or search.asks else SAMPLED_WIDENING
     )
     if search.samples is not None or search.widening is not None:
         bytes_per_node += 8 * (3 + 5 * K)

@@ -21,7 +21,14 @@ def check_leaves(search: Any) -> None:
             f"{search.name}: {next(iter(given))} needs expansion=1, one new leaf per "
             f"simulation, got {search.expansion!r}."
         )
-    for name in ("widening", "samples", "solve", "trees", "leaf_rollouts"):
+    for name in (
+        "widening",
+        "samples",
+        "action_widening",
+        "solve",
+        "trees",
+        "leaf_rollouts",
+    ):
         if search.asks and getattr(search, name) not in (None, False, 1):
             raise InvalidInput(
                 f"{search.name}: {name}= is not for trees with a prior or with "
