@@ -9,7 +9,8 @@
 
 Each part is a script of this folder, run in a process of its own; it writes a page of
 its own beside ``--out`` (``worlds-games.md``, …), which becomes a section here. Of a part
-that is not asked for, the page of an earlier run is taken. A part whose script or library
+that is not asked for, the page of an earlier run is taken: ``--parts`` without a letter
+only puts the pages together. A part whose script or library
 is missing is left out with a line. The exit code is 1 if a part that ran says that
 something did not hold.
 """
@@ -114,7 +115,8 @@ PARTS = (
 def page(letters: list[str], folder: Path) -> tuple[list[str], bool]:
     """The report's lines, and whether every part that ran held."""
     lines = ["# Worlds that nobody here wrote", ""]
-    lines += [f"`python benchmarks/worlds.py --parts {' '.join(letters)}`, {signed()}"]
+    command = " ".join(["python benchmarks/worlds.py --parts", *letters])
+    lines += [f"`{command}`, {signed()}"]
     held = True
     for part in PARTS:
         lines += ["", f"## ({part.letter}) {part.title}", ""]
@@ -136,7 +138,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     letters = [part.letter for part in PARTS]
-    parser.add_argument("--parts", nargs="+", choices=letters, default=letters)
+    parser.add_argument("--parts", nargs="*", choices=letters, default=letters)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as nowhere:

@@ -3,7 +3,8 @@
 Each planner plays whole episodes in pyRDDLGym's own environment, with the same number of
 oracle calls for every decision: what it finds depends on seeds alone, not on the
 machine. Beside the tree searches stand doing nothing, legal actions at random, certified
-search where a decision is cheap enough, and the exact solver's proven optimum with the
+search where it proves its first decision in time, and the exact solver's proven optimum
+with the
 returns of its policy where it is found in time: these should agree, since the law was
 derived and the world was not.
 
