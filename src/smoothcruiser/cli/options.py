@@ -280,6 +280,8 @@ def _named_values(
             raise click.BadParameter(
                 f"{text!r} is not NAME=VALUE; write temperature=0.5."
             )
+        if ":" in value:  # value=module:attribute may name a module of this folder
+            find_modules_here()
         # Python's spelling is JSON's
         plain = {"None": "null", "True": "true", "False": "false"}.get(value, value)
         try:

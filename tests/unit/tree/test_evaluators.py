@@ -201,3 +201,17 @@ def test_a_lying_evaluator_cannot_break_the_bound_from_below(method, lie):
         )
         assert found.interval[0] <= exact <= found.interval[1]
         assert found.certificate.confidence >= 0.9
+
+
+def test_the_command_line_names_a_function(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from smoothcruiser.cli.app import app
+
+    (tmp_path / "nets_of_this_test.py").write_text("def value(state): return 0.7\n")
+    monkeypatch.chdir(tmp_path)
+    words = "plan chain:n=3 --discount 0.5 --operator max --method puct --executor "
+    words += "reference --simulations 20 --option value=nets_of_this_test:value"
+    found = CliRunner().invoke(app, words.split())
+    assert found.exit_code == 0, found.output
+    assert "puct(value=value)" in found.output
