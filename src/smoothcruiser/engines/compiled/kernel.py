@@ -9,8 +9,7 @@ whose samples end in a constant is a tight loop (``leaf_total``).
 
 The machine moves between seven phases:
 
-  ENTER    a level is sampled at ``state``: constants are finished on the spot, and
-           paths of uniform blind steps are followed there
+  ENTER    a level is sampled at ``state``: constants are finished on the spot
   ASK      means of samples are wanted: those of leaves are taken on the spot, others
            open a frame
   DRAW     the frame takes its next sample, which enters its child one frame higher
@@ -449,9 +448,6 @@ def run_shard(
     mark = 0  # digest of a node's state, where a step could write into it
     inlined, weighted = is_inlined(operator), plan.weighted
     uniform_at_zero = plan.uniform_at_zero
-    # whether a blind step is a uniform action and nothing else
-    blindly = uniform_at_zero and not (varies or ends or game)
-    blind_value = float_at(blind_head, K)
 
     x_at, y_at, g_at = scratch, scratch + 2 * K * WORD, scratch + 3 * K * WORD
     w_at, d_at = scratch + 4 * K * WORD, scratch + 5 * K * WORD
@@ -487,21 +483,6 @@ def run_shard(
         if phase <= ASK:  # ENTER ends in it
             if phase == ENTER:
                 kind = int_at(kinds, row)
-                # What BLIND and ACT do below, without the turns between them.
-                while kind == BLIND and blindly:
-                    slot = rng.integers(K)
-                    head = blind_value + float_at(shifts, row)
-                    reward, after, over = STEP(data, state, slot, rng)
-                    calls += 1
-                    if not (low <= reward <= high):
-                        return BAD_REWARD, calls, grand_total, grand_square
-                    if over:
-                        return UNDECLARED_END, calls, grand_total, grand_square
-                    total += weight * (head + reward)
-                    weight *= discount
-                    row = int_at(continuation, row)
-                    state = KEEP(frame + state_at, after)
-                    kind = int_at(kinds, row)
                 if kind == CONSTANT:
                     v = float_at(constants, row)
                     shift = float_at(shifts, row)
@@ -779,18 +760,9 @@ def run_shard(
                     y_at if part == 0 else x_at + (part - 1) * size * WORD, (size,)
                 )
                 if kind == RANDOM_PLUGIN:
-                    value = (
-                        SOFT(x, w, temperature)
-                        if inlined
-                        else VALUE(operator, x, w, temperature)
-                    )
-                    lacking += share * value
+                    lacking += share * VALUE(operator, x, w, temperature)
                     continue
-                value = (
-                    SOFT_BOTH(x, w, temperature, g)
-                    if inlined
-                    else BOTH(operator, x, w, temperature, g)
-                )
+                value = BOTH(operator, x, w, temperature, g)
                 inner = 0.0
                 for j in range(size):
                     inner += x[j] * g[j]
