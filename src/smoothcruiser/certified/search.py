@@ -43,6 +43,7 @@ import numpy as np
 
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
 from smoothcruiser.certified.estimate import answer, assumed_in_search
+from smoothcruiser.certified.fitness import refuse_unfit
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.history import History
 from smoothcruiser.certified.inspected import Inspected
@@ -71,9 +72,7 @@ from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import has_rows
-from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.problem.states import copied
-from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import Callback, reported
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Promise, Where, check_delta
@@ -121,8 +120,7 @@ class Certified(Shown, Viewed):
         max_states: int | None = None,
         **where: Unpack[Where],
     ) -> None:
-        refuse_unbounded(problem, "certified")
-        refuse_sampled(problem, "Certified search")
+        refuse_unfit(problem)
         self._compute = Compute.of("Certified", where)
         self.known = has_rows(problem)  # whether rows are read, where there are any
         promise = Promise(delta=check_delta(delta))

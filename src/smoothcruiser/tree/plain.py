@@ -45,7 +45,7 @@ from smoothcruiser.tree.selection import (
 from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.template import Selection, Step, search
 from smoothcruiser.tree.widening import (
-    Outcomes,
+    MoveAnswers,
     limits_chance,
     open_count,
     takes_stored,
@@ -88,7 +88,7 @@ class PlainNode:
         # (action, key of the next state) -> child, in the order they were met
         self.children: dict[tuple[int, Any], PlainNode] = {}
         # slot of an action -> what it was answered with; empty where moves always sample
-        self.outcomes: dict[int, Outcomes] = {}
+        self.outcomes: dict[int, MoveAnswers] = {}
         # the box of each action and its reward, where the tree solves
         self.lows: list[float] = []
         self.highs: list[float] = []
@@ -532,7 +532,7 @@ class PlainTree:
                 if child is None:  # there was no room for it
                     continue
             slot = node.actions.index(step.selection.action)
-            node.outcomes.setdefault(slot, Outcomes()).note(child, step.reward)
+            node.outcomes.setdefault(slot, MoveAnswers()).note(child, step.reward)
 
     # --- parts ----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.plain import PlainNode, PlainTree
-from smoothcruiser.tree.widening import Outcomes
+from smoothcruiser.tree.widening import MoveAnswers
 
 REFERRING = ("children", "outcomes")  # what names other nodes
 NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
@@ -70,7 +70,7 @@ def take(tree: PlainTree, form: Packed) -> None:
         node.children = {key: nodes[i] for key, i in below}
         node.outcomes = {}
         for slot, (samples, ends, paid, seen) in stored.items():
-            outcomes = node.outcomes[slot] = Outcomes()
+            outcomes = node.outcomes[slot] = MoveAnswers()
             outcomes.samples, outcomes.ends, outcomes.paid = samples, ends, paid
             outcomes.seen = {
                 id(nodes[i]): (nodes[i], count, total) for i, count, total in seen

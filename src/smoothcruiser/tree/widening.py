@@ -161,7 +161,7 @@ def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -
 # --- plain trees --------------------------------------------------------------
 
 
-class Outcomes:
+class MoveAnswers:
     """What one move has been answered with."""
 
     __slots__ = ("ends", "paid", "samples", "seen")
@@ -195,9 +195,9 @@ class Outcomes:
         _, count, paid = self.seen.get(id(child), (child, 0, 0.0))
         self.seen[id(child)] = (child, count + 1, paid + reward)
 
-    def twin(self, twins: dict[int, Any]) -> Outcomes:
+    def twin(self, twins: dict[int, Any]) -> MoveAnswers:
         """A copy for a copied tree, whose node for ``id(child)`` is in ``twins``."""
-        other = Outcomes()
+        other = MoveAnswers()
         other.samples, other.ends, other.paid = self.samples, self.ends, self.paid
         for number, (_, count, paid) in self.seen.items():
             child = twins[number]

@@ -10,7 +10,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.tree.tree import Tree
-from smoothcruiser.tree.widening import Outcomes
+from smoothcruiser.tree.widening import MoveAnswers
 
 
 def fresh(state, action, rng):
@@ -86,7 +86,7 @@ def test_a_repeated_sample_counts_as_a_sample_and_not_as_a_state():
 
 def test_a_stored_state_comes_in_proportion_to_its_samples_with_its_mean_reward():
     """a thrice (rewards 0, 1, 0.5), b once (0.25), an end twice (1, 0)."""
-    a, b, outcomes = object(), object(), Outcomes()
+    a, b, outcomes = object(), object(), MoveAnswers()
     for child, reward in (
         (a, 0.0),
         (None, 1.0),
