@@ -24,7 +24,8 @@ from smoothcruiser.schedule.kinds import KINDS, Kind, kind_named, moments_of, re
 from smoothcruiser.schedule.paper import paper_schedule
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import backup, constant, plug_in
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import backup, plug_in
 from smoothcruiser.tree.template import SampleV
 
 

@@ -27,7 +27,8 @@ from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind
 from smoothcruiser.schedule.verify.sharp import root_promise
 from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import backup, blind, constant, plug_in, rollout
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import backup, blind, plug_in, rollout
 from smoothcruiser.theory.noise import (
     OperatorRule,
     bregman_cap,

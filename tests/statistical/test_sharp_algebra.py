@@ -33,12 +33,11 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Kind, Level, Schedule
 from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.leaves import constant, middle
 from smoothcruiser.theory.moments import (
     Moments,
     backup,
     blind,
-    constant,
-    middle,
     plug_in,
     rollout,
 )

@@ -12,7 +12,7 @@ legend   symbol    name
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.theory.noise import OperatorRule, blind_loss
+from smoothcruiser.theory.noise import OperatorRule, blind_loss, policy_ceiling
 
 Array = Any  # float64 array
 
@@ -39,6 +39,16 @@ class Ground:
     sign: Array  # (P, 1): +1 for the player who maximizes, -1 for the other
     offset_low: Array  # (P, 1): signed F(0), smallest over the numbers of legal actions
     offset_high: Array  # (P, 1): the largest
+    # What was asked before, by name and number of steps left: thousands of levels ask
+    # for the same few bounds.
+    known: dict[tuple[str, int | None], Any] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one player, so that nothing is compared over players."""
+        return len(self.sign) == 1
 
     def after(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return the hull of bounds over the possible next states, per player to move.
@@ -56,17 +66,24 @@ class Ground:
             low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
         return low, high
 
+    def largest_after(self, bound: Array) -> Array:
+        """Return the largest of ``bound``, at least 0, over the possible next states."""
+        return bound if self.alone else self.after(bound, bound)[1]
+
     def values(self, remaining: int | None) -> tuple[Array, Array]:
         """Return V_lo and V_hi of a non-terminal state, per player: shape (P, 1).
 
         ``remaining`` is the number of steps left; None means that there is no
         horizon.
         """
-        return (
-            _stationary_values(self)
-            if remaining is None
-            else _stage_values(self, remaining)
-        )
+        key = "values", remaining
+        if key not in self.known:
+            if remaining is None:
+                self.known[key] = _stationary_values(self)
+            else:
+                _add_stage_values(self, remaining)
+        found: tuple[Array, Array] = self.known[key]
+        return found
 
     def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return bounds on V one step earlier than ``low`` and ``high`` (Lemma B).
@@ -121,14 +138,34 @@ class Ground:
         It is rho + gamma times the span of V over the next states, or less by a
         known total.
         """
-        after = None if remaining is None else remaining - 1
-        low, high = self.after(*self.values(after))
-        box = self.facts.reward_span + self.facts.discount * (high - low)
-        return np.minimum(box, self.next_span(after))
+        key = "q_box", remaining
+        if key not in self.known:
+            after = None if remaining is None else remaining - 1
+            low, high = self.after(*self.values(after))
+            box = self.facts.reward_span + self.facts.discount * (high - low)
+            self.known[key] = np.minimum(box, self.next_span(after))
+        return self.known[key]
+
+    def policy_ceiling(self, remaining: int | None) -> Array:
+        """Return ``noise.policy_ceiling`` of each player's B_Q, shape (P, 1)."""
+        key = "policy_ceiling", remaining
+        if key not in self.known:
+            self.known[key] = policy_ceiling(self.rule, self.q_box(remaining))
+        return self.known[key]
 
     def blind(self, remaining: int | None) -> Array:
         """Return sup D(Q, 0) of each player, shape (P, 1)."""
-        return _blind(self.facts, remaining)
+        key = "blind", remaining
+        if key not in self.known:
+            facts = self.facts
+            losses = [
+                blind_loss(
+                    facts.operator, facts.min_actions, facts.num_actions, float(box)
+                )
+                for box in self.q_box(remaining)[:, 0]
+            ]
+            self.known[key] = np.array(losses)[:, None]
+        return self.known[key]
 
 
 @lru_cache(maxsize=64)
@@ -155,50 +192,28 @@ def ground(facts: Facts) -> Ground:
     )
 
 
-_VALUES: dict[tuple[Facts, int | None], tuple[Array, Array]] = {}
-
-
 def _stationary_values(base: Ground) -> tuple[Array, Array]:
-    key = (base.facts, None)
-    if key not in _VALUES:
-        bounds = [
-            base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]
-        ]
-        low, high = (
-            np.array([[b[0]] for b in bounds]),
-            np.array([[b[1]] for b in bounds]),
-        )
-        for _ in range(_BELLMAN_STEPS):
-            new_low, new_high = base.totalled(*base.bellman(low, high), None)
-            low, high = np.maximum(low, new_low), np.minimum(high, new_high)
-        _remember(key, (low, np.maximum(low, high)))
-    return _VALUES[key]
+    bounds = [
+        base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]
+    ]
+    low, high = (
+        np.array([[b[0]] for b in bounds]),
+        np.array([[b[1]] for b in bounds]),
+    )
+    for _ in range(_BELLMAN_STEPS):
+        new_low, new_high = base.totalled(*base.bellman(low, high), None)
+        low, high = np.maximum(low, new_low), np.minimum(high, new_high)
+    return low, np.maximum(low, high)
 
 
-def _stage_values(base: Ground, remaining: int) -> tuple[Array, Array]:
+def _add_stage_values(base: Ground, remaining: int) -> None:
+    """Add the bounds of all stages up to ``remaining`` to what is known."""
     low = high = np.zeros_like(base.sign)
-    start = 0
-    for stage in range(remaining, 0, -1):
-        if (base.facts, stage) in _VALUES:
-            start, (low, high) = stage, _VALUES[base.facts, stage]
-            break
+    base.known.setdefault(("values", 0), (low, high))
+    start = remaining
+    while ("values", start) not in base.known:
+        start -= 1
+    low, high = base.known["values", start]
     for stage in range(start + 1, remaining + 1):
         low, high = base.totalled(*base.bellman(low, high), stage)
-        _remember((base.facts, stage), (low, high))
-    return low, high
-
-
-def _remember(key: tuple[Facts, int | None], bounds: tuple[Array, Array]) -> None:
-    if len(_VALUES) > 20_000:  # a few megabytes; bounds are cheap to recompute
-        _VALUES.clear()
-    _VALUES[key] = bounds
-
-
-@lru_cache(maxsize=4096)
-def _blind(facts: Facts, remaining: int | None) -> Array:
-    boxes = ground(facts).q_box(remaining)
-    losses = [
-        blind_loss(facts.operator, facts.min_actions, facts.num_actions, float(box))
-        for box in boxes[:, 0]
-    ]
-    return np.array(losses)[:, None]
+        base.known["values", stage] = (low, high)

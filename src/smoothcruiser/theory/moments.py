@@ -33,23 +33,33 @@ What this file leaves out: bounds on V (``ground``), which levels to build
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.problem.bounds import slack
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.noise import (
-    bregman_ceiling,
+    bregman_cap,
+    bregman_caps,
     bregman_noise,
     plug_in_noise,
     plug_in_variance,
-    regularizer_range,
 )
 
 Array = Any  # float64 array, shape (P, M) unless said otherwise
+
+
+def over_players(x: Array) -> Array:
+    """Return the largest over the players of an array (P, M), shape (M,)."""
+    return x[0] if len(x) == 1 else np.max(x, axis=0)
+
+
+def largest(x: Array) -> float:
+    """Return the largest number in ``x``, which is often the only one."""
+    if isinstance(x, float):
+        return x
+    return float(x.item() if x.size == 1 else x.max())
 
 
 @dataclass(frozen=True)
@@ -75,12 +85,12 @@ class Moments:
     @property
     def width(self) -> Array:
         """The length of the longest bias interval over the players, shape (M,)."""
-        return np.max(self.bias_high - self.bias_low, axis=0)
+        return over_players(self.bias_high - self.bias_low)
 
     @property
     def bias(self) -> Array:
         """The largest |E X - V|, shape (M,)."""
-        return np.max(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)), axis=0)
+        return over_players(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)))
 
     def pick(self, columns: Array) -> Moments:
         """The moments of the candidates ``columns``."""
@@ -133,7 +143,7 @@ class Backup:
     @property
     def bias(self) -> Array:
         """The largest |E xi - Q|, shape (M,)."""
-        return np.max(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)), axis=0)
+        return over_players(np.maximum(np.abs(self.bias_low), np.abs(self.bias_high)))
 
     def about(self, center: Array) -> Array:
         """Return a bound on E (xi - center)^2, shape (P, M)."""
@@ -154,10 +164,23 @@ class Backup:
         It is the middle of an interval that holds xi, its part Y or its conditional
         mean, over both players.
         """
+        return self.centered[0]
+
+    @property
+    def centered(self) -> tuple[Array, Array]:
+        """``center``, and a bound on the second moment about it, shape (P, M)."""
         ends = (self.low, self.high), (self.mean_low, self.mean_high)
-        middles = [0.5 * (np.min(a, axis=0) + np.max(b, axis=0)) for a, b in ends]
-        first, second = (np.max(self.about(middle), axis=0) for middle in middles)
-        return np.where(first <= second, middles[0], middles[1])
+        if len(self.low) == 1:
+            middles = [0.5 * (a[0] + b[0]) for a, b in ends]
+        else:
+            middles = [0.5 * (np.min(a, axis=0) + np.max(b, axis=0)) for a, b in ends]
+        about = [self.about(middle) for middle in middles]
+        first, second = about
+        if len(self.low) > 1:
+            first, second = np.max(first, axis=0), np.max(second, axis=0)
+        nearer = first <= second
+        seconds = np.where(nearer, *about)
+        return np.where(nearer if nearer.ndim == 1 else nearer[0], *middles), seconds
 
     @property
     def centers(self) -> Array:
@@ -174,10 +197,12 @@ class Backup:
         Where xi has no range the spread is infinite, and a second moment about
         ``centers`` takes the place of the variance (docs/randomized.md, R8).
         """
+        nothing = 0.0 * self.low
         spread, variance, rare = (
-            np.max(x + 0.0 * self.low, axis=0)
-            for x in (self.spread, self.variance, self.rare)
+            over_players(x + nothing) for x in (self.spread, self.variance, self.rare)
         )
+        if isinstance(self.rare, float):
+            return self.bias, spread, variance
         if np.any(rare > 0.0):
             second = np.max(self.about(self.centers), axis=0)
             variance = np.where(rare > 0.0, second, variance)
@@ -216,34 +241,39 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
     of its own (Lemma T), and the bias is added to it.
     """
     facts = base.facts
-    gamma = facts.discount
+    gamma, (least, most) = facts.discount, facts.reward_range
+    squared, reward_span = gamma * gamma, facts.reward_span
     low, high = base.after(child.low, child.high)
     value_low, value_high = base.values(child_remaining)
     mean_low, mean_high = base.after(
         np.maximum(child.low, value_low + child.bias_low),
         np.minimum(child.high, value_high + child.bias_high),
     )
-    within = gamma * gamma * base.after(child.variance, child.variance)[1]
-    rare = child.rare + np.zeros_like(child.variance)  # which may be infinite
-    rare = gamma * gamma * base.after(rare, rare)[1]
+    within = squared * base.largest_after(child.variance)
+    rare = child.rare
+    if not isinstance(rare, float):  # which may be infinite
+        rare = rare + np.zeros(child.variance.shape)
+        rare = squared * base.largest_after(rare)
     bias_low, bias_high = base.after(child.bias_low, child.bias_high)
-    span = facts.reward_span + gamma * (high - low)
-    between = facts.reward_span + gamma * np.minimum(
-        high - low, np.maximum(mean_high - mean_low, 0.0)
+    length = high - low
+    span = reward_span + gamma * length
+    between = reward_span + gamma * np.minimum(
+        length, np.maximum(mean_high - mean_low, 0.0)
     )
-    # E[xi | r, z] = r + gamma V(z) + gamma bias(z), where a total holds the first two
-    between = np.minimum(
-        between, base.next_span(child_remaining) + gamma * (bias_high - bias_low)
-    )
+    if facts.known_total is not None:
+        # E[xi | r, z] = r + gamma V(z) + gamma bias(z): a total holds the first two
+        between = np.minimum(
+            between, base.next_span(child_remaining) + gamma * (bias_high - bias_low)
+        )
     return Backup(
         bias_low=gamma * bias_low,
         bias_high=gamma * bias_high,
-        low=facts.reward_range[0] + gamma * low,
-        high=facts.reward_range[1] + gamma * high,
+        low=least + gamma * low,
+        high=most + gamma * high,
         variance=np.minimum(span * span / 4.0 + rare, between * between / 4.0 + within),
         log_calls=np.logaddexp(0.0, child.log_calls),
-        mean_low=facts.reward_range[0] + gamma * mean_low,
-        mean_high=facts.reward_range[1] + gamma * np.maximum(mean_low, mean_high),
+        mean_low=least + gamma * mean_low,
+        mean_high=most + gamma * np.maximum(mean_low, mean_high),
         within=within,
         rare=rare,
     )
@@ -267,73 +297,21 @@ def itself(base: Ground, x: Moments, remaining: int | None) -> Backup:
     )
 
 
-def constant(
-    base: Ground,
-    remaining: int | None,
-    value: float | None = None,
-    shift: float | None = None,
-) -> Moments:
-    """Return the moments of the constant ``value`` + sign * ``shift``; it is free.
-
-    The default is the middle of each player's bounds. With no steps left it is
-    exact.
-    """
-    low, high = base.values(remaining)
-    middle = 0.5 * (low + high)
-    if value is None:
-        value = float(np.mean(middle))
-    if shift is None:
-        shift = (
-            float(middle[0, 0] - middle[1, 0]) / 2.0 if base.sign.shape[0] == 2 else 0.0
-        )
-    guess = value + base.sign * shift
-    return Moments(
-        guess - high,
-        guess - low,
-        guess,
-        guess,
-        np.zeros_like(guess),
-        np.array([-math.inf]),
-        np.array([shift]),
-    )
-
-
-def middle(base: Ground, remaining: int | None) -> Moments:
-    """Return the moments of the middle of bounds that depend on the state; it is free.
-
-    With V and the middle m both between lower(s) and upper(s), |m - V| <= gap/2. So
-    m lies within gap/2 of the bounds on V, and between the bounds that its own are
-    clipped to. It is no random number: in one state its variance is 0.
-    """
-    facts = base.facts
-    assert facts.given_gap is not None
-    room = slack(facts)
-    half = 0.5 * facts.given_gap + room
-    low, high = base.values(remaining)
-    bottom, top = facts.value_hull()
-    zero = np.zeros_like(low)
-    return Moments(
-        zero - half,
-        zero + half,
-        np.maximum(low - half, bottom - room),
-        np.minimum(high + half, top + room),
-        zero,
-        np.array([-math.inf]),
-        np.array([0.0]),
-    )
-
-
 def shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
     """Return ``x`` plus sign * shift.
 
     Without a shift, the one number is taken that makes the largest |bias| over
     the players smallest.
     """
-    if shift is None:
+    if shift is None and base.alone:
+        shift = move = -0.5 * (x.bias_low[0] + x.bias_high[0])
+    elif shift is None:
         low = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
         high = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
         shift = -0.5 * (low + high)
-    move = base.sign * shift
+        move = base.sign * shift
+    else:
+        move = base.sign * shift
     return Moments(
         x.bias_low + move,
         x.bias_high + move,
@@ -341,7 +319,7 @@ def shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
         x.high + move,
         x.variance,
         x.log_calls,
-        shift + np.zeros_like(x.shift),
+        shift + np.zeros(x.shift.shape),
         x.rare,
         x.baseline,
     )
@@ -371,6 +349,8 @@ def one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
     """
     if not base.rule.convex:
         return gap, gap
+    if base.alone:  # who maximizes
+        return (0.0, gap) if above else (gap, 0.0)
     up = (base.sign > 0) == above
     return np.where(up, 0.0, gap), np.where(up, gap, 0.0)
 
@@ -393,7 +373,7 @@ def plug_in(
         high=query.high + base.offset_high + 0.0 * n,
         variance=plug_in_variance(base.rule, n, query.spread, query.variance),
         log_calls=calls,
-        shift=np.zeros_like(calls),
+        shift=np.zeros(calls.shape),
     )
     return shifted(base, moments, shift)
 
@@ -403,10 +383,11 @@ def rollout_loss(
 ) -> tuple[Array, Array]:
     """Return (E D, sup D), the mean and the largest loss of following grad F(Q-hat)."""
     n = np.asarray(samples, dtype=np.float64)
-    ceiling = bregman_ceiling(base.rule, base.q_box(remaining), query.spread)
-    return np.minimum(
-        bregman_noise(base.rule, n, query.spread, query.variance, query.tilt), ceiling
-    ), ceiling
+    spread = query.spread
+    cap = bregman_cap(base.rule, base.q_box(remaining) + spread)
+    ceiling = np.minimum(cap, base.policy_ceiling(remaining))
+    noise = bregman_noise(base.rule, n, spread, query.variance, query.tilt)
+    return np.minimum(noise, ceiling), ceiling
 
 
 def rollout(
@@ -423,11 +404,16 @@ def rollout(
     ``query`` per action.
     """
     n = np.asarray(samples, dtype=np.float64)
-    loss, ceiling = rollout_loss(base, query, n, remaining)
+    rule, spread = base.rule, query.spread
+    # as ``rollout_loss`` and ``regularizer_range`` have it, in one pass
+    cap, fall = bregman_caps(rule, base.q_box(remaining) + spread, spread)
+    ceiling = np.minimum(cap, base.policy_ceiling(remaining))
+    fall = np.minimum(fall, rule.drop)
+    loss = bregman_noise(rule, n, spread, query.variance, query.tilt)
+    loss = np.minimum(loss, ceiling)
     calls = np.logaddexp(
         np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls
     )
-    fall = regularizer_range(base.rule, query.spread)
     noise = variance_of_mean(base, loss, ceiling, continuation)
     return _followed(base, continuation, loss, fall, noise, calls, shift)
 
@@ -483,6 +469,8 @@ def _followed(
     down, up = one_sided(base, loss, above=False)
     fall_down, fall_up = one_sided(base, fall, above=False)
     within_state = continuation.spread + fall_down + fall_up
+    nothing, rare = 0.0 * loss, continuation.rare
+    calls = calls + nothing[0]
     moments = Moments(
         bias_low=continuation.bias_low - down,
         bias_high=continuation.bias_high + up,
@@ -492,8 +480,8 @@ def _followed(
             within_state**2 / 4.0 + continuation.rare,
             continuation.variance + mean_variance,
         ),
-        log_calls=calls + 0.0 * loss[0],
-        shift=np.zeros_like(calls + 0.0 * loss[0]),
-        rare=continuation.rare + 0.0 * loss,
+        log_calls=calls,
+        shift=np.zeros(calls.shape),
+        rare=rare if isinstance(rare, float) else rare + nothing,
     )
     return shifted(base, moments, shift)

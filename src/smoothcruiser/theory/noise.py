@@ -98,10 +98,13 @@ def log_mgf(u: Array, p: Array) -> Array:
     There the larger p(1-p)(e^u - 1 - u) takes its place, in Taylor form with a
     remainder.
     """
+    u = np.asarray(u)
+    if u.size > 0 and u.min() >= 1e-3 and u.max() < 30.0:
+        return np.minimum(_near_log_mgf(u, _worst_chance(u, p)), u * u / 8.0)
     safe = np.maximum(u, 1e-3)
     shrink = np.exp(-safe)
-    q = np.minimum(p, 1.0 / safe + shrink / np.expm1(-safe))
-    near = np.log1p(q * np.expm1(np.minimum(safe, 30.0))) - q * safe
+    q = _worst_chance(safe, p)
+    near = _near_log_mgf(np.minimum(safe, 30.0), q)
     # the same with e^u taken out: no overflow at any u
     far = (1.0 - q) * safe + np.log(np.maximum(q + (1.0 - q) * shrink, 1e-300))
     exact = np.where(safe < 30.0, near, np.where(q > 0.0, far, 0.0))
@@ -114,6 +117,16 @@ def log_mgf(u: Array, p: Array) -> Array:
         * (1.0 + u / 3.0 + u * u / 12.0 * np.exp(np.minimum(u, 1.0)))
     )
     return np.minimum(np.where(u < 1e-3, series, exact), u * u / 8.0)
+
+
+def _worst_chance(u: Array, p: Array) -> Array:
+    """Return the q <= p at which a Bernoulli law is worst."""
+    return np.minimum(p, 1.0 / u + np.exp(-u) / np.expm1(-u))
+
+
+def _near_log_mgf(u: Array, q: Array) -> Array:
+    """Return log(1 - q + q e^u) - q u for a moderate u."""
+    return np.log1p(q * np.expm1(u)) - q * u
 
 
 # --- the deterministic side: D over a box -------------------------------------
@@ -136,6 +149,13 @@ def bregman_cap(rule: OperatorRule, width: Array) -> Array:
         if math.isinf(rule.curvature)
         else np.minimum(rule.curvature * width * width / 8.0, width)
     )
+
+
+def bregman_caps(rule: OperatorRule, *widths: Array) -> list[Array]:
+    """Return ``bregman_cap`` of several widths of one shape, in one pass."""
+    if not rule.entropic:
+        return [bregman_cap(rule, width) for width in widths]
+    return list(bregman_cap(rule, np.array(widths)))
 
 
 def blind_loss(
@@ -211,13 +231,15 @@ def bregman_ceiling(rule: OperatorRule, box: Array, spread: Array) -> Array:
     For entropy D = lambda KL(grad F(Q-hat) | grad F(Q)) <= lambda max log
     1/grad F(Q) as well.
     """
-    ceiling = bregman_cap(rule, box + spread)
+    return np.minimum(bregman_cap(rule, box + spread), policy_ceiling(rule, box))
+
+
+def policy_ceiling(rule: OperatorRule, box: Array) -> Array:
+    """Return a bound on lambda max log 1/grad F(Q) over span(Q) <= box, or infinity."""
     if rule.entropic and rule.uniform and rule.num_actions > 1:
         t = rule.temperature
-        ceiling = np.minimum(
-            ceiling, t * np.logaddexp(0.0, math.log(rule.num_actions - 1) + box / t)
-        )
-    return ceiling
+        return t * np.logaddexp(0.0, math.log(rule.num_actions - 1) + box / t)
+    return math.inf
 
 
 # --- the random side ----------------------------------------------------------
@@ -315,12 +337,12 @@ def _swapped_bregman_noise(
     """
     t, k = rule.temperature, rule.num_actions
     u = np.minimum(spread / (t * n), _EXPONENT_CAP / 2.0)
+    grown = np.expm1(u)
     second = noise / (t * t) * noise
     pure = (1.0 - 1.0 / k) * (
-        noise * (0.5 + np.expm1(u) / 3.0)
-        + 2.0 * second * (0.25 + np.expm1(2.0 * u) / 5.0)
+        noise * (0.5 + grown / 3.0) + 2.0 * second * (0.25 + np.expm1(2.0 * u) / 5.0)
     )
-    cross = tilt * noise / t * (1.0 / 3.0 + np.expm1(u) / 4.0)
+    cross = tilt * noise / t * (1.0 / 3.0 + grown / 4.0)
     apart = tilt * tilt / 8.0 + cross + pure
     together = (tilt / math.sqrt(8.0) + np.sqrt(pure)) ** 2
     return np.minimum(apart, together) / t

@@ -31,16 +31,16 @@ from smoothcruiser.theory.moments import (
     Backup,
     Moments,
     one_sided,
-    rollout_loss,
     shifted,
     variance_of_mean,
 )
 from smoothcruiser.theory.noise import (
-    bregman_ceiling,
+    OperatorRule,
+    bregman_caps,
     bregman_noise,
     plug_in_noise,
     plug_in_variance,
-    regularizer_range,
+    policy_ceiling,
 )
 
 Array = Any
@@ -71,9 +71,9 @@ def rollout_terms(
     """Return the second moments of the corrections of a rollout (R3)."""
     m = _rung_samples(samples, rungs)
     parts = correction(base.rule, m[:, None, :], query.spread, query.variance)
-    middle = onward.center
-    second = parts.second(onward.tilt + query.tilt, onward.about(middle))
-    return Terms(second, parts.policy**2 + np.zeros_like(second), m, middle)
+    middle, about = onward.centered
+    second = parts.second(onward.tilt + query.tilt, about)
+    return Terms(second, parts.policy**2 + np.zeros(second.shape), m, middle)
 
 
 def plug_in_terms(base: Ground, query: Backup, samples: Array, rungs: int) -> Terms:
@@ -92,6 +92,18 @@ def _added(terms: Terms, rungs: Array) -> Array:
     return np.sum(each, axis=0)
 
 
+def _noises(
+    rule: OperatorRule,
+    samples: tuple[Array, Array],
+    query: Backup,
+    tilts: tuple[Array, Array],
+) -> Array:
+    """Return E D for every tilt and number of samples: shape (tilt, samples, P, M)."""
+    n = np.array(np.broadcast_arrays(*samples))[:, None, :]
+    tilt = np.array(np.broadcast_arrays(*tilts))[:, None]
+    return bregman_noise(rule, n, query.spread, query.variance, tilt)
+
+
 def random_rollout(
     base: Ground,
     query: Backup,
@@ -107,21 +119,24 @@ def random_rollout(
     """
     n0 = np.asarray(samples, dtype=np.float64)
     last = n0 * 2.0 ** len(rungs)
-    loss, _ = rollout_loss(base, query, last, remaining)
-    first, ceiling = rollout_loss(base, query, n0, remaining)
+    rule, spread, apart = base.rule, query.spread, onward.tilt + query.tilt
+    # as ``rollout_loss`` and ``regularizer_range`` have them, in one pass
+    box = base.q_box(remaining)
+    cap, wider, fall = bregman_caps(
+        rule, *np.broadcast_arrays(box + spread, box + onward.tilt + spread, spread)
+    )
+    ceiling = np.minimum(cap, base.policy_ceiling(remaining))
+    top = np.minimum(wider, policy_ceiling(rule, box + onward.tilt))
+    fall = np.minimum(fall, rule.drop)
+    noises = _noises(rule, (last, n0), query, (query.tilt, apart))
+    (loss, first), (lost, won) = (
+        np.minimum(noise, most)
+        for noise, most in zip(noises, (ceiling, top), strict=True)
+    )
     added = _added(terms, rungs)
-    fall = regularizer_range(base.rule, query.spread)
     down, up = one_sided(base, loss, above=False)
     fall_down, fall_up = one_sided(base, fall, above=False)
     # what the corrections add in the mean: -E D(last) to E D(first), about E xi''
-    apart = onward.tilt + query.tilt
-    top = bregman_ceiling(base.rule, base.q_box(remaining) + onward.tilt, query.spread)
-    lost, won = (
-        np.minimum(
-            bregman_noise(base.rule, n, query.spread, query.variance, apart), top
-        )
-        for n in (last, n0)
-    )
     lost_down, lost_up = one_sided(base, lost, above=False)
     won_down, won_up = one_sided(base, won, above=True)
     asked = n0 + 2.0 * np.sum(rungs * terms.samples, axis=0)
@@ -132,14 +147,15 @@ def random_rollout(
     rare = onward.rare + added
     state = onward.spread + fall_down + fall_up
     noise = variance_of_mean(base, first, ceiling, onward)
+    calls = calls + 0.0 * loss[0]
     moments = Moments(
         bias_low=onward.bias_low - down,
         bias_high=onward.bias_high + up,
         low=onward.low + base.offset_low - fall_down - lost_down - won_down,
         high=onward.high + base.offset_high + fall_up + lost_up + won_up,
         variance=np.minimum(state**2 / 4.0 + rare, onward.variance + noise + added),
-        log_calls=calls + 0.0 * loss[0],
-        shift=np.zeros_like(calls + 0.0 * loss[0]),
+        log_calls=calls,
+        shift=np.zeros(calls.shape),
         rare=rare,
         baseline=terms.baseline + 0.0 * loss[0],
     )

@@ -24,7 +24,8 @@ from smoothcruiser.schedule.kinds import (
 from smoothcruiser.schedule.paper import CASES
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import backup, constant
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import backup
 from smoothcruiser.theory.paper_accuracy import PaperConstants
 
 FACTS = Facts(2, 2, 0.5, Entropy(1.0), (0.0, 1.0), given_gap=0.5)

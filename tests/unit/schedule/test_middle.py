@@ -15,7 +15,8 @@ from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 from smoothcruiser.schedule.kinds import Kind, free_kinds
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import backup, middle
+from smoothcruiser.theory.leaves import middle
+from smoothcruiser.theory.moments import backup
 
 FACTS = Facts(2, 2, 0.5, Max(), (0.0, 1.0), given_gap=0.2)  # V in [0, 2]
 KINDS = frozenset(Kind)

@@ -12,11 +12,11 @@ import pytest
 from smoothcruiser.operators import Entropy, Max, Sparsemax
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.ground import Ground, ground
+from smoothcruiser.theory.leaves import constant
 from smoothcruiser.theory.moments import (
     Backup,
     Moments,
     backup,
-    constant,
     plug_in,
     rollout,
 )

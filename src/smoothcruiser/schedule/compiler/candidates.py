@@ -26,7 +26,8 @@ from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kinds
 from smoothcruiser.schedule.schedule import Target
 from smoothcruiser.theory.ground import ground
-from smoothcruiser.theory.moments import backup, constant
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import backup
 from smoothcruiser.theory.noise import plug_in_noise
 
 POLISHED = 3  # candidates that become drafts, of which the cheapest is taken

@@ -1,15 +1,10 @@
 """A draft: the rows that one root uses, before shifts and constants are known.
 
-It is plain data that can be evaluated for many counts side by side and
-tightened.
+It is plain data that can be evaluated for many counts side by side.
 
-The frontier chooses structure and rough counts. Here the counts are moved
-together by coordinate search on the price; the root's count is what the promise
-then needs. After rounding, every count is lowered as long as the promise holds,
-so that no slack is left.
-
-What this file leaves out: which structure (``frontier``), the final table
-(``optimizer``), and trust (``verify.sharp`` checks it again).
+What this file leaves out: which structure (``frontier``), better counts
+(``polishing``), the final table (``optimizer``), and trust (``verify.sharp`` checks
+it again).
 """
 
 from __future__ import annotations
@@ -23,22 +18,13 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.schedule.kinds import KINDS
-from smoothcruiser.schedule.kinds.chances import MOST_RUNGS, chances
-from smoothcruiser.schedule.schedule import Level, Target, level_visits
+from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.betting import DEVIATION, likely_samples
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.moments import Backup, Moments, backup, itself
 from smoothcruiser.theory.stopping import best_rate, root_samples
 
 Array = Any
-
-_FIRST_STEP, _LAST_STEP = 1.25, 1.004  # of the coordinate search: factors on a count
-_MAX_ROUNDS = 40
-# The most rows that one search evaluates: about a fifth of a second, whatever the
-# length of the table.
-_WORK = 1200
-_MORE_WORK = 4 * _WORK  # for a randomized table, of which there is one
-_BALANCES = 5  # rounds of a fixed point that converges within a few
 
 
 @dataclass(frozen=True)
@@ -70,7 +56,15 @@ class Draft:
         rows = list(self.rows)
         for i, n in zip(self.counted, counts, strict=True):
             rows[i] = replace(rows[i], samples=int(n))
-        return replace(self, rows=tuple(rows))
+        other = replace(self, rows=tuple(rows))
+        other.__dict__["below"] = self.below
+        return other
+
+    def with_scales(self, scales: tuple[float | None, ...]) -> Draft:
+        """Return the same draft with other scales for its rungs."""
+        other = replace(self, scales=scales)
+        other.__dict__["below"] = self.below
+        return other
 
     def at_level(self, level: float) -> Draft:
         """Return the same draft for another delta; its moments do not depend on it."""
@@ -84,7 +78,18 @@ class Draft:
         rows = (*self.rows[:row], level, *self.rows[row + 1 :])
         other = replace(self, rows=rows)
         other.__dict__["made"] = other.moments(known=self.made[:row])
+        if row >= len(self.below):
+            other.__dict__["below"] = self.below
         return other
+
+    @cached_property
+    def below(self) -> list[Moments]:
+        """The moments of the rows before the first that has a count.
+
+        They are those of every draft that differs in counts and scales alone.
+        """
+        first = min(self.counted, default=len(self.rows))
+        return self.made[:first] if "made" in self.__dict__ else self.moments(end=first)
 
     def scale(self, row: int) -> Array | None:
         """The scale of the rungs of ``row``, None where they are fixed."""
@@ -92,9 +97,12 @@ class Draft:
         return None if found is None else np.array([found])
 
     def moments(
-        self, counts: Array | None = None, known: Sequence[Moments] = ()
+        self,
+        counts: Array | None = None,
+        known: Sequence[Moments] = (),
+        end: int | None = None,
     ) -> list[Moments]:
-        """Return the moments of every row.
+        """Return the moments of every row, or of those before ``end``.
 
         ``counts`` has shape (counted rows, M), one candidate per column. ``known``
         are the moments of the first rows, where these are known.
@@ -102,7 +110,7 @@ class Draft:
         where = {row: k for k, row in enumerate(self.counted)}
         made: list[Moments] = list(known)
         backups: dict[int, Backup] = {}
-        for i, row in list(enumerate(self.rows))[len(made) :]:
+        for i, row in list(enumerate(self.rows))[len(made) : end]:
             n = (
                 np.array([float(row.samples)])
                 if counts is None or i not in where
@@ -129,11 +137,23 @@ class Draft:
     @cached_property
     def made(self) -> list[Moments]:
         """The moments of every row with the draft's own counts."""
-        return self.moments()
+        return self.moments(known=self.below)
+
+    def back(self, row: int) -> Backup | None:
+        """Return the backup of ``row`` with the draft's own counts; None below 0."""
+        if row < 0:
+            return None
+        found: dict[int, Backup] = self.__dict__.setdefault("backs", {})
+        if row not in found:
+            found[row] = backup(self.base, self.made[row], self.remaining[row])
+        return found[row]
 
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
         """Return (bias, spread, variance, log price) of one root sample, each (M,)."""
-        last = self.made[-1] if counts is None else self.moments(counts)[-1]
+        if counts is None:
+            last = self.made[-1]
+        else:
+            last = self.moments(counts, known=self.below)[-1]
         steps = self.remaining[-1]
         if self.target == "value":
             return *itself(self.base, last, steps).draw, last.log_calls
@@ -220,254 +240,3 @@ def priced(draws: Array, price: Array) -> Array:
     return np.where(
         draws == math.inf, math.inf, np.where(draws == math.inf, 0.0, draws) + price
     )
-
-
-def polish(draft: Draft) -> Draft:
-    """Return the draft with its counts moved to a local minimum of the price.
-
-    Rungs get the scales that are best for the whole table, before and after. The walk
-    has chosen queries and numbers of rungs for less than the whole table, so randomized
-    rows may change these as well.
-    """
-    if not any(KINDS[row.kind].randomized for row in draft.rows):
-        return _moved(draft)
-    for _ in range(2):
-        draft = _reshaped(_moved(_cheaper(balanced(draft), draft)))
-    draft = _moved(_cheaper(balanced(draft), draft))
-    return fixed_rungs(_cheaper(balanced(draft), draft))
-
-
-def _cheaper(one: Draft, other: Draft) -> Draft:
-    return one if one.log_price()[0] < other.log_price()[0] else other
-
-
-def _moved(draft: Draft) -> Draft:
-    counted = draft.counted
-    if not counted:
-        return draft
-    best = np.array([float(draft.rows[i].samples) for i in counted])
-    price = float(draft.log_price(best[:, None])[0])
-    step = _FIRST_STEP
-    work = _WORK if not draft.scales else _MORE_WORK
-    for _ in range(min(_MAX_ROUNDS, work // (2 * len(draft.rows)))):
-        trial, moved = _neighbours(best, step)
-        prices = draft.log_price(trial)
-        winner = int(np.argmin(prices))
-        if len(best) > 1:
-            gains = (
-                np.minimum(prices[: len(best)], prices[len(best) : 2 * len(best)])
-                < price
-            )
-            up = prices[: len(best)] < prices[len(best) : 2 * len(best)]
-            joint = np.where(gains, np.where(up, moved[0], moved[1]), best)
-            joint_price = float(draft.log_price(joint[:, None])[0])
-            if joint_price < prices[winner]:
-                trial, prices, winner = joint[:, None], np.array([joint_price]), 0
-        if prices[winner] < price - 1e-9:
-            best, price = trial[:, winner], float(prices[winner])
-        elif step <= _LAST_STEP:
-            break
-        else:
-            step = max(_LAST_STEP, math.sqrt(step))
-    return draft.with_counts(best)
-
-
-def _neighbours(counts: Array, step: float) -> tuple[Array, tuple[Array, Array]]:
-    """Return the candidates that raise or lower one count, and the changed counts.
-
-    Columns: all raised ones, then all lowered ones.
-    """
-    up = np.maximum(counts + 1.0, np.round(counts * step))
-    down = np.maximum(1.0, np.minimum(counts - 1.0, np.round(counts / step)))
-    size = len(counts)
-    trial = np.tile(counts[:, None], (1, 2 * size))
-    trial[np.arange(size), np.arange(size)] = up
-    trial[np.arange(size), size + np.arange(size)] = down
-    return trial, (up, down)
-
-
-def tighten(draft: Draft, draws: int) -> Draft:
-    """Return the draft with every count as low as ``draws`` root samples allow.
-
-    The most expensive rows come first.
-    """
-    counts = np.array([float(draft.rows[i].samples) for i in draft.counted])
-    last = len(draft.rows) - 1
-    visits = level_visits(draft.rows, last, 1, draft.base.facts.num_actions)
-    order = sorted(
-        range(len(counts)),
-        key=lambda k: -(math.log(visits[draft.counted[k]]) + math.log(counts[k])),
-    )
-    waiting = [k for k in order if counts[k] > 1.0]
-    while waiting:
-        fewer = np.tile(counts[:, None], (1, len(waiting)))
-        fewer[waiting, np.arange(len(waiting))] -= 1.0
-        kept = draft.holds(draws, fewer)
-        # slack only shrinks, so a count that cannot be lowered now never can
-        waiting = [k for k, ok in zip(waiting, kept, strict=True) if ok]
-        if waiting:
-            counts[waiting[0]] = _lowest(draft, draws, counts, waiting[0])
-            waiting = waiting[1:]
-    return draft.with_counts(counts)
-
-
-def _lowest(draft: Draft, draws: int, counts: Array, k: int) -> float:
-    """Return the smallest count of the k-th counted row that keeps the promise.
-
-    It relies on one less than the present count keeping it.
-    """
-    low, high = 1.0, counts[k] - 1.0  # invariant: high holds
-    while low < high:
-        tries = np.unique(np.floor(np.linspace(low, high - 1.0, 12)))
-        trial = np.tile(counts[:, None], (1, len(tries)))
-        trial[k] = tries
-        kept = draft.holds(draws, trial)
-        first = int(np.argmax(kept)) if kept.any() else len(tries)
-        low = float(tries[first - 1]) + 1.0 if first > 0 else float(tries[0])
-        high = float(tries[first]) if first < len(tries) else high
-    return float(high)
-
-
-def _reshaped(draft: Draft) -> Draft:
-    """Return the draft with other queries and numbers of rungs, where these pay.
-
-    Every randomized row tries one rung more and one less, and the plain rows next to
-    its query; those next to the root come first.
-    """
-    if not draft.scales:
-        return draft
-    plain = [i for i, x in enumerate(draft.made) if not np.any(x.rare)]
-    steps = draft.remaining
-    rows = [i for i, row in enumerate(draft.rows) if KINDS[row.kind].randomized]
-    price = float(draft.log_price()[0])
-    for i in rows[::-1][: max(1, _MORE_WORK // (4 * len(draft.rows)))]:
-        queries = [k for k in plain if steps[k] == steps[draft.rows[i].query]]
-        for change in (_fewer_rungs, _more_rungs, _wider_query, _narrower_query):
-            level = change(draft.rows[i], queries)
-            if level is None or level.query >= i:
-                continue
-            trial = draft.with_row(i, level)
-            found = float(trial.log_price()[0])
-            if found < price - 1e-6:
-                draft, price = trial, found
-    return _pruned(draft)
-
-
-def _pruned(draft: Draft) -> Draft:
-    """Return the draft without the rows that nothing leads to."""
-    used = {len(draft.rows) - 1}
-    for i in range(len(draft.rows) - 1, -1, -1):
-        if i in used:
-            used |= {draft.rows[i].query, draft.rows[i].continuation} - {-1}
-    kept = sorted(used)
-    place = {-1: -1, **{i: k for k, i in enumerate(kept)}}
-    rows = [
-        replace(row, query=place[row.query], continuation=place[row.continuation])
-        for row in (draft.rows[i] for i in kept)
-    ]
-    return replace(
-        draft,
-        rows=tuple(rows),
-        remaining=tuple(draft.remaining[i] for i in kept),
-        scales=tuple(draft.scales[i] for i in kept) if draft.scales else (),
-    )
-
-
-def _fewer_rungs(row: Level, queries: list[int]) -> Level | None:
-    return replace(row, rungs=row.rungs[:-1]) if len(row.rungs) > 1 else None
-
-
-def _more_rungs(row: Level, queries: list[int]) -> Level | None:
-    if len(row.rungs) >= MOST_RUNGS:
-        return None
-    return replace(row, rungs=(*row.rungs, row.rungs[-1]))  # its scale sets the chance
-
-
-def _wider_query(row: Level, queries: list[int]) -> Level | None:
-    at = queries.index(row.query) - 1
-    return replace(row, query=queries[at]) if at >= 0 else None
-
-
-def _narrower_query(row: Level, queries: list[int]) -> Level | None:
-    at = queries.index(row.query) + 1
-    return replace(row, query=queries[at]) if at < len(queries) else None
-
-
-# --- rungs ----------------------------------------------------------------------
-
-
-def balanced(draft: Draft) -> Draft:
-    """Return the draft with scales for its rungs that are best for the whole table.
-
-    Where row i adds e_j/p_j to its own second moment, the root's S^2 grows by w_i times
-    that, and where it adds p_j c_j calls, the price of a root sample C by n_i times
-    those: p_j = sqrt(e_j/c_j) sqrt(w_i C/(S^2 n_i)) makes S^2 C smallest.
-    """
-    scales = draft.scales or (None,) * len(draft.rows)
-    scales = tuple(
-        (0.0 if known is None else known) if KINDS[row.kind].randomized else None
-        for row, known in zip(draft.rows, scales, strict=True)
-    )
-    first = not draft.scales
-    for _ in range(_BALANCES):
-        # the first scales are those of the rungs that the walk has chosen
-        now = draft if first else replace(draft, scales=scales)
-        first = False
-        weight, visits = _sensitivities(now)
-        _, _, second, price = (float(x[0]) for x in now.draws())
-        if draft.target == "q_values":  # of one action
-            price -= math.log(draft.base.facts.num_actions)
-        scales = tuple(
-            None if old is None else 0.5 * (math.log(w / n) + price - math.log(second))
-            for old, w, n in zip(scales, weight, visits, strict=True)
-        )
-    return replace(draft, scales=scales)
-
-
-def _rungs(draft: Draft, row: int) -> tuple[Array, Array]:
-    """Return (p_j, share of the continuation's second moment in e_j) of a row."""
-    level = draft.rows[row]
-    query, onward = (
-        backup(draft.base, draft.made[child], draft.remaining[child])
-        if child >= 0
-        else None
-        for child in (level.query, level.continuation)
-    )
-    assert query is not None
-    n = np.array([float(level.samples)])
-    terms = KINDS[level.kind].terms(draft.base, level, n, query, onward)
-    rungs = chances(draft.base, level, terms, draft.scale(row), query, onward)
-    return rungs[:, 0], np.max(terms.passed, axis=1)[:, 0]
-
-
-def _sensitivities(draft: Draft) -> tuple[list[float], list[float]]:
-    """Return (w_i, n_i) of every row on the path below the root."""
-    size = len(draft.rows)
-    weight, visits = [0.0] * size, [0.0] * size
-    gamma = draft.base.facts.discount
-    weight[-1] = 1.0 if draft.target == "value" else gamma * gamma
-    visits[-1] = 1.0
-    for i in range(size - 1, -1, -1):
-        row = draft.rows[i]
-        if visits[i] == 0.0 or row.continuation < 0:
-            continue
-        grown = more = 1.0
-        if KINDS[row.kind].randomized:
-            rungs, passed = _rungs(draft, i)
-            used = rungs > 0.0
-            grown += float(np.sum(passed[used] / rungs[used]))
-            more += float(np.sum(rungs))
-        weight[row.continuation] += gamma * gamma * weight[i] * grown
-        visits[row.continuation] += visits[i] * more
-    return weight, visits
-
-
-def fixed_rungs(draft: Draft) -> Draft:
-    """Return the draft with rungs in the place of scales."""
-    rows = [
-        replace(row, rungs=tuple(float(p) for p in _rungs(draft, i)[0]))
-        if KINDS[row.kind].randomized
-        else row
-        for i, row in enumerate(draft.rows)
-    ]
-    return replace(draft, rows=tuple(rows), scales=())

@@ -43,7 +43,8 @@ from smoothcruiser.schedule.kinds import (
 )
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import constant
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import largest
 
 Array = Any
 
@@ -368,8 +369,8 @@ class Frontier:
         """Return the newest level as a query, with the counts worth trying."""
         back = self.table.backups[self.newest]
         calls = float(self.table.log_calls[self.newest])
-        noise = float(np.max(back.tilt)) * share / _NEGLIGIBLE
-        grid = _useful(float(np.max(back.variance)), noise, calls > LOG_HOPELESS)
+        noise = largest(back.tilt) * share / _NEGLIGIBLE
+        grid = _useful(largest(back.variance), noise, calls > LOG_HOPELESS)
         return Pairs(
             np.full(len(grid), self.newest),
             grid,

@@ -38,7 +38,8 @@ from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, constant
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import Backup
 
 Array = Any
 
@@ -224,5 +225,5 @@ def _side_by_side(table: LevelTable) -> Backup:
         column("mean_low"),
         column("mean_high"),
         column("within"),
-        column("rare"),
+        np.concatenate([b.rare + np.zeros_like(b.variance) for b in table.backups], -1),
     )

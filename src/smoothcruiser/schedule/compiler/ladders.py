@@ -21,6 +21,7 @@ chances get from the rest of the table (``draft``).
 
 from __future__ import annotations
 
+import itertools
 import math
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,7 +35,7 @@ from smoothcruiser.theory.correction import (
     plug_in_correction,
 )
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup
+from smoothcruiser.theory.moments import Backup, largest
 from smoothcruiser.theory.noise import (
     bregman_ceiling,
     bregman_noise,
@@ -52,6 +53,9 @@ _FIRST = np.array(
     [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 65, 85, 110, 150.0]
 )
 _RUNGS = 14  # 2^14 times the first count
+# samples of one mean of every rung, and of the last rung, for every first count
+_MEANS = _FIRST[:, None] * 2.0 ** np.arange(_RUNGS)
+_LAST = _FIRST[:, None] * 2.0 ** np.arange(1, _RUNGS + 1)
 _LOSS_STEP = 0.03  # log-width of a cell of the table by loss
 _LARGEST_OVER_SMALLEST_LOSS = 1e9
 # the price of a continuation, in prices of a base query
@@ -63,12 +67,23 @@ _STRIDE = 0.06  # largest log-width between two randomized levels of the walk
 
 
 class _Best(NamedTuple):
-    """The best ladder of every cell of losses, for one guess."""
+    """The best ladder of every cell of losses: one row per guess."""
 
-    merit: Array  # (size,)
+    merit: Array  # (guesses, size)
     query: Array
     first: Array  # N0
     rungs: Array  # J
+
+    @staticmethod
+    def empty(guesses: int, size: int) -> _Best:
+        """No ladder yet."""
+        shape = guesses, size
+        return _Best(
+            np.full(shape, math.inf),
+            np.zeros(shape, dtype=np.int64),
+            np.zeros(shape),
+            np.zeros(shape, dtype=np.int64),
+        )
 
 
 class Ladders:
@@ -83,16 +98,8 @@ class Ladders:
             stride = min(_STRIDE, -math.log(gamma) / 6.0)
         self.stride = max(1, round(stride / step))
         self.size = math.ceil(math.log(_LARGEST_OVER_SMALLEST_LOSS) / _LOSS_STEP)
-        self.tables = [
-            _Best(
-                np.full(self.size, math.inf),
-                np.zeros(self.size, dtype=np.int64),
-                np.zeros(self.size),
-                np.zeros(self.size, dtype=np.int64),
-            )
-            for _ in _GUESSES
-        ]
-        self.plug_ins = _Best(*(x.copy() for x in self.tables[0]))
+        self.rollouts = _Best.empty(len(_GUESSES), self.size)
+        self.plug_ins = _Best.empty(1, self.size)
 
     def _cell(self, width: Array) -> Array:
         with np.errstate(divide="ignore"):
@@ -104,29 +111,27 @@ class Ladders:
     def add(self, kind: IntEnum, query: int, back: Backup) -> None:
         """Put every ladder over one query into the tables."""
         log_calls = float(back.log_calls[0])
-        if log_calls > _LARGEST or not np.max(back.variance) > 0.0:
+        if log_calls > _LARGEST or not largest(back.variance) > 0.0:
             return  # nobody pays it, or there is no noise to remove
         calls = math.exp(log_calls) * self.base.facts.num_actions
         spread, variance, tilt = (
-            float(np.max(x)) for x in (back.spread, back.variance, back.tilt)
+            largest(x) for x in (back.spread, back.variance, back.tilt)
         )
-        m = _FIRST[:, None] * 2.0 ** np.arange(_RUNGS)  # of rung j + 1
-        last = _FIRST[:, None] * 2.0 ** np.arange(1, _RUNGS + 1)
+        m, last = _MEANS, _LAST
         if not estimator_of(kind).goes_on:  # plug-ins
             second = plug_in_correction(self.base.rule, m, spread, variance) ** 2
             noise = plug_in_noise(self.base.rule, last, spread, variance)
             within = plug_in_variance(self.base.rule, _FIRST, spread, variance)
             still = (spread * spread / 4.0 + within)[:, None]
             self._keep(
-                self.plug_ins, query, tilt + noise, second, still, m * calls, 0.0
+                self.plug_ins, query, tilt + noise, second, still, m * calls, (0.0,)
             )
             return
         parts = correction(self.base.rule, m, spread, variance)
         second = parts.second(1.5 * tilt, variance)
         loss = bregman_noise(self.base.rule, last, spread, variance, tilt)
         still = np.full((len(_FIRST), 1), max(spread * spread / 4.0, 1e-300))
-        for table, guess in zip(self.tables, _GUESSES, strict=True):
-            self._keep(table, query, loss, second, still, m * calls, guess)
+        self._keep(self.rollouts, query, loss, second, still, m * calls, _GUESSES)
 
     def _keep(
         self,
@@ -136,22 +141,25 @@ class Ladders:
         second: Array,
         still: Array,
         asked: Array,
-        guess: float,
+        guesses: tuple[float, ...],
     ) -> None:
-        """Keep the ladders that beat those in their cells."""
-        onward = guess * asked[:, :1]
+        """Keep the ladders that beat those in their cells, for every guess."""
+        onward = np.array(guesses)[:, None, None] * asked[:, :1]
         before = asked[:, :1] + onward
-        corrections = np.cumsum(np.sqrt(second * (2.0 * asked + onward)), axis=1)
+        corrections = np.cumsum(np.sqrt(second * (2.0 * asked + onward)), axis=2)
         merit = np.log(before) + 2.0 * np.log1p(corrections / np.sqrt(still * before))
-        cell, merit = self._cell(width).ravel(), merit.ravel()
+        # the cells of all guesses one after the other
+        first_cells = self.size * np.arange(len(guesses))[:, None]
+        cell, merit = (first_cells + self._cell(width).ravel()).ravel(), merit.ravel()
         order = np.argsort(merit, kind="stable")
         cells, where = np.unique(cell[order], return_index=True)
         where = order[where]
-        better = merit[where] < table.merit[cells]
+        known = _Best(*(x.ravel() for x in table))  # views of the same numbers
+        better = merit[where] < known.merit[cells]
         cells, where = cells[better], where[better]
-        table.merit[cells], table.query[cells] = merit[where], query
-        table.first[cells] = _FIRST[where // _RUNGS]
-        table.rungs[cells] = where % _RUNGS + 1
+        known.merit[cells], known.query[cells] = merit[where], query
+        known.first[cells] = _FIRST[where % _MEANS.size // _RUNGS]
+        known.rungs[cells] = where % _RUNGS + 1
 
     # --- levels ----------------------------------------------------------------
 
@@ -161,8 +169,7 @@ class Ladders:
             return None
         found: list[tuple[float, Level]] = []
         if Kind.RANDOM_ROLLOUT in self.kinds:
-            for best in self.tables:
-                found += self._rollouts(best, edge, table)
+            found += self._rollouts(edge, table)
         if Kind.RANDOM_PLUGIN in self.kinds:
             found += self._plug_in(edge, table)
         if not found:
@@ -170,45 +177,60 @@ class Ladders:
         return min(found, key=lambda pair: pair[0])[1]
 
     def _fitting(self, best: _Best, room: Array) -> Array:
-        """Return for each room the cell of the best ladder that fits, -1 for none."""
-        running = np.minimum.accumulate(best.merit[::-1])[::-1]
+        """Return the cell of the best ladder that fits, for each guess and room.
+
+        It is -1 where none fits.
+        """
+        running = np.minimum.accumulate(best.merit[:, ::-1], axis=1)[:, ::-1]
         here = np.where(best.merit == running, np.arange(self.size), self.size)
-        here = np.minimum.accumulate(here[::-1])[::-1]
+        here = np.minimum.accumulate(here[:, ::-1], axis=1)[:, ::-1]
         with np.errstate(divide="ignore"):
             cell = np.maximum(np.ceil(np.log(self.top / room) / _LOSS_STEP), 0.0)
         inside = cell < self.size
         cell = np.minimum(cell, self.size - 1).astype(np.int64)
-        return np.where(inside & np.isfinite(running[cell]), here[cell], -1)
+        return np.where(inside & np.isfinite(running[:, cell]), here[:, cell], -1)
 
-    def _rollouts(
-        self, best: _Best, edge: float, table: LevelTable
-    ) -> list[tuple[float, Level]]:
-        tilt = table.tilt
+    def _rollouts(self, edge: float, table: LevelTable) -> list[tuple[float, Level]]:
+        """Return the best level for every guess, with its merit."""
+        tilt, best = table.tilt, self.rollouts
         near = (tilt < edge) & (tilt > _NARROWEST * edge) & (table.log_calls < _LARGEST)
         near = np.nonzero(near)[0]
         at = self._fitting(best, edge - tilt[near])
-        near, at = near[at >= 0], at[at >= 0]
-        if len(near) == 0:
+        guess, column = np.nonzero(at >= 0)  # by guess
+        if len(guess) == 0:
             return []
-        query, first, rungs = best.query[at], best.first[at], best.rungs[at]
-        merit, p = _merits(self.base, table, near, query, first, rungs)
-        i = int(np.argmin(merit))
-        if not merit[i] < math.inf:
-            return []
-        level = Level(
-            Kind.RANDOM_ROLLOUT,
-            int(first[i]),
-            int(query[i]),
-            int(near[i]),
-            rungs=tuple(float(x) for x in p[i, : rungs[i]]),
+        near, at = near[column], at[guess, column]
+        query, first, rungs = (
+            x[guess, at] for x in (best.query, best.first, best.rungs)
         )
-        return [(float(merit[i]), level)]
+        parts = _parts(self.base, table, near, query, first, rungs)
+        found = []
+        ends = np.searchsorted(guess, np.arange(len(_GUESSES) + 1))
+        for start, end in itertools.pairwise(int(x) for x in ends):
+            if start == end:
+                continue
+            most = int(np.max(rungs[start:end]))
+            merit, p = _merits(_Parts(*(x[start:end] for x in parts)), most)
+            i = int(np.argmin(merit))
+            if not merit[i] < math.inf:
+                continue
+            k = start + i
+            level = Level(
+                Kind.RANDOM_ROLLOUT,
+                int(first[k]),
+                int(query[k]),
+                int(near[k]),
+                rungs=tuple(float(x) for x in p[i, : rungs[k]]),
+            )
+            merit_here = float(merit[i]) + 2.0 * math.log(self.base.facts.discount)
+            found.append((merit_here, level))
+        return found
 
     def _plug_in(self, edge: float, table: LevelTable) -> list[tuple[float, Level]]:
-        at = int(self._fitting(self.plug_ins, np.array([edge]))[0])
+        at = int(self._fitting(self.plug_ins, np.array([edge]))[0, 0])
         if at < 0:
             return []
-        best, rule = self.plug_ins, self.base.rule
+        best, rule = _Best(*(x[0] for x in self.plug_ins)), self.base.rule
         query, first, rungs = int(best.query[at]), best.first[at], int(best.rungs[at])
         spread, variance = table.query_numbers(np.array([query]))[:2]
         calls = np.exp(table.log_calls[query]) * self.base.facts.num_actions
@@ -233,15 +255,24 @@ class Ladders:
         return [(merit, level)]
 
 
-def _merits(
+class _Parts(NamedTuple):
+    """What the merits of randomized rollouts are made of: one row per level."""
+
+    second: Array  # (M, most rungs): of the corrections
+    cost: Array  # (M, most rungs)
+    before: Array  # (M,): the price without corrections
+    still: Array  # (M,): the second moment without corrections
+    p: Array  # (M, most rungs): the chances before all of them are scaled
+
+
+def _parts(
     base: Ground,
     table: LevelTable,
     onward: Array,
     query: Array,
     first: Array,
     rungs: Array,
-) -> tuple[Array, Array]:
-    """Return (merit, p) of randomized rollouts, p of shape (M, most rungs)."""
+) -> _Parts:
     rule, facts = base.rule, base.facts
     gamma, most = facts.discount, int(np.max(rungs))
     spread, variance, tilt = table.query_numbers(query)
@@ -276,9 +307,13 @@ def _merits(
     )
     with np.errstate(divide="ignore"):
         p = np.sqrt(second / cost * (before / still)[:, None])
-    p = np.minimum(p, 1.0)
+    return _Parts(second, cost, before, still, np.minimum(p, 1.0))
+
+
+def _merits(parts: _Parts, most: int) -> tuple[Array, Array]:
+    """Return (log merit, p) of levels of at most ``most`` rungs, p of shape (M, most)."""
+    second, cost, p = (x[:, :most] for x in (parts.second, parts.cost, parts.p))
     p = p / np.maximum(1.0, 1.000001 * np.sum(p, axis=1))[:, None]
     added = np.sum(np.where(p > 0.0, second / np.where(p > 0.0, p, 1.0), 0.0), axis=1)
-    price = before + np.sum(p * cost, axis=1)
-    merit = np.log1p(price) + np.log(still + added) + 2.0 * math.log(gamma)
-    return merit, p
+    price = parts.before + np.sum(p * cost, axis=1)
+    return np.log1p(price) + np.log(parts.still + added), p

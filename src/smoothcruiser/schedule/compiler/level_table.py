@@ -15,7 +15,7 @@ import numpy as np
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, backup, itself
+from smoothcruiser.theory.moments import Backup, Moments, backup, itself, largest
 
 Array = Any
 
@@ -46,14 +46,14 @@ class LevelTable:
             )
         draws = (back.draw, itself(self.base, moments, self.remaining).draw)
         self.columns[:, index] = (
-            np.max(back.tilt),
+            largest(back.tilt),
             back.log_calls[0],
             *(x[0] for x in draws[0]),
             *(x[0] for x in draws[1]),
             moments.log_calls[0],
-            np.max(moments.rare),
-            *(np.max(x) for x in (back.spread, back.rare, back.variance)),
-            np.max(back.about(back.center)),
+            largest(moments.rare),
+            *(largest(x) for x in (back.spread, back.rare, back.variance)),
+            largest(back.centered[1]),
         )
         self.levels.append(level)
         self.moments.append(moments)

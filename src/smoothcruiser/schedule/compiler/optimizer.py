@@ -40,9 +40,10 @@ from smoothcruiser.schedule.compiler.candidates import (
     frontier_of,
     level_of,
 )
-from smoothcruiser.schedule.compiler.draft import Draft, polish, tighten
+from smoothcruiser.schedule.compiler.draft import Draft
 from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
+from smoothcruiser.schedule.compiler.polishing import polish, tighten
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
 from smoothcruiser.schedule.schedule import (
     Level,

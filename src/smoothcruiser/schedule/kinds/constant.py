@@ -9,7 +9,8 @@ import numpy as np
 
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, constant
+from smoothcruiser.theory.leaves import constant
+from smoothcruiser.theory.moments import Backup, Moments
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level

@@ -15,7 +15,8 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds.base import TOLERANCE, Estimator, Kind, Walk
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, middle
+from smoothcruiser.theory.leaves import middle
+from smoothcruiser.theory.moments import Backup, Moments
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
