@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
-from smoothcruiser.evaluation.rollouts import PlainRollouts, RolloutTask
+from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
+from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.problem.answers import answered
 
 

@@ -24,13 +24,8 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.evaluation.actions import ActionRollouts
-from smoothcruiser.evaluation.rollouts import (
-    CompiledRollouts,
-    PlainRollouts,
-    Rollouts,
-    RolloutTask,
-    Walk,
-)
+from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
+from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables

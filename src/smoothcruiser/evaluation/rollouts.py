@@ -1,4 +1,4 @@
-"""The rollouts of ``evaluate``, one class for compiled code and one for Python.
+"""The rollouts of ``evaluate`` in compiled code (``plain_rollouts`` has them in Python).
 
 Compiled code serves arrays (S, A) over tables and trees of compiled problems;
 Python serves everything else. Both keep one stream for the life of an
@@ -17,36 +17,29 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from smoothcruiser.engines.compiled.handover import (
+    ADDRESS,
+    Handover,
+    checked,
+    tier_choice,
+)
 from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.pools.threads import Threads
-from smoothcruiser.engines.watchdog import watched
-from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError
+from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
-from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
-from smoothcruiser.problem.answers import answered, beyond_total
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.tree import kernel
+from smoothcruiser.tree.compiled import machine_for
 from smoothcruiser.tree.kernel import Setting
+from smoothcruiser.tree.rows import RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
-from smoothcruiser.tree.selection import drawn
 from smoothcruiser.tree.tree import Tree
-
-# how far probabilities may be from summing to 1, as printed decimals are
-SUM_TOLERANCE = 1e-6
-ROUNDING = (
-    1e-14  # relative error of a sum, per term; far above that of double precision
-)
-
-# (state, the action that led here or None) -> probabilities of all K actions,
-# or None for the blind policy
-Walk = Callable[[Any, int | None], Any]
 
 _kernels: dict[Any, Any] = {}
 
@@ -115,6 +108,27 @@ class CompiledPolicy(NamedTuple):
     table: Any  # probabilities, one row per state or per node of the tree
     nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
     states: Any = None  # the states of a tree's nodes
+    held: Any = None  # what has to live as long: a state that is an address
+
+
+class _Loop(NamedTuple):
+    """A policy with the compiled rollouts of its world."""
+
+    policy: CompiledPolicy
+    kernel: Any
+    nodes: Any
+    states: Any
+    scratch: Any
+
+
+def _loop(policy: CompiledPolicy, operator: Operator) -> _Loop:
+    """Prepare the rollouts of ``policy``; they are compiled when they first run."""
+    machine, nodes, states = policy.machine, policy.nodes, policy.states
+    if nodes is None:
+        nodes = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
+        states = np.zeros(1, np.int64)
+    reserve = compiled(allocate) if machine is None else machine.allocate
+    return _Loop(policy, _kernel(machine, operator), nodes, states, reserve(2))
 
 
 def _no_row(state: Any) -> int:
@@ -136,30 +150,52 @@ class CompiledRollouts:
     looks, doubts = 0, ""  # machine code is not inspected while it runs
     deadline = math.inf
 
-    def __init__(self, task: RolloutTask, policy: CompiledPolicy) -> None:
-        self.problem, self.setting, self.policy = task.problem, task.setting, policy
+    def __init__(
+        self,
+        task: RolloutTask,
+        policy: CompiledPolicy,
+        whole: Callable[[], CompiledPolicy] | None = None,
+    ) -> None:
+        """``whole`` is for a policy whose world is called by address.
+
+        It returns the same with the user's functions inside.
+        """
+        self.problem, self.setting = task.problem, task.setting
         self.follows = policy.nodes is not None
-        self.nodes, self.states = policy.nodes, policy.states
-        if not self.follows:
-            self.nodes = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
-            self.states = np.zeros(1, np.int64)
-        operator, machine = task.problem.operator, policy.machine
+        operator = task.problem.operator
         self.weights = np.array(operator.weights(task.problem.num_actions))
         self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
-        reserve = compiled(allocate) if machine is None else machine.allocate
-        self.scratch = reserve(2)
         self.rng = stream(task.seed, Key.ROLLOUTS)
         self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
         self.hold, self.stop = task.hold, np.zeros(1, np.int64)
         begin = time.perf_counter()
-        self.kernel = _kernel(machine, operator)
-        self._run(0, 0, 0.0, 1.0, np.zeros(10))
+        self.loop = _loop(policy, operator)
+        self._compile(self.loop)
+        self.later = None
+        if whole is not None:
+            self.later = Handover(lambda: self._compile(_loop(whole(), operator)))
+        self._counted = 0  # calls that the handover knows of
         self.compile_seconds = time.perf_counter() - begin
         # The main thread has to be free to hear of a stop.
         self.thread = Threads(1, self, self._interrupt)
 
     def _interrupt(self) -> None:
         self.stop[0] = 1
+
+    def _compile(self, loop: _Loop) -> _Loop:
+        """Compile ``loop`` by running nothing in it."""
+        meta, lots = np.zeros_like(self.meta), np.zeros_like(self.lots)
+        self._in_loop(loop, meta, lots, 0, 0, 0.0, 1.0, np.zeros(10))
+        return loop
+
+    def _hand_over(self) -> None:
+        """Go on with the user's functions inside the loop, once that is compiled."""
+        if self.later is None:
+            return
+        found = self.later.after(self.calls - self._counted)
+        self._counted = self.calls
+        if found is not None:
+            self.loop, self.later = found, None
 
     def close(self) -> None:
         """End the thread."""
@@ -175,7 +211,7 @@ class CompiledRollouts:
     @classmethod
     def of_tree(cls, task: RolloutTask, tree: Tree) -> CompiledRollouts:
         """Rollouts of a compiled tree's policy from its root."""
-        inner = tree._backend.whole()
+        inner = tree._backend
         count, K = tree.num_nodes, task.problem.num_actions
         table = np.empty((count, K))
         operator = task.problem.operator
@@ -197,12 +233,20 @@ class CompiledRollouts:
         table[0] = tree.policy(0)  # of a root with a rule of its own (Gumbel MuZero)
         nodes = (inner.nodes.ints, inner.nodes.table)
         first = inner.node(0).state
-        return cls(
-            task,
-            CompiledPolicy(
-                inner.machine, inner.data, first, table, nodes, inner.states
-            ),
+        machine, states = inner.machine, inner.states
+        if not isinstance(machine, RowMachine):
+            return cls(
+                task,
+                CompiledPolicy(machine, inner.data, first, table, nodes, states),
+            )
+        machine = machine.twin()  # the tree may go on with its own
+        words = machine.spoken.words(first)
+        address, data = int(words.ctypes.data), machine.data
+        policy = CompiledPolicy(machine, data, address, table, nodes, states, words)
+        whole = checked(
+            lambda: _with_functions(task.problem, policy, first, count), machine.spoken
         )
+        return cls(task, policy, None if tier_choice() == ADDRESS else whole)
 
     @property
     def calls(self) -> int:
@@ -226,28 +270,42 @@ class CompiledRollouts:
     def _run(
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> tuple[int, int]:
+        rest = count, most_calls, low, spread, sequence
+        return self._in_loop(self.loop, self.meta, self.lots, *rest)
+
+    def _in_loop(
+        self,
+        loop: _Loop,
+        meta: Any,
+        lots: Any,
+        count: int,
+        most_calls: int,
+        low: float,
+        spread: float,
+        sequence: Any,
+    ) -> tuple[int, int]:
         operator = self.problem.operator
-        status, finished = self.kernel(
+        status, finished = loop.kernel(
             self.setting,
             operator.code,
             operator.strength,
             self.weights,
-            self.policy.data,
-            self.policy.table,
+            loop.policy.data,
+            loop.policy.table,
             self.follows,
-            self.nodes[0],
-            self.nodes[1],
-            self.states,
-            self.scratch,
-            self.policy.state,
-            self.meta,
+            loop.nodes[0],
+            loop.nodes[1],
+            loop.states,
+            loop.scratch,
+            loop.policy.state,
+            meta,
             self.fault,
             count,
             most_calls,
             low,
             spread,
             sequence,
-            self.lots,
+            lots,
             self.rng,
             self.stop.ctypes.data,
         )
@@ -257,6 +315,7 @@ class CompiledRollouts:
         self, count: int, most_calls: int, low: float, spread: float, sequence: Any
     ) -> int:
         """As in ``Rollouts``."""
+        self._hand_over()
         try:
             status, finished = self._in_time(count, most_calls, low, spread, sequence)
         except (SmoothcruiserError, KeyboardInterrupt):
@@ -297,10 +356,8 @@ class CompiledRollouts:
     def _complain(self, status: int) -> None:
         from smoothcruiser.tree.compiled import complain
 
-        machine = self.policy.machine
-        where = (
-            int(self.scratch[1]) if machine is None else machine.load(self.scratch, 1)
-        )
+        machine, scratch = self.loop.policy.machine, self.loop.scratch
+        where = int(scratch[1]) if machine is None else machine.load(scratch, 1)
         action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
         complain(self.problem, self.setting, status, where, action, reward)
 
@@ -314,10 +371,14 @@ def _kernel(machine: Any, operator: Operator) -> Any:
 
     The oracle is kept beside its kernel, so that its identity stays its own.
     """
+    own = _operator_parts(operator)
+    if isinstance(machine, RowMachine):
+        return compiled(
+            evaluate_kernel.policy_rollouts, nogil=True, **_row_parts(machine, own)
+        )
     parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
         parts = machine.parts | {"ROW": compiled(_no_row)}
-    own = _operator_parts(operator)
     key = (id(machine) if parts else 0, *own.values())
     if key not in _kernels:
         used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
@@ -326,126 +387,24 @@ def _kernel(machine: Any, operator: Operator) -> Any:
     return _kernels[key][0]
 
 
-class PlainRollouts:
-    """Rollouts in Python; ``start_walk()`` returns the policy of one rollout."""
+def _row_parts(machine: RowMachine, own: dict[str, Any]) -> dict[str, Any]:
+    """The parts of the rollouts that all users share, which come from the disk.
 
-    name = "reference"
-    compile_seconds = 0.0
-    deadline = math.inf
+    A user's own operator stands in the code, and no disk knows it.
+    """
+    parts = machine.parts | {"ROW": compiled(_no_row)} | own
+    if own:
+        del parts["salt"]
+    return parts
 
-    def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
-        self.problem, self.state = task.problem, task.state
-        self.setting, self.start_walk = task.setting, start_walk
-        self.weights = task.problem.operator.weights(task.problem.num_actions)
-        self.rng = stream(task.seed, Key.ROLLOUTS)
-        self.random, self.last = False, 0.0
-        self.calls = 0
-        self.guard = Guard()
-        self.hold = task.hold
 
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
-    @property
-    def looks(self) -> int:
-        """How often the step was checked for writing into its state."""
-        return self.guard.looks
-
-    @property
-    def doubts(self) -> str:
-        """What these checks could not decide."""
-        return self.guard.doubts
-
-    def spend(self, calls: int) -> None:
-        """Count calls that were made elsewhere."""
-        self.calls += calls
-
-    def run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
-    ) -> int:
-        """As in ``Rollouts``."""
-        before = copied(self.state)
-        with watched(self, self.problem.call_seconds):
-            finished = self._run(count, most_calls, low, spread, sequence)
-        if not self.hold.came:  # a step that was broken off may leave it changed
-            self.guard.compare(before, self.state, 0)
-        return finished
-
-    def _run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
-    ) -> int:
-        for finished in range(count):
-            try:
-                with self.hold.opened():
-                    x = self._rollout(most_calls)
-            except KeyboardInterrupt:
-                return finished
-            if x is None:
-                return finished
-            self.last = x
-            self._check_total(x, low, low + spread)
-            y = min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0
-            take(sequence, y)
-        return count
-
-    def _check_total(self, x: float, low: float, high: float) -> None:
-        """Refuse a rollout that a declared total excludes, rounding apart."""
-        total = self.problem.facts.total_range
-        slack = ROUNDING * self.setting.limit * max(abs(low), abs(high), abs(x))
-        if total is not None and not low - slack <= x <= high + slack:
-            raise beyond_total(x, low, high)
-
-    def _rollout(self, most_calls: int) -> float | None:
-        """X of one rollout; None where calls or time are used up before its end."""
-        operator, problem = self.problem.operator, self.problem
-        policy = self.start_walk()
-        state, action = self.state, None
-        total, weight = 0.0, 1.0
-        for _ in range(self.setting.limit):
-            if self.calls >= most_calls or time.perf_counter() > self.deadline:
-                return None
-            actions = problem.legal_actions(state)
-            w = [self.weights[a] for a in actions]
-            p = self._probabilities(policy(state, action), state, actions, w)
-            j = drawn(p, len(p), self.rng)
-            self.random = self.random or p[j] < 1.0
-            action = actions[j]
-            sign = 1.0 if problem.mover(state) == 1 else -1.0
-            self.calls += 1
-            low, high, ends = self.setting.low, self.setting.high, self.setting.ends
-            reward, state, over = answered(
-                problem, state, action, self.rng, low, high, ends, self.guard
-            )
-            total += weight * (reward - sign * operator.omega(p, w))
-            if over or (self.setting.ends and problem.is_terminal(state)):
-                return total
-            weight *= self.setting.discount
-        return total + weight * self.setting.tail
-
-    def _probabilities(
-        self, found: Any, state: Any, actions: list[int], w: list[float]
-    ) -> list[float]:
-        """Checked probabilities of the legal actions; None is the blind policy."""
-        if found is None:
-            return self.problem.operator.blind(w)
-        K = self.problem.num_actions
-        try:
-            values = [float(share) for share in found]
-        except (TypeError, ValueError):
-            raise InvalidInput(
-                f"policy({state!r}) must give {K} "
-                f"probabilities, one per action, got {found!r}."
-            ) from None
-        if len(values) != K:
-            raise InvalidInput(
-                f"policy({state!r}) must give {K} probabilities, "
-                f"one per action, got {len(values)}: {values}."
-            )
-        p = [values[a] for a in actions]
-        valid = all(0.0 <= share < math.inf for share in values)
-        if not valid or not abs(sum(p) - 1.0) <= SUM_TOLERANCE:
-            raise InvalidInput(
-                f"policy({state!r}) must give probabilities of "
-                f"legal actions that sum to 1, got {values}."
-            )
-        return [share / sum(p) for share in p]
+def _with_functions(
+    problem: Problem, policy: CompiledPolicy, first: Any, count: int
+) -> CompiledPolicy:
+    """The policy of a tree of ``count`` nodes, with the user's functions inside."""
+    machine, data, state = machine_for(problem, first)
+    rows, (ints, hashes) = policy.states, policy.nodes
+    states, table = machine.allocate(len(rows)), np.empty_like(hashes)
+    as_columns(rows, states, count)
+    machine.rehash(ints, table, states, count)
+    return CompiledPolicy(machine, data, state, policy.table, (ints, table), states)

@@ -229,14 +229,6 @@ class CompiledTree:
         as_columns(scratch, self.scratch, len(scratch))
         machine.rehash(self.nodes.ints, self.nodes.table, self.states, count)
 
-    def whole(self) -> CompiledTree:
-        """This tree, or a copy of it on a machine that calls nothing by address."""
-        if not isinstance(self.machine, RowMachine):
-            return self
-        other = self.twin()
-        other._move(other._built(self.node(0).state))
-        return other
-
     def _blank(self, room: int) -> kernel.Nodes:
         K = self.setting.num_actions
         size = 4

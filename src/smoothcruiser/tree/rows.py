@@ -85,7 +85,7 @@ class RowMachine:
         self.spoken = spoken
         self.room, self.root = spoken.buffer(), spoken.words(state)
         self.mask = sum(1 << w for w, real in enumerate(spoken.floats()) if real)
-        parts = _parts()
+        self.parts = parts = _parts()
         some = {name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")}
         few = {name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")}
         self.grow = compiled(kernel.grow, nogil=True, **parts)

@@ -8,6 +8,7 @@ from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import handover
+from smoothcruiser.evaluation import rollouts
 from smoothcruiser.tree import compiled
 from smoothcruiser.tree.compiled import Machine
 from smoothcruiser.tree.rows import RowMachine
@@ -125,12 +126,29 @@ def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
 
 @pytest.mark.slow
 def test_a_policy_of_a_tree_by_address_is_evaluated(fresh, monkeypatch):
-    found = []
-    for tier in ("inlined", "address"):
+    found, moved = {}, []
+    with_functions = rollouts._with_functions
+
+    def moving(*policy):
+        moved.append(tier)
+        return with_functions(*policy)
+
+    class AtOnce:
+        def __init__(self, work):
+            self.start = work
+
+    monkeypatch.setattr(rollouts, "_with_functions", moving)
+    for tier in ("inlined", "address", ""):
         tree = grown(monkeypatch, tier, "uct")
+        # the last one changes in the middle
+        monkeypatch.setattr(handover, "Builder", AtOnce)
+        monkeypatch.setattr(handover, "PAYS", 5_000)
         answer = sc.evaluate(GAME, tree, ROOT, delta=0.1, budget=20_000)
-        found.append((answer.value.hex(), answer.interval, answer.num_calls))
-    assert found[0] == found[1]
+        found[tier] = (answer.value.hex(), answer.interval, answer.num_calls)
+        monkeypatch.undo()
+        monkeypatch.setattr(rollouts, "_with_functions", moving)
+    assert moved == [""]
+    assert found["inlined"] == found["address"] == found[""]
 
 
 def test_errors_of_the_step_come_by_address(fresh, monkeypatch):

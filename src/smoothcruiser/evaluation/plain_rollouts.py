@@ -1,0 +1,153 @@
+"""The rollouts of ``evaluate`` in Python, for every policy and problem."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from smoothcruiser.engines.watchdog import watched
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.evaluation.confidence import take
+from smoothcruiser.evaluation.rollouts import RolloutTask
+from smoothcruiser.jit.keys import Key
+from smoothcruiser.jit.streams import stream
+from smoothcruiser.problem.answers import answered, beyond_total
+from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.tree.selection import drawn
+
+# how far probabilities may be from summing to 1, as printed decimals are
+SUM_TOLERANCE = 1e-6
+ROUNDING = (
+    1e-14  # relative error of a sum, per term; far above that of double precision
+)
+
+# (state, the action that led here or None) -> probabilities of all K actions,
+# or None for the blind policy
+Walk = Callable[[Any, int | None], Any]
+
+
+class PlainRollouts:
+    """Rollouts in Python; ``start_walk()`` returns the policy of one rollout."""
+
+    name = "reference"
+    compile_seconds = 0.0
+    deadline = math.inf
+
+    def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
+        self.problem, self.state = task.problem, task.state
+        self.setting, self.start_walk = task.setting, start_walk
+        self.weights = task.problem.operator.weights(task.problem.num_actions)
+        self.rng = stream(task.seed, Key.ROLLOUTS)
+        self.random, self.last = False, 0.0
+        self.calls = 0
+        self.guard = Guard()
+        self.hold = task.hold
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+    @property
+    def looks(self) -> int:
+        """How often the step was checked for writing into its state."""
+        return self.guard.looks
+
+    @property
+    def doubts(self) -> str:
+        """What these checks could not decide."""
+        return self.guard.doubts
+
+    def spend(self, calls: int) -> None:
+        """Count calls that were made elsewhere."""
+        self.calls += calls
+
+    def run(
+        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
+    ) -> int:
+        """As in ``Rollouts``."""
+        before = copied(self.state)
+        with watched(self, self.problem.call_seconds):
+            finished = self._run(count, most_calls, low, spread, sequence)
+        if not self.hold.came:  # a step that was broken off may leave it changed
+            self.guard.compare(before, self.state, 0)
+        return finished
+
+    def _run(
+        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
+    ) -> int:
+        for finished in range(count):
+            try:
+                with self.hold.opened():
+                    x = self._rollout(most_calls)
+            except KeyboardInterrupt:
+                return finished
+            if x is None:
+                return finished
+            self.last = x
+            self._check_total(x, low, low + spread)
+            y = min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0
+            take(sequence, y)
+        return count
+
+    def _check_total(self, x: float, low: float, high: float) -> None:
+        """Refuse a rollout that a declared total excludes, rounding apart."""
+        total = self.problem.facts.total_range
+        slack = ROUNDING * self.setting.limit * max(abs(low), abs(high), abs(x))
+        if total is not None and not low - slack <= x <= high + slack:
+            raise beyond_total(x, low, high)
+
+    def _rollout(self, most_calls: int) -> float | None:
+        """X of one rollout; None where calls or time are used up before its end."""
+        operator, problem = self.problem.operator, self.problem
+        policy = self.start_walk()
+        state, action = self.state, None
+        total, weight = 0.0, 1.0
+        for _ in range(self.setting.limit):
+            if self.calls >= most_calls or time.perf_counter() > self.deadline:
+                return None
+            actions = problem.legal_actions(state)
+            w = [self.weights[a] for a in actions]
+            p = self._probabilities(policy(state, action), state, actions, w)
+            j = drawn(p, len(p), self.rng)
+            self.random = self.random or p[j] < 1.0
+            action = actions[j]
+            sign = 1.0 if problem.mover(state) == 1 else -1.0
+            self.calls += 1
+            low, high, ends = self.setting.low, self.setting.high, self.setting.ends
+            reward, state, over = answered(
+                problem, state, action, self.rng, low, high, ends, self.guard
+            )
+            total += weight * (reward - sign * operator.omega(p, w))
+            if over or (self.setting.ends and problem.is_terminal(state)):
+                return total
+            weight *= self.setting.discount
+        return total + weight * self.setting.tail
+
+    def _probabilities(
+        self, found: Any, state: Any, actions: list[int], w: list[float]
+    ) -> list[float]:
+        """Checked probabilities of the legal actions; None is the blind policy."""
+        if found is None:
+            return self.problem.operator.blind(w)
+        K = self.problem.num_actions
+        try:
+            values = [float(share) for share in found]
+        except (TypeError, ValueError):
+            raise InvalidInput(
+                f"policy({state!r}) must give {K} "
+                f"probabilities, one per action, got {found!r}."
+            ) from None
+        if len(values) != K:
+            raise InvalidInput(
+                f"policy({state!r}) must give {K} probabilities, "
+                f"one per action, got {len(values)}: {values}."
+            )
+        p = [values[a] for a in actions]
+        valid = all(0.0 <= share < math.inf for share in values)
+        if not valid or not abs(sum(p) - 1.0) <= SUM_TOLERANCE:
+            raise InvalidInput(
+                f"policy({state!r}) must give probabilities of "
+                f"legal actions that sum to 1, got {values}."
+            )
+        return [share / sum(p) for share in p]
