@@ -44,6 +44,8 @@ CASES: list[tuple[str, int, int, int | None, float, bool]] = [
     ("ring, local moves", 10_000, 4, 5, 0.99, True),
     ("random sparse", 100_000, 4, 5, 0.95, False),
 ]
+# sides and discounts of grids with four moves, which slip, and a reward in one corner
+GRIDS = [(50, 0.99), (100, 0.99), (100, 0.999)]
 
 
 def model(
@@ -75,6 +77,31 @@ def model(
     return sparse, rewards
 
 
+def grid(side: int, seed: int = 0) -> tuple[Any, Any]:
+    """P and R of a grid: a move goes where it should with probability 0.85."""
+    states = side * side
+    at = np.arange(states)
+    ways = [(-1, 0), (1, 0), (0, -1), (0, 1)]
+    after = np.stack(
+        [
+            np.clip(at // side + y, 0, side - 1) * side
+            + np.clip(at % side + x, 0, side - 1)
+            for y, x in ways
+        ],
+        axis=1,
+    )
+    index = np.repeat(after[:, None, :], 4, axis=1)
+    prob = np.broadcast_to(np.where(np.eye(4) > 0, 0.85, 0.05), index.shape)
+    rows = 4 * states
+    sparse = sp.csr_matrix(
+        (prob.ravel(), index.ravel(), np.arange(0, 4 * rows + 1, 4)), (rows, states)
+    )
+    sparse.sum_duplicates()
+    rewards = 0.01 * np.random.default_rng(seed).random((states, 4))
+    rewards[-1] += 1.0
+    return sparse, rewards
+
+
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
     result = run()
@@ -101,8 +128,9 @@ def compare(
     successors: int | None,
     discount: float,
     local: bool,
+    tables: tuple[Any, Any] | None = None,
 ) -> None:
-    P, R = model(states, actions, successors, local)
+    P, R = tables or model(states, actions, successors, local)
     ours = tabular(P, R, discount=discount, operator=Max())
     theirs = quantecon(P, R, discount)
     methods = ["value_iteration", "modified_policy_iteration"] + (
@@ -166,5 +194,7 @@ if __name__ == "__main__":
     for case in CASES:
         if not (quick and case[1] > 10_000):
             compare(*case)
+    for side, discount in GRIDS:
+        compare("grid", side * side, 4, 4, discount, True, grid(side))
     if not quick:
         entropy_case()

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from exact_worlds import OPERATORS, random_arrays
 
 from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.exact import METHODS, solve
+from smoothcruiser.exact import METHODS, solve, solver
 from smoothcruiser.operators import (
     KL,
     CustomOperator,
@@ -265,6 +265,37 @@ def test_a_large_sparse_problem_is_solved_to_the_tolerance() -> None:
 
 
 # --- methods, games, operators of one's own -----------------------------------
+
+
+def test_values_that_travel_through_a_grid_take_few_policies(monkeypatch) -> None:
+    """The width is that of the worst state, so it falls long after policies improve."""
+    side = 30
+    at = np.arange(side * side)
+    y, x = at // side, at % side
+    P = np.zeros((side * side, 4, side * side))
+    for way, (dy, dx) in enumerate([(-1, 0), (1, 0), (0, -1), (0, 1)]):
+        after = np.clip(y + dy, 0, side - 1) * side + np.clip(x + dx, 0, side - 1)
+        for a in range(4):
+            P[at, a, after] += 0.85 if a == way else 0.05
+    R = np.zeros((side * side, 4))
+    R[-1] = 1.0
+    sparse = sp.csr_matrix(P.reshape(-1, side * side))
+    problem = tabular(sparse, R, discount=0.99, operator=Max())
+    found, steps, improve = {}, {}, solver._improve
+    for window in (1, solver.FIRST_WINDOW):
+        made = []
+        with monkeypatch.context() as patch:
+            patch.setattr(solver, "FIRST_WINDOW", window)
+            patch.setattr(
+                solver, "_improve", lambda *x, made=made: made.append(1) or improve(*x)
+            )
+            found[window] = solve(
+                problem, tolerance=1e-8, method="modified-policy-iteration"
+            )
+        steps[window] = len(made)
+    one, many = found.values()
+    assert np.max(np.abs(one.values - many.values)) <= 2e-8
+    assert 2 * steps[solver.FIRST_WINDOW] < steps[1]
 
 
 def test_joint_policy_iteration_cycles_in_this_game_and_the_solver_does_not() -> None:
