@@ -94,6 +94,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/certified_survival.py --out docs/evidence/certified-survival.md
 	@$(BIN)/python benchmarks/scale.py --out docs/evidence/scale.md
 	@$(BIN)/python benchmarks/cluster.py --out docs/evidence/cluster.md
+	@$(BIN)/python benchmarks/latency.py --out docs/evidence/latency.md
 	@$(BIN)/python benchmarks/damaged_stores.py --out docs/evidence/damaged-stores.md
 	@$(BIN)/python benchmarks/command_lines.py --lines 3000 --out docs/evidence/command-lines.md
 	@$(BIN)/python benchmarks/certified.py --coverage > docs/evidence/certified.txt

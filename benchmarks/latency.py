@@ -12,8 +12,9 @@ NamedTuple. Answers are timed with three disk caches:
 The bars are ratios of one run: ``new`` at most 2.5 times the import and the step
 together, ``second`` at most 1.5 times the import. Whatever Numba loads from its disk
 cache costs more than the import (it reads its registries, and SciPy where there is
-one), so a program that calls one function from the cache is timed too. Run: .venv/bin/python
-benchmarks/latency.py [--json] [--repeats N] [--only schedule,certified,uct]
+one), so a program that calls one function from the cache is timed too, and ``explain``,
+which loads no Numba, with a bar of its own. Run: .venv/bin/python
+benchmarks/latency.py [--json] [--repeats N] [--only schedule,certified,uct] [--out FILE]
 """
 
 from __future__ import annotations
@@ -26,11 +27,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 from timing import load
 
 NEW_BAR, SECOND_BAR = 2.5, 1.5
+EXPLAIN_BAR = 0.6  # seconds
+EXPLAINED = (
+    "chain:n=5 --discount 0.2 --temperature 10",
+    "chain:n=5 --discount 0.5 --temperature 0.5",
+    "gridworld:n=5 --discount 0.5 --temperature 0.5",
+    "gridworld:n=5 --discount 0.9 --temperature 50",
+)
 
 # a shop with two shelves; NUMBER makes it a simulator that no cache knows
 WORLD = """
@@ -126,6 +135,22 @@ class Place:
         seconds, calls = done.stdout.split()
         return float(seconds), int(calls)
 
+    def explain(self, problem: str) -> float:
+        """CPU seconds of ``explain``, with all modules compiled to bytecode."""
+        known = {"PYTHONPYCACHEPREFIX": str(self.folder / "bytecode")}
+        known["PYTHONPATH"] = str(Path(__file__).resolve().parent.parent / "src")
+        around = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+        asked = [*problem.split(), "--epsilon", "5%", "--delta", "0.1"]
+        before = os.times()
+        subprocess.run(
+            [sys.executable, "-m", "smoothcruiser", "explain", *asked],
+            env=around | known,
+            capture_output=True,
+            check=True,
+        )
+        after = os.times()
+        return sum(after[2:4]) - sum(before[2:4])
+
     def clear(self) -> None:
         """Forget everything that was compiled."""
         shutil.rmtree(self.cache, ignore_errors=True)
@@ -158,12 +183,17 @@ def measured(folder: Path, kinds: list[str], repeats: int, empty: bool) -> dict:
             number, program = next(numbers), PROBLEM + ANSWERS[kind]
             answers[kind]["new"].append(place.run(program, number)[0])
             answers[kind]["second"].append(place.run(program, number)[0])
+    place.explain(EXPLAINED[0])  # compiles the modules
+    explained = {
+        name: min(place.explain(name) for _ in range(repeats)) for name in EXPLAINED
+    }
     best = {name: min(seconds) for name, seconds in parts.items()}
     found = {
         "import": best["import"],
         "cached": best["cached"],
         "step": best["step"] - best["bare"],
         "load": load(),
+        "explain": explained,
     }
     for kind, times in answers.items():
         row = {
@@ -185,6 +215,7 @@ def main() -> None:
         "--keep",
         help="a folder whose cache is used again; nothing runs with an empty one",
     )
+    parser.add_argument("--out", help="a file for the result, as Markdown")
     given = parser.parse_args()
     kinds = given.only.split(",")
     if given.keep:
@@ -200,19 +231,57 @@ def main() -> None:
     if given.json:
         print(json.dumps(found))
         return
-    print(
-        f"import of Numba {found['import']:.2f} s, the step alone {found['step']:.2f} s"
+    lines = shown(found, kinds)
+    print("\n".join(lines))
+    if given.out:
+        head = [
+            "# The wait before the first answer",
+            "",
+            f"`python benchmarks/latency.py --repeats {given.repeats}`"
+            f"{' with a cache that was filled before' if given.keep else ''}, "
+            f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, commit {commit()}. CPU seconds of "
+            "fresh processes, best of a few, interleaved; a busy machine makes all of "
+            "them longer, so only ratios compare.",
+            "",
+            "```",
+        ]
+        Path(given.out).write_text("\n".join([*head, *lines, "```", ""]))
+
+
+def commit() -> str:
+    """The commit that was measured."""
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    print("CPU seconds from start to answer (load " + f"{found['load']}):")
-    print(f"{'':10} {'calls':>8} {'empty':>7} {'new':>7} {'second':>7}  ratios")
+    return found.stdout.strip() or "unknown"
+
+
+def shown(found: dict, kinds: list[str]) -> list[str]:
+    """What was measured, line by line."""
+    lines = [
+        f"import of Numba {found['import']:.2f} s, the step alone {found['step']:.2f} s,"
+        f" one function from Numba's cache {found['cached']:.2f} s"
+        f" ({found['cached'] / found['import']:.2f} imports)",
+        f"CPU seconds from start to answer (load {found['load']}):",
+        f"{'':10} {'calls':>8} {'empty':>7} {'new':>7} {'second':>7}  ratios",
+    ]
     for kind in kinds:
         row = found[kind]
-        print(
+        lines.append(
             f"{kind:10} {row['calls']:8,} {row['empty']:7.2f} {row['new']:7.2f} "
             f"{row['second']:7.2f}  new {row['new_ratio']:.2f} (bar {NEW_BAR}), "
             f"second {row['second_ratio']:.2f} (bar {SECOND_BAR}; "
             f"{row['second'] / found['cached']:.2f} of the function from the cache)"
         )
+    lines.append(f"explain, epsilon 5%, delta 0.1 (bar {EXPLAIN_BAR} s):")
+    lines += [
+        f"{seconds:7.2f}  {seconds / found['import']:5.2f} imports  {name}"
+        for name, seconds in found["explain"].items()
+    ]
+    return lines
 
 
 if __name__ == "__main__":
