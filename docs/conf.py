@@ -49,5 +49,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "undoc-members": False}
 nitpicky = True
+smartquotes = False  # --option stays as it is typed
 # objects of ours that are not public, as types of attributes
 nitpick_ignore_regex = [("py:.*", r"smoothcruiser\..*")]
