@@ -38,7 +38,8 @@ class AskingMachine:
         parts.pop("ALLOCATE", None)
         if evaluate is not None:
             parts["EVALUATE"] = evaluate
-        self.ask = compiled(asking.grow, nogil=True, **parts)
+        own = kernel.extra_parts(None if parts else "")
+        self.ask = compiled(asking.grow, nogil=True, **parts, **own)
         self.inform = compiled(asking.inform)
 
 

@@ -62,9 +62,11 @@ _handovers: dict[Any, Handover] = {}
 class Machine:
     """The compiled functions for one kind of problem."""
 
-    def __init__(self, parts: dict[str, Any]) -> None:
+    def __init__(self, parts: dict[str, Any], extras: bool = False) -> None:
+        """``extras`` says that ``grow`` has ``kernel.EXTRAS``; nothing else differs."""
         self.parts = parts
-        self.grow = compiled(kernel.grow, nogil=True, **parts)
+        own = kernel.extra_parts(None if parts else "") if extras else {}
+        self.grow = compiled(kernel.grow, nogil=True, **parts, **own)
         names = {
             name: {key: parts[key] for key in used if key in parts}
             for name, used in _USED.items()
@@ -85,8 +87,31 @@ _USED = {
 }
 
 
-def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
+def has_extras(rule: TreeRule, setting: kernel.Setting) -> bool:
+    """Whether a tree needs the machine with ``kernel.EXTRAS``."""
+    return (
+        rule.warm
+        or setting.solves
+        or setting.action_widening > 0.0
+        or limits_chance(setting)
+    )
+
+
+def machine_for(
+    problem: Problem, state: Any, extras: bool = False
+) -> tuple[Machine, Any, Any]:
     """(machine, its data argument, the state in its form)."""
+    machine, data, form = _plain_machine(problem, state)
+    if not extras:
+        return machine, data, form
+    key = ("extras", id(machine))  # which lives as long as this dictionary
+    if key not in _machines:
+        _machines[key] = Machine(machine.parts, extras=True)
+    return _machines[key], data, form
+
+
+def _plain_machine(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
+    """The same without extras."""
     bounds: dict[str, Any] = {}
     if problem.value_gap is not None:
         bounds = {"BOUNDED": True} | bounds_parts(*(problem.value_bounds or ()))
@@ -110,7 +135,7 @@ def machine_for(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
     return _machines[key], (), state
 
 
-def row_machine(problem: Problem, state: Any) -> RowMachine | None:
+def row_machine(problem: Problem, state: Any, extras: bool) -> RowMachine | None:
     """The machine that calls the problem's functions by address; None where none does."""
     import numba
 
@@ -122,7 +147,7 @@ def row_machine(problem: Problem, state: Any) -> RowMachine | None:
         found = speak(problem, state) if is_shown(key[1]) else None
         _spoken[key] = None if found is None or found.size > MOST_WORDS else found
     found = _spoken[key]
-    return None if found is None else RowMachine(found, state)
+    return None if found is None else RowMachine(found, state, extras)
 
 
 class CompiledTree:
@@ -190,15 +215,16 @@ class CompiledTree:
     def _choose(self, state: Any, inlined: bool) -> Any:
         """Choose the machine; returns the root's state in its form."""
         self.machine: Any
-        rows = None if inlined else row_machine(self.problem, state)
+        extras = has_extras(self.rule, self.setting)
+        rows = None if inlined else row_machine(self.problem, state, extras)
         if rows is None:
-            self.machine, self.data, form = machine_for(self.problem, state)
+            self.machine, self.data, form = machine_for(self.problem, state, extras)
             return form
-        key = (functions_of(self.problem), rows.spoken.kind, type(self.rule))
+        key = (functions_of(self.problem), rows.spoken.kind, type(self.rule), extras)
         build = checked(lambda: self._built(state), rows.spoken)
         later = _handovers.setdefault(key, Handover(build))
         if later.built is not None and tier_choice() != ADDRESS:
-            self.machine, self.data, form = machine_for(self.problem, state)
+            self.machine, self.data, form = machine_for(self.problem, state, extras)
             return form
         self.later = None if tier_choice() == ADDRESS else later
         self.machine, self.data = rows, rows.data

@@ -61,6 +61,7 @@ from smoothcruiser.tree.selection import (
     upper_pick,
     visit_shares,
 )
+from smoothcruiser.tree.upper_kernel import upper_action
 from smoothcruiser.tree.widening import (
     limits_chance,
     must_sample,
@@ -211,6 +212,17 @@ STEP, LEGAL, TERMINAL, PLAYER = (
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
 HASH, SAME = state_hash, same
 BOUNDED = False
+# Whether a tree may have what most have not: stored outcomes, boxes, actions that open
+# one by one, first values of actions. A constant, so that the others do not pay for it.
+EXTRAS = False
+
+
+def extra_parts(salt: str | None) -> dict[str, Any]:
+    """What to put into a machine for EXTRAS.
+
+    ``salt`` tells its other parts apart in the cache on disk; None: it is not cached.
+    """
+    return {"EXTRAS": True} | ({} if salt is None else {"salt": f"{salt}_extras"})
 
 
 def slot_of(node: int, action: int, state: Any, size: int) -> int:
@@ -383,7 +395,7 @@ def gather(
     untried = 0
     for a in range(K):
         count = ints[node, EDGE + a]
-        if count >= 0 and size < most:
+        if count >= 0 and (not EXTRAS or size < most):
             acts[size] = a
             n[size] = count
             if count > 0:
@@ -396,7 +408,7 @@ def gather(
             else:
                 untried += 1
                 x[size] = sign * rule.initial
-                if rule.warm:
+                if EXTRAS and rule.warm:
                     x[size] = sign * floats[node, TOTAL + 3 * K + a]
                 h[size] = 0.0
             size += 1
@@ -495,7 +507,8 @@ def grow(
         uncounted(nodes.table),
     )
     outcomes, paid = uncounted(nodes.outcomes), uncounted(nodes.paid)
-    remembers = limits_chance(setting)
+    remembers = EXTRAS and limits_chance(setting)
+    solves = EXTRAS and setting.solves
     path, rewards, policies = (
         uncounted(desk.path),
         uncounted(desk.rewards),
@@ -523,7 +536,7 @@ def grow(
     states, scratch = uncounted(states), uncounted(scratch)
     boxes, spans = uncounted(nodes.boxes), uncounted(desk.spans)
     K = setting.num_actions
-    if setting.solves:
+    if solves:
         low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
         if low == high:
             return PROVEN
@@ -553,23 +566,33 @@ def grow(
                     added,
                 )
                 return CUT
-            most = opened(setting, ints, node, 1)
-            size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
-            if setting.solves:
-                sign = floats[node, SIGN]
-                size = narrow(boxes, node, sign, K, acts, n, x, h, size)
-            if rule.descent == UPPER:
-                j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
+            if rule.descent == UPPER and not EXTRAS:
+                action = upper_action(
+                    rule, ints, EDGE, floats, TOTAL, node, K, floats[node, SIGN],
+                    ints[node, VISITS], rng,
+                )  # fmt: skip
             else:
-                if rule.prior != NO_PRIOR:
-                    set_prior(rule, weights, policies, depth, acts, n, size, w)
-                node_policy(rule, x, w, h, size, K, ints[node, VISITS], y, p)
-                j = drawn(p, size, rng)
-                if rule.prior == PARENT_PRIOR:
-                    note_policy(policies, depth, acts, p, size)
-            action = acts[j]
-            if depth + 1 < setting.limit and not must_sample(
-                setting, outcomes, node, action, n[j]
+                most = opened(setting, ints, node, 1) if EXTRAS else K
+                size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
+                if solves:
+                    sign = floats[node, SIGN]
+                    size = narrow(boxes, node, sign, K, acts, n, x, h, size)
+                if rule.descent == UPPER:
+                    j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
+                else:
+                    if rule.prior != NO_PRIOR:
+                        set_prior(rule, weights, policies, depth, acts, n, size, w)
+                    node_policy(rule, x, w, h, size, K, ints[node, VISITS], y, p)
+                    j = drawn(p, size, rng)
+                    if rule.prior == PARENT_PRIOR:
+                        note_policy(policies, depth, acts, p, size)
+                action = acts[j]
+            if (
+                remembers
+                and depth + 1 < setting.limit
+                and not must_sample(
+                    setting, outcomes, node, action, ints[node, EDGE + action]
+                )
             ):
                 child, reward = stored_outcome(outcomes, paid, node, action, rng)
                 path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = (
@@ -607,7 +630,7 @@ def grow(
             depth += 1
             leaf = 0.0
             over = setting.ends and (over or TERMINAL(data, after))
-            if setting.solves:
+            if solves:
                 known = ints[node, EDGE + K + action]
                 if (
                     ints[node, EDGE + action] > 0
@@ -651,7 +674,7 @@ def grow(
                     STORE(scratch, 1, after)
                     return -child
                 table[place] = child
-                if setting.solves:
+                if solves:
                     at = min(setting.elapsed + depth, len(spans) - 1)
                     open_boxes(boxes, child, K, spans[at, 0], spans[at, 1])
                 ints[node, EDGE + K + action] = child
@@ -679,7 +702,7 @@ def grow(
                     return status
             first_estimate(ints, floats, path[depth - 1, 2], leaf)
             break
-        if ended:
+        if solves and ended:
             status = prove(
                 ints, EDGE, floats, SIGN, boxes, path, rewards, depth, setting.discount,
                 setting.slack, K,
@@ -711,7 +734,7 @@ def grow(
             w,
         )
         meta[SIMULATIONS] += 1
-        if ended:
+        if solves and ended:
             low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
             if low == high:
                 return PROVEN
@@ -742,7 +765,7 @@ def backup(
     for i in range(depth - 1, -1, -1):
         node, action, reward = path[i, 0], path[i, 1], rewards[i]
         back = reward + discount * back
-        if setting.solves:
+        if EXTRAS and setting.solves:
             back = inside(boxes, node, action, K, back)
         if rule.up == MEAN:
             floats[node, TOTAL + action] += back
@@ -773,7 +796,7 @@ def backup(
             floats[node, VALUE] += (back - floats[node, VALUE]) / (old_visits + 1)
             if rule.entropy <= 0.0:
                 continue
-        most = opened(setting, ints, node, 0)
+        most = opened(setting, ints, node, 0) if EXTRAS else K
         size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
         # The node's path below is new as well, so the return is a blind
         # rollout's.
@@ -781,7 +804,7 @@ def backup(
             back += sign * head[size]
             floats[node, FIRST] = back
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
-        if setting.solves:
+        if EXTRAS and setting.solves:
             clip(boxes, node, sign, K, acts, x, size)
         if rule.prior != NO_PRIOR:
             set_prior(rule, weights, policies, i, acts, n, size, w)

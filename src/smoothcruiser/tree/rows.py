@@ -80,7 +80,7 @@ def _parts() -> dict[str, Any]:
 class RowMachine:
     """The shared machine with the functions of one problem, for one tree."""
 
-    def __init__(self, spoken: Any, state: Any) -> None:
+    def __init__(self, spoken: Any, state: Any, extras: bool) -> None:
         """``state`` is the root's."""
         self.spoken = spoken
         self.room, self.root = spoken.buffer(), spoken.words(state)
@@ -88,7 +88,8 @@ class RowMachine:
         self.parts = parts = _parts()
         some = {name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")}
         few = {name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")}
-        self.grow = compiled(kernel.grow, nogil=True, **parts)
+        own = kernel.extra_parts(parts["salt"]) if extras else {}
+        self.grow = compiled(kernel.grow, nogil=True, **(parts | own))
         self.add_node = compiled(kernel.add_node, **few)
         self.rehash = compiled(kernel.rehash, **some)
         self.compact = compiled(kernel.compact, **some)
