@@ -9,6 +9,9 @@ READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 DOCS := $(VENV)/.docs
 
+# Commands of the tests start Python many times; bytecode on disk makes each start cheaper.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help run test quick lint format docs bench evidence clean
 

@@ -295,6 +295,7 @@ def test_an_unknown_reward_range_is_asked_for():
 # --- planning does not touch, and cannot see, the real environment ------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("access", ["tables", "state", "snapshot"])
 def test_planning_changes_nothing_of_what_the_real_environment_draws(access):
     def trajectory(planning):

@@ -160,7 +160,7 @@ def drop_mover(state):
 
 
 # kinds of state that are compiled as another kind of the list is: evidence alone
-ALIKE = ("nested", "tuple", "float", "board")
+ALIKE = ("int", "nested", "tuple", "float", "board")
 PROBLEMS = {
     "int": (
         0,

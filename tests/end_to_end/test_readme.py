@@ -154,6 +154,7 @@ def test_commands_and_options_that_are_named_exist() -> None:
             assert target in targets, f"{page} names make {target}"
 
 
+@pytest.mark.slow
 def test_the_page_on_tree_search_runs_as_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

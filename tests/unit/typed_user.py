@@ -132,6 +132,7 @@ methods = [
 for method in methods:
     assert_type(sc.plan(shop, method=method), sc.Estimate)
 searches = [sc.UCT(), sc.MENTS(), sc.RENTS(), sc.TENTS(), sc.BTS(), sc.DENTS()]
+asking = [sc.PUCT(exploration=1.5), sc.Gumbel(), sc.UCT(solve=True, trees=2)]
 for search in searches:
     assert_type(sc.plan(shop, method=search, simulations=10), sc.Estimate)
 
@@ -217,6 +218,7 @@ for thing in (answer, plan, ready, solution, check, runs, tree, memory, shop, pl
 assert_type(sc.report(answer, "answer.html", problem=shop, exact=answer), Path)
 assert_type(sc.report(solution, Path("solution.html")), Path)
 assert_type(sc.view(tree), str)
+sc.plan(shop, method="uct", budget=100, progress=sc.follow("run.html"))
 assert_type(sc.view(tree, "tree.html", depth=2, width=4), Path)
 
 # tables

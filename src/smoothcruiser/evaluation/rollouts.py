@@ -354,7 +354,7 @@ class CompiledRollouts:
         return found[-1] if found else (kernel.CUT, 0)
 
     def _complain(self, status: int) -> None:
-        from smoothcruiser.tree.compiled import complain
+        from smoothcruiser.tree.complaints import complain
 
         machine, scratch = self.loop.policy.machine, self.loop.scratch
         where = int(scratch[1]) if machine is None else machine.load(scratch, 1)

@@ -16,7 +16,8 @@ from smoothcruiser.tree import asking_kernel
 from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.evaluators.base import Leaves
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.plain import PlainNode, PlainTree
+from smoothcruiser.tree.plain import PlainTree
+from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.prior_kernel import (
     best_untried,
     halving_pick,

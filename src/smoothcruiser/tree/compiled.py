@@ -33,19 +33,11 @@ from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.oracle import bounds_parts, first_line, oracle_parts
 from smoothcruiser.jit.spoken import is_shown
 from smoothcruiser.jit.streams import Stream, stream
-from smoothcruiser.problem.answers import (
-    at,
-    bad_player,
-    flickering,
-    outside,
-    undeclared_end,
-)
-from smoothcruiser.problem.bounds import bounds_at
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree import kernel
+from smoothcruiser.tree.complaints import complain
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.proof import broken_claim, two_outcomes
 from smoothcruiser.tree.proof_kernel import open_boxes
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
@@ -511,28 +503,3 @@ def _copied(stored: Any) -> Any:
         if isinstance(stored, tuple)
         else stored.copy()
     )
-
-
-def complain(
-    problem: Problem,
-    setting: kernel.Setting,
-    status: int,
-    state: Any,
-    action: int,
-    reward: float,
-) -> None:
-    """Raise the error that a kernel could only report by a number."""
-    if status == kernel.FEW_ACTIONS:
-        problem.legal_actions(state)  # raises with the number of legal actions
-    if status == kernel.BAD_PLAYER:
-        raise bad_player(state, "another number")
-    if status == kernel.BAD_BOUNDS:
-        bounds_at(problem, state)  # raises with the numbers
-        raise flickering(state)
-    if status == kernel.TWO_OUTCOMES:
-        raise two_outcomes(at(state, action))
-    if status == kernel.BROKEN_CLAIM:
-        raise broken_claim(problem, state)
-    if status == kernel.BAD_REWARD:
-        raise outside(reward, at(state, action), setting.low, setting.high)
-    raise undeclared_end(at(state, action))

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.jit.interrupts import Hold
-from smoothcruiser.jit.streams import from_words
+from smoothcruiser.jit.keys import LEAVES, Key
+from smoothcruiser.jit.streams import from_words, stream
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.plain import PlainTree
@@ -18,7 +19,7 @@ from smoothcruiser.tree.plain import PlainTree
 NO_LIMIT = 2**62  # calls: a rollout is sent out only where it may run to its end
 
 
-class Leaf(NamedTuple):
+class LeafRollout(NamedTuple):
     """A rollout to run: where it begins, and what the tree's rule and limits are."""
 
     number: int
@@ -30,7 +31,7 @@ class Leaf(NamedTuple):
     head: list[float]
 
 
-def roll(problem: Problem, leaf: Leaf) -> tuple[float, int]:
+def roll(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
     """(the return of a rollout, the calls that it took)."""
     tree: PlainTree = object.__new__(PlainTree)
     tree.problem, tree.rule, tree.setting = problem, leaf.rule, leaf.setting
@@ -41,3 +42,46 @@ def roll(problem: Problem, leaf: Leaf) -> tuple[float, int]:
     with watched(tree, problem.call_seconds):
         value = tree._rollout(leaf.state, leaf.depth)
     return value, tree.calls
+
+
+def mean_rollout(tree: PlainTree, state: Any, depth: int) -> float:
+    """The mean of several rollouts from streams of their own, summed in order."""
+    count, seed, number = tree.leaves
+    key = Key.TREE, number, LEAVES, tree.simulations
+    streams = [stream(seed, *key, r).words for r in range(count)]
+    if tree.spread is not None and tree.begun is None:
+        found = _at_once(tree, state, depth, streams)
+    else:
+        found = []
+        for words in streams:
+            before = tree.rng.words.copy()
+            tree.rng.words[:] = words
+            found.append(tree._rollout(state, depth))
+            tree.rng.words[:] = before
+    total = 0.0
+    for value in found:
+        total += value
+    return total / count
+
+
+def _at_once(
+    tree: PlainTree, state: Any, depth: int, streams: list[Any]
+) -> list[float]:
+    """The same rollouts, run by workers."""
+    if tree.pool is None:
+        tree.pool = tree.spread()
+    parts = tree.rule, tree.setting, tree.head
+    leaves = [
+        LeafRollout(i, state, depth, tuple(words.tolist()), *parts)
+        for i, words in enumerate(streams)
+    ]
+    found = [0.0] * len(leaves)
+
+    def report(leaf: LeafRollout, back: tuple[float, int]) -> bool:
+        found[leaf.number], calls = back
+        tree.calls += calls
+        return False
+
+    with tree.hold.opened():  # a wait, which a stop may break off
+        tree.pool.map(roll, iter(leaves), report)
+    return found

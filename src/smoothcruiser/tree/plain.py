@@ -10,23 +10,20 @@ problems that both can run. This one is the specification.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.jit.interrupts import Hold
-from smoothcruiser.jit.keys import LEAVES, Key
-from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.answers import Answer, answered, at
+from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.tree.kernel import Setting
-from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.proof import broken_claim, two_outcomes
-from smoothcruiser.tree.proof_kernel import is_exact
+from smoothcruiser.tree.plain_boxes import prove, undecided
+from smoothcruiser.tree.plain_node import PlainNode
+from smoothcruiser.tree.plain_nodes import PlainNodes
 from smoothcruiser.tree.searches import (
     MEAN,
     PARENT_PRIOR,
@@ -45,8 +42,8 @@ from smoothcruiser.tree.selection import (
 from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.template import Selection, Step, search
 from smoothcruiser.tree.widening import (
-    MoveAnswers,
     limits_chance,
+    note_path,
     open_count,
     takes_stored,
 )
@@ -56,89 +53,7 @@ class _Cut(Exception):
     """The calls were used up in the middle of a simulation, which waits for more."""
 
 
-class PlainNode:
-    """A decision of one player: mutable statistics over its legal actions."""
-
-    __slots__ = (
-        "actions",
-        "children",
-        "entropies",
-        "entropy",
-        "first",
-        "highs",
-        "lows",
-        "n",
-        "outcomes",
-        "paid",
-        "sign",
-        "state",
-        "totals",
-        "value",
-        "visits",
-    )
-
-    def __init__(self, state: Any, sign: float, actions: list[int]) -> None:
-        self.state, self.sign, self.actions = state, sign, actions
-        self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
-        self.n, self.totals, self.entropies = (
-            [0] * len(actions),
-            [0.0] * len(actions),
-            [0.0] * len(actions),
-        )
-        # (action, key of the next state) -> child, in the order they were met
-        self.children: dict[tuple[int, Any], PlainNode] = {}
-        # slot of an action -> what it was answered with; empty where moves always sample
-        self.outcomes: dict[int, MoveAnswers] = {}
-        # the box of each action and its reward, where the tree solves
-        self.lows: list[float] = []
-        self.highs: list[float] = []
-        self.paid: list[float] = []
-
-    def open(self, low: float, high: float) -> PlainNode:
-        """This node with the box that the rewards allow for every action."""
-        size = len(self.actions)
-        self.lows, self.highs, self.paid = [low] * size, [high] * size, [0.0] * size
-        return self
-
-    def ends(self) -> list[tuple[float, float]]:
-        """The boxes of the actions, from the mover's point of view."""
-        if self.sign > 0.0:
-            return list(zip(self.lows, self.highs, strict=True))
-        boxes = zip(self.lows, self.highs, strict=True)
-        return [(-high, -low) for low, high in boxes]
-
-    def box(self) -> tuple[float, float]:
-        """The two ends between which its value lies."""
-        best = max if self.sign > 0.0 else min
-        return best(self.lows), best(self.highs)
-
-    def inside(self, j: int, value: float) -> float:
-        """The nearest value that the box of an action holds."""
-        return min(max(value, self.lows[j]), self.highs[j])
-
-    def twin(self) -> PlainNode:
-        """A copy with the same numbers, without children."""
-        other = PlainNode(self.state, self.sign, self.actions)
-        other.visits, other.value, other.first, other.entropy = (
-            self.visits,
-            self.value,
-            self.first,
-            self.entropy,
-        )
-        other.n, other.totals, other.entropies = (
-            list(self.n),
-            list(self.totals),
-            list(self.entropies),
-        )
-        other.lows, other.highs, other.paid = (
-            list(self.lows),
-            list(self.highs),
-            list(self.paid),
-        )
-        return other
-
-
-class PlainTree:
+class PlainTree(PlainNodes):
     """The tree of a problem whose oracle is a Python function."""
 
     name = "reference"
@@ -174,7 +89,6 @@ class PlainTree:
         self.inexact = False  # whether a number in a box was rounded
         self.spans = spans_of(problem, setting).tolist()
         self.root = self._new(state, 0)
-        self._order: list[PlainNode] | None = None
         # A simulation that ran out of calls: the stream when it began, the
         # oracle's answers so far with the stream after each, how many of them
         # were used again, and the nodes that it added.
@@ -365,7 +279,8 @@ class PlainTree:
         node, rule = self.nodes[-1], self.rule
         most = self._opened(node, 1)
         x, h = self._gathered(node, most)
-        slots = self._narrowed(node, most)
+        # with boxes all actions are open
+        slots = undecided(node) if self.setting.solves else list(range(most))
         if len(slots) < len(x):
             x, h = [x[j] for j in slots], [h[j] for j in slots]
         if rule.descent == UPPER:
@@ -397,49 +312,10 @@ class PlainTree:
         if self.setting.bounded:
             return self._first_estimate(middle_at(self.problem, state))
         if self.leaves[0] > 1:
-            return self._first_estimate(self._mean_rollout(state, depth))
+            from smoothcruiser.tree.leaves import mean_rollout
+
+            return self._first_estimate(mean_rollout(self, state, depth))
         return self._first_estimate(self._rollout(state, depth))
-
-    def _mean_rollout(self, state: Any, depth: int) -> float:
-        """The mean of several rollouts from streams of their own, summed in order."""
-        count, seed, number = self.leaves
-        key = Key.TREE, number, LEAVES, self.simulations
-        streams = [stream(seed, *key, r).words for r in range(count)]
-        if self.spread is not None and self.begun is None:
-            found = self._at_once(state, depth, streams)
-        else:
-            found = []
-            for words in streams:
-                before = self.rng.words.copy()
-                self.rng.words[:] = words
-                found.append(self._rollout(state, depth))
-                self.rng.words[:] = before
-        total = 0.0
-        for value in found:
-            total += value
-        return total / count
-
-    def _at_once(self, state: Any, depth: int, streams: list[Any]) -> list[float]:
-        """The same rollouts, run by workers."""
-        from smoothcruiser.tree.leaves import Leaf, roll
-
-        if self.pool is None:
-            self.pool = self.spread()
-        parts = self.rule, self.setting, self.head
-        leaves = [
-            Leaf(i, state, depth, tuple(words.tolist()), *parts)
-            for i, words in enumerate(streams)
-        ]
-        found = [0.0] * len(leaves)
-
-        def report(leaf: Leaf, back: tuple[float, int]) -> bool:
-            found[leaf.number], calls = back
-            self.calls += calls
-            return False
-
-        with self.hold.opened():  # a wait, which a stop may break off
-            self.pool.map(roll, iter(leaves), report)
-        return found
 
     def _rollout(self, state: Any, depth: int) -> float:
         """The return of a blind rollout from a leaf."""
@@ -471,13 +347,13 @@ class PlainTree:
         It follows ``tree.kernel.backup`` line by line.
         """
         if self.remembers:
-            self._note(path)
+            note_path(self, path)
         rule, discount = self.rule, self.setting.discount
         back = leaf_value
         below: PlainNode | None = None
         old_visits, old_value, old_entropy = 0, 0.0, 0.0
         if self.setting.solves:
-            self._prove(path)
+            prove(self, path)
         for i in range(len(path) - 1, -1, -1):
             node, reward = self.nodes[i], path[i].reward
             j = node.actions.index(path[i].selection.action)
@@ -518,22 +394,6 @@ class PlainTree:
                 descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
                 node.entropy = node.sign * entropy_below(p, h, len(x))
 
-    def _note(self, path: Sequence[Step]) -> None:
-        """Count the samples of a path.
-
-        That waits for its end, since a simulation that ran out of calls is repeated.
-        """
-        for i, step in enumerate(path):
-            if not self.sampled[i]:
-                continue
-            node, child = self.nodes[i], None
-            if not step.ended:
-                child = self.nodes[i + 1] if i + 1 < len(self.nodes) else self.fresh
-                if child is None:  # there was no room for it
-                    continue
-            slot = node.actions.index(step.selection.action)
-            node.outcomes.setdefault(slot, MoveAnswers()).note(child, step.reward)
-
     # --- parts ----------------------------------------------------------------
 
     def _sign(self, state: Any) -> float:
@@ -547,56 +407,11 @@ class PlainTree:
         at = min(self.setting.elapsed + depth, len(self.spans) - 1)
         return node.open(*self.spans[at])
 
-    # --- boxes: ``tree.proof_kernel`` over lists ------------------------------
-
     def _is_proven(self) -> bool:
         if not self.setting.solves:
             return False
         low, high = self.root.box()
         return low == high
-
-    def _narrowed(self, node: PlainNode, most: int) -> list[int]:
-        """The slots of the first ``most`` actions that are worth a descent."""
-        if not self.setting.solves:  # with boxes all actions are open
-            return list(range(most))
-        ends = node.ends()
-        floor = max(low for low, _ in ends)
-        kept = [j for j, (low, high) in enumerate(ends) if high > low and high > floor]
-        return kept or list(range(len(ends)))
-
-    def _prove(self, path: Sequence[Step]) -> None:
-        """Carry the end of a play up, if it ended, and refuse what chance would do."""
-        setting, discount = self.setting, self.setting.discount
-        for node, step in zip(self.nodes, path, strict=False):
-            action = step.selection.action
-            j = node.actions.index(action)
-            known = [key for move, key in node.children if move == action]
-            again = node.n[j] > 0 and node.paid[j] != step.reward
-            if again or len(known) > 1 or (known and step.ended):
-                raise two_outcomes(at(step.state, action))
-            node.paid[j] = step.reward
-        closed = len(path) == setting.limit and setting.closes
-        if not path[-1].ended and not closed:
-            return
-        low, high = 0.0, 0.0
-        for i in range(len(path) - 1, -1, -1):
-            node, reward = self.nodes[i], path[i].reward
-            j = node.actions.index(path[i].selection.action)
-            least, most = reward + discount * low, reward + discount * high
-            scaled = discount != 1.0 and (low != 0.0 or high != 0.0)
-            exact = is_exact(reward, low, least) and is_exact(reward, high, most)
-            if scaled or not exact:
-                self.inexact = True
-            slack = setting.slack
-            if least > node.highs[j] + slack or most < node.lows[j] - slack:
-                raise broken_claim(self.problem, self.root.state)
-            if least <= node.lows[j] and most >= node.highs[j]:
-                return
-            node.lows[j] = max(node.lows[j], least)
-            node.highs[j] = min(node.highs[j], most)
-            if node.lows[j] > node.highs[j]:  # by rounding alone
-                node.lows[j], node.highs[j] = least, most
-            low, high = node.box()
 
     def _opened(self, node: PlainNode, begun: int) -> int:
         """How many actions of a node are open; ``begun`` decisions are not counted yet."""
@@ -634,30 +449,6 @@ class PlainTree:
         )
         return [source[a] for a in node.actions[:most]]
 
-    def twin(self) -> PlainTree:
-        """A copy that grows by itself.
-
-        States are shared, since nobody writes into them.
-        """
-        other = copy.copy(self)
-        other.spread = other.pool = None  # workers are the original's
-        twins = {id(node): node.twin() for node in self._listed()}
-        for node in self._listed():
-            twins[id(node)].children = {
-                key: twins[id(child)] for key, child in node.children.items()
-            }
-            twins[id(node)].outcomes = {
-                slot: seen.twin(twins) for slot, seen in node.outcomes.items()
-            }
-        other.root = twins[id(self.root)]
-        other.rng, other.answers, other._order = (
-            copy.deepcopy(self.rng),
-            list(self.answers),
-            None,
-        )
-        other.unborn = {id(twins[number]) for number in self.unborn}
-        return other
-
     def listen(self, hold: Hold) -> None:
         """Let a stop break off a call of the step."""
         self.hold = hold
@@ -676,48 +467,10 @@ class PlainTree:
         """Continue the counts of another tree."""
         self.simulations, self.calls = counts[1], counts[2]
 
-    # --- reading --------------------------------------------------------------
-
     @property
     def counts(self) -> tuple[int, int, int, int]:
         """(nodes, simulations, calls, deepest node)."""
         return self.num_nodes, self.simulations, self.calls, self.deepest
-
-    def _listed(self) -> list[PlainNode]:
-        """The nodes in breadth-first order, which numbers them."""
-        if self._order is None:
-            self._order = [self.root]
-            for node in self._order:
-                self._order.extend(node.children.values())
-            self._numbers = {id(node): i for i, node in enumerate(self._order)}
-        return self._order
-
-    def node(self, i: int) -> Node:
-        """Node ``i``; 0 is the root."""
-        node = self._listed()[i]
-        most = self._opened(node, 0)
-        return Node(
-            number=i,
-            state=node.state,
-            player=1 if node.sign > 0 else 2,
-            visits=node.visits,
-            value=node.value,
-            first=node.first,
-            actions=tuple(node.actions[:most]),
-            edge_visits=tuple(node.n[:most]),
-            edge_totals=tuple(node.totals[:most]),
-            boxes=tuple(zip(node.lows, node.highs, strict=True)),
-        )
-
-    def children(self, i: int) -> Iterator[tuple[int, int]]:
-        """(action, node) of the children of node ``i``, in the order they were met."""
-        for (action, _), child in self._listed()[i].children.items():
-            yield action, self._numbers[id(child)]
-
-    def child(self, i: int, action: int, after: Any) -> int | None:
-        """The node of next state ``after``, if there is one."""
-        found = self._listed()[i].children.get((action, self.problem.key_of(after)))
-        return None if found is None else self._numbers[id(found)]
 
     def restart(self, state: Any) -> None:
         """Begin anew at ``state``, one move later, with the same stream and counts."""
@@ -733,14 +486,3 @@ class PlainTree:
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-
-    def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
-        self.root = self._listed()[child]
-        self._forget()
-        self._order = None
-        self.num_nodes, self.deepest = len(self._listed()), -1
-        level = [self.root]
-        while level:
-            self.deepest += 1
-            level = [below for node in level for below in node.children.values()]

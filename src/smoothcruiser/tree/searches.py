@@ -22,15 +22,9 @@ legend  symbol, name, where
   b(N)  ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which
         decays to nothing
 
-What every method shares (``Search``): ``depth``, the most steps from the root;
-``expansion``, the nodes added per simulation (1 as in most of the literature;
-None adds the whole path, as in the experiments of Painter et al.);
-``initial_q``, the value of an action that was never tried (None: the first
-estimate of its state); ``max_nodes``; ``widening`` and ``samples``, which let a
-move return to next states that it has seen, and ``action_widening``, which opens
-actions one by one (``tree.widening``); ``solve``, which keeps bounds that hold
-(``tree.proof_kernel``). What this file leaves out: how the numbers are used
-(``selection``, ``tree``).
+What every method shares is in ``Search``. ``expansion``, the nodes added per
+simulation, is 1 as in most of the literature; None adds the whole path, as in Painter.
+What this file leaves out: how the numbers are used (``selection``, ``tree``).
 """
 
 from __future__ import annotations

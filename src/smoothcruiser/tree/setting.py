@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from smoothcruiser.operators import Operator
 from smoothcruiser.problem.bounds import slack
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernel import Setting
@@ -136,3 +137,8 @@ def _range(problem: Problem, search: Search, steps: int | None) -> tuple[float, 
     return replace(problem.facts, operator=operator, given_bounds=None)._plain_range(
         steps
     )
+
+
+def heads(operator: Operator, num_actions: int) -> list[float]:
+    """F(0) over k actions, k = 0..K."""
+    return [0.0] + [operator.offset(k) for k in range(1, num_actions + 1)]

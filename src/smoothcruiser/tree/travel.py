@@ -12,7 +12,8 @@ from typing import Any
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
-from smoothcruiser.tree.plain import PlainNode, PlainTree
+from smoothcruiser.tree.plain import PlainTree
+from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.widening import MoveAnswers
 
 REFERRING = ("children", "outcomes")  # what names other nodes

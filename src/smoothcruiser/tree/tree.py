@@ -25,27 +25,24 @@ from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, about, best_action
 from smoothcruiser.jit.interrupts import held
-from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import by_identity
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Where, check_problem
 from smoothcruiser.shown import Shown, brief
-from smoothcruiser.tree.asks import asked_notes, deep_values
 from smoothcruiser.tree.backends import backend_of
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.notes import notes_of, promise_of
 from smoothcruiser.tree.proof import (
     NOT_INSPECTED,
     certificate_of,
     check_solvable,
-    note_of,
 )
 from smoothcruiser.tree.roots import chosen, plan_root, search_policy
 from smoothcruiser.tree.searches import (
@@ -56,9 +53,8 @@ from smoothcruiser.tree.searches import (
     tree_search,
 )
 from smoothcruiser.tree.selection import recommended
-from smoothcruiser.tree.setting import REACH, setting_of, truncation
+from smoothcruiser.tree.setting import heads, setting_of
 
-MOST_SHOWN = 10  # actions whose visits a note lists
 MOST_TRIED = 1000  # states after our move in which the other player's move is sought
 FULL_SLICE = 4096  # calls: smaller slices only find out how long a call takes
 SLICE_SECONDS = 0.025  # at the least: about 20 to 40 checks per second
@@ -123,7 +119,7 @@ class Tree(Shown):
         self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
         self.elapsed = 0  # moves made since the tree was created
         self.seconds = 0.0
-        self.head = _heads(self.operator, problem.num_actions)
+        self.head = heads(self.operator, problem.num_actions)
         self._backend = backend_of(self, executor, read_progress(progress))
         # Whether the step is known not to write into its state.
         self._untouched = problem.tables is not None
@@ -495,70 +491,9 @@ class Tree(Shown):
             **about(self.problem, self.state),
             seed=self.seed,
             executor=self._backend.name,
-            notes=(*self.notes(), self._no_promise()),
+            notes=(*self.notes(), promise_of(self)),
         )
-
-    def _no_promise(self) -> str:
-        if self.method.solve:
-            return note_of(self)
-        hint = (
-            "."
-            if self.problem.is_game or self.method.trees > 1
-            else "; certify=True (--certify) bounds its policy from below."
-        )
-        return f"A tree search promises nothing{hint}"
 
     def notes(self) -> tuple[str, ...]:
         """The notes about the tree that its estimate carries."""
-        visits = self.node(0).edge_visits
-        seen = (
-            f" (visits {', '.join(f'{n:,}' for n in visits)})"
-            if len(visits) <= MOST_SHOWN
-            else ""
-        )
-        said = [
-            f"{self.method}: {_counted(self.simulations, 'simulation')}{seen}, "
-            f"{_counted(self.num_nodes, 'node')}, "
-            f"at most {self.deepest} deep."
-        ]
-        whose = self.method.estimates(self.problem.operator)
-        if whose != self.problem.operator.label:
-            said.append(
-                f"Its values are those of {whose}, not of the problem's "
-                f"{self.problem.operator.label}."
-            )
-        if by_identity(self.state):
-            kind = type(self.state).__name__
-            said.append(
-                f"States of type {kind} have no equality, so none is ever met "
-                "twice: give them __eq__ and __hash__."
-            )
-        said += asked_notes(self._backend)
-        span, off = truncation(self.problem, self.method, self.elapsed)
-        if off > REACH * span and not deep_values(self._backend):
-            steps = _counted(self.setting.limit, "step")
-            said.append(
-                f"Beyond {steps} values count as the middle of what is possible: "
-                f"up to {off:.3g} off."
-            )
-        if self.method.trees > 1:
-            said.append(
-                f"{self.method.trees:,} independent trees were added up; their number "
-                "is part of the answer, who grew them is not."
-            )
-        most = self.setting.most_nodes * self.method.trees
-        if self.num_nodes >= most:
-            said.append(
-                f"The tree is full ({most:,} nodes); it refines "
-                "what it has (max_nodes= makes room)."
-            )
-        return tuple(said)
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
-def _heads(operator: Operator, num_actions: int) -> list[float]:
-    """F(0) over k actions, k = 0..K."""
-    return [0.0] + [operator.offset(k) for k in range(1, num_actions + 1)]
+        return notes_of(self)

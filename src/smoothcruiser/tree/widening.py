@@ -37,7 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from smoothcruiser.tree.kernel import Setting
+    from smoothcruiser.tree.plain import PlainTree
+    from smoothcruiser.tree.template import Step
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -203,3 +207,20 @@ class MoveAnswers:
             child = twins[number]
             other.seen[id(child)] = (child, count, paid)
         return other
+
+
+def note_path(tree: PlainTree, path: Sequence[Step]) -> None:
+    """Count the samples of a path.
+
+    That waits for its end, since a simulation that ran out of calls is repeated.
+    """
+    for i, step in enumerate(path):
+        if not tree.sampled[i]:
+            continue
+        node, child = tree.nodes[i], None
+        if not step.ended:
+            child = tree.nodes[i + 1] if i + 1 < len(tree.nodes) else tree.fresh
+            if child is None:  # there was no room for it
+                continue
+        slot = node.actions.index(step.selection.action)
+        node.outcomes.setdefault(slot, MoveAnswers()).note(child, step.reward)

@@ -188,6 +188,7 @@ PLAIN = (softmax_value, softmax_gradient)
 COMPILED = tuple(numba.njit(function) for function in PLAIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [garnet, random_game], ids=["mdp", "game"])
 @pytest.mark.parametrize("functions", [PLAIN, COMPILED], ids=["plain", "njit"])
 def test_an_operator_of_ones_own_reaches_epsilon(make, functions):

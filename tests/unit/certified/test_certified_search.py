@@ -281,6 +281,7 @@ def test_legal_actions_vary():
     assert found.policy[1] == 0.0
 
 
+@pytest.mark.slow
 def test_custom_operators_plain_and_compiled():
     """A user's log-sum-exp gives what the built-in gives, as plain Python and
     as njit.

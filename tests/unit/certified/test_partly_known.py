@@ -259,6 +259,7 @@ def ends(oracle: Any = ending, **changes: Any) -> sc.MDP:
     return problem(oracle, **given | changes)
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_induction_is_left_where_a_bound_is_for_one_function_only() -> None:
     """At discount 1, bets on V say nothing of the functions that induction tries."""

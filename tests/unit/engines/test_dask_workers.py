@@ -281,6 +281,7 @@ def ours(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_workers_that_differ_are_refused_and_the_others_do_it_all(
     tmp_path: Path, mine: sc.Problem, caplog: pytest.LogCaptureFixture
 ) -> None:

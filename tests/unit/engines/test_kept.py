@@ -268,6 +268,7 @@ def test_what_this_process_has_compiled_already_is_not_replaced(world):
     assert found.call(module.Place(1, 2), 1, stream(0))[0] == before
 
 
+@pytest.mark.slow
 def test_no_loop_replaces_another_after_a_global_has_changed(world):
     assert not spoken(world()).kept
     module = world()
@@ -321,6 +322,7 @@ def sc_fingerprint(unseen):
     return Fingerprint({}, unseen)
 
 
+@pytest.mark.slow
 def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
     monkeypatch.setattr(kept, "MOST", 2)
     for bonus in (1.0, 2.0, 3.0):
@@ -347,6 +349,7 @@ def turned(path):
     path.write_bytes(held)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", ["kept.*.nbc", "kept.*.nbi"])
 @pytest.mark.parametrize(
     "damage", [turned, lambda path: path.write_bytes(b"")], ids=["bit", "empty"]

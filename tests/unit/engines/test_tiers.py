@@ -65,6 +65,7 @@ def raised(problem, state, tier):
     return type(error.value), str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "says"), [(2, "state three"), (4, "reward 2.0"), (5, "terminal=True")]
 )
@@ -80,6 +81,7 @@ def yes(state, action, rng):
     return rng.random() < 0.5, (state[0], 1 - state[1])
 
 
+@pytest.mark.slow
 def test_functions_that_cannot_be_called_by_address_are_left_to_the_other_machine():
     problem = mdp(yes)  # Numba has no float(bool)
     for tier in (ADDRESS, INLINED):

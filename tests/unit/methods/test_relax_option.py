@@ -74,6 +74,7 @@ def test_a_last_step_adds_nothing():
     assert q_band(replace(problem, horizon=1).facts) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.compiles
 def test_the_answer_is_that_of_plain_max_where_it_is_cheaper():
     """To the bit: the same schedule, seed and problem as without a regularizer."""

@@ -255,6 +255,7 @@ def test_players_are_one_or_two():
             )
 
 
+@pytest.mark.slow
 def test_slices_of_calls_with_users_states():
     """What waits between two slices is stored in the state's own form: a
     NamedTuple, an array.

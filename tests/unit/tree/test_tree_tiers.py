@@ -151,6 +151,7 @@ def test_a_policy_of_a_tree_by_address_is_evaluated(fresh, monkeypatch):
     assert found["inlined"] == found["address"] == found[""]
 
 
+@pytest.mark.slow
 def test_errors_of_the_step_come_by_address(fresh, monkeypatch):
     said = []
     for tier in ("inlined", "address"):

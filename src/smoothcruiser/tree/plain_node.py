@@ -1,0 +1,89 @@
+"""A node of a tree in plain Python, with its statistics and its boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.tree.widening import MoveAnswers
+
+
+class PlainNode:
+    """A decision of one player: mutable statistics over its legal actions."""
+
+    __slots__ = (
+        "actions",
+        "children",
+        "entropies",
+        "entropy",
+        "first",
+        "highs",
+        "lows",
+        "n",
+        "outcomes",
+        "paid",
+        "sign",
+        "state",
+        "totals",
+        "value",
+        "visits",
+    )
+
+    def __init__(self, state: Any, sign: float, actions: list[int]) -> None:
+        self.state, self.sign, self.actions = state, sign, actions
+        self.visits, self.value, self.first, self.entropy = 0, 0.0, 0.0, 0.0
+        self.n, self.totals, self.entropies = (
+            [0] * len(actions),
+            [0.0] * len(actions),
+            [0.0] * len(actions),
+        )
+        # (action, key of the next state) -> child, in the order they were met
+        self.children: dict[tuple[int, Any], PlainNode] = {}
+        # slot of an action -> what it was answered with; empty where moves always sample
+        self.outcomes: dict[int, MoveAnswers] = {}
+        # the box of each action and its reward, where the tree solves
+        self.lows: list[float] = []
+        self.highs: list[float] = []
+        self.paid: list[float] = []
+
+    def open(self, low: float, high: float) -> PlainNode:
+        """This node with the box that the rewards allow for every action."""
+        size = len(self.actions)
+        self.lows, self.highs, self.paid = [low] * size, [high] * size, [0.0] * size
+        return self
+
+    def ends(self) -> list[tuple[float, float]]:
+        """The boxes of the actions, from the mover's point of view."""
+        if self.sign > 0.0:
+            return list(zip(self.lows, self.highs, strict=True))
+        boxes = zip(self.lows, self.highs, strict=True)
+        return [(-high, -low) for low, high in boxes]
+
+    def box(self) -> tuple[float, float]:
+        """The two ends between which its value lies."""
+        best = max if self.sign > 0.0 else min
+        return best(self.lows), best(self.highs)
+
+    def inside(self, j: int, value: float) -> float:
+        """The nearest value that the box of an action holds."""
+        return min(max(value, self.lows[j]), self.highs[j])
+
+    def twin(self) -> PlainNode:
+        """A copy with the same numbers, without children."""
+        other = PlainNode(self.state, self.sign, self.actions)
+        other.visits, other.value, other.first, other.entropy = (
+            self.visits,
+            self.value,
+            self.first,
+            self.entropy,
+        )
+        other.n, other.totals, other.entropies = (
+            list(self.n),
+            list(self.totals),
+            list(self.entropies),
+        )
+        other.lows, other.highs, other.paid = (
+            list(self.lows),
+            list(self.highs),
+            list(self.paid),
+        )
+        return other
