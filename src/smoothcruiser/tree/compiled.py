@@ -39,7 +39,7 @@ from smoothcruiser.tree import kernel
 from smoothcruiser.tree.complaints import complain
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.proof_kernel import open_boxes
-from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns
+from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copied
 from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.widening import limits_chance, tables
@@ -339,9 +339,9 @@ class CompiledTree:
         if isinstance(self.machine, RowMachine):
             other.machine = self.machine.twin()
             other.data = other.machine.data
-        other.nodes = kernel.Nodes(*_copied(tuple(self.nodes)))
-        other.desk = kernel.Desk(*_copied(tuple(self.desk)))
-        other.states, other.scratch = _copied(self.states), _copied(self.scratch)
+        other.nodes = kernel.Nodes(*copied(tuple(self.nodes)))
+        other.desk = kernel.Desk(*copied(tuple(self.desk)))
+        other.states, other.scratch = copied(self.states), copied(self.scratch)
         other.meta, other.fault, other.rng = (
             self.meta.copy(),
             self.fault.copy(),
@@ -494,12 +494,3 @@ class CompiledTree:
         """Make ``child`` the root and forget what is not below it."""
         self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
-
-
-def _copied(stored: Any) -> Any:
-    """A copy of a store of states, which is an array or a tuple of stores."""
-    return (
-        tuple(_copied(part) for part in stored)
-        if isinstance(stored, tuple)
-        else stored.copy()
-    )

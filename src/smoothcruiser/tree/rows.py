@@ -145,3 +145,12 @@ def _leaves(columns: Any) -> list[Any]:
     if isinstance(columns, tuple):
         return [leaf for column in columns for leaf in _leaves(column)]
     return [columns]
+
+
+def copied(stored: Any) -> Any:
+    """A copy of a store of states, which is an array or a tuple of stores."""
+    return (
+        tuple(copied(part) for part in stored)
+        if isinstance(stored, tuple)
+        else stored.copy()
+    )
