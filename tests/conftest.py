@@ -1,0 +1,49 @@
+"""Which tests are evidence because of what they cost, where no other test needs it.
+
+CI has twelve minutes on two cores. A test named here takes seconds, mostly to compile
+what nobody else uses; ``make evidence`` runs it (marker ``slow``). What is measured is
+CPU time with empty caches. A line stands for all tests whose names contain each of its
+parts, which ``&`` divides.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+COSTLY = (
+    "extending/test_bound.py",
+    "extending/test_operator.py::test_certified_search_encloses_the_truth",
+    "extending/test_operator.py::test_tree_search_and_relaxation_take_it",
+    "end_to_end/test_compare.py::test_json_has_a_row_for_every_planner",
+    "end_to_end/test_cli.py::test_explain_says_what_plan_would_do_above & [cold-None",
+    "end_to_end/test_cli_schemas.py::test_what_is_printed_fits_its_schema[explain",
+    "end_to_end/test_play.py::test_play_against_a_function_of_the_users_own",
+    "end_to_end/test_play.py::test_play_with_the_options_of_a_tree_search",
+    "conformance/test_engines_oracles.py::test_agreement_on_every_kind & [array]",
+    "statistical/test_sharp_promise.py::test_failures_stay_within_delta[12]",
+    "statistical/test_sharp_promise.py::test_failures_stay_within_delta[18]",
+    "unit/certified/test_certified_words.py::test_errors_say_what_plain_python_says",
+    "unit/certified/test_pooled.py",
+    "unit/engines/test_kept.py::test_nothing_is_kept_where_numba_was_extended",
+    "unit/engines/test_process_workers.py::test_a_script_without_a_main_guard",
+    "unit/engines/test_tiers.py::test_a_stop_ends_a_shard_on_the_shared_machine",
+    "unit/exact/test_exact.py::test_custom_operators_plain_and_compiled_whose",
+    "unit/methods/test_relax_option.py::test_explain_shows_the_split_and_all_prices",
+    "unit/operators/test_check_constants.py & 1000.0]",
+    "unit/problem/test_sampled.py::test_compiled_and_plain_trees_agree_on_sampled",
+    "unit/reproduce/test_relaxing.py::test_the_study_stays_below_the_bounds",
+    "unit/tree/test_forest.py::test_workers_slices_and_code & [bts(widening",
+    "unit/tree/test_tree_agreement.py::test_slices_of_calls_change_nothing[",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the table; the quick ones of tests/unit still come first."""
+    for item in items:
+        if any(_is_named(item.nodeid, name) for name in COSTLY):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_named(test: str, name: str) -> bool:
+    return all(part in test for part in name.split(" & "))
