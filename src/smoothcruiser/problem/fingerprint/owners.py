@@ -135,7 +135,7 @@ def importable(value: Any) -> tuple[str, str] | None:
     inside = dictionary(value).get("py_func", value)  # of Numba
     if type(inside) is FunctionType and owner_of_function(inside) == USER:
         return None
-    # a ufunc of NumPy before 2.2 names no module; its class's is the one
+    # a ufunc of older NumPy (1.26) names no module; its class's is the one
     module = getattr(value, "__module__", None) or type(value).__module__
     name = getattr(value, "__qualname__", getattr(value, "__name__", None))
     if not isinstance(module, str) or not isinstance(name, str):
