@@ -9,6 +9,7 @@ have the same ones.
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
@@ -36,12 +37,15 @@ def versions() -> dict[str, str]:
 
 def source_hashes() -> dict[str, str]:
     """The hash of each source file of this package, by its path in the package."""
-    return {
-        path.relative_to(PACKAGE).as_posix(): hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+    found = {}
+    for folder, _, names in os.walk(PACKAGE):
+        inside = folder[len(str(PACKAGE)) + 1 :].replace(os.sep, "/")
+        for name in names:
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    held = hashlib.sha256(file.read()).hexdigest()
+                found[f"{inside}/{name}" if inside else name] = held
+    return dict(sorted(found.items()))
 
 
 def sources_hash() -> str:

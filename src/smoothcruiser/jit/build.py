@@ -14,6 +14,9 @@ sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
 replacement. Users' functions are not cached here, since their sources are not
 followed (``jit.kept`` keeps them by a fingerprint).
+
+Machine code that is found on disk (``jit.disk``) needs none of the functions that it was
+made of, so these are rebuilt only before something is compiled.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _SHARED = (
     "jit/stream_type.py",
     "jit/distributions.py",
     "jit/elements.py",
+    "jit/disk.py",  # the form of the files
 )
 
 
@@ -43,11 +47,16 @@ def _digest(path: Path) -> bytes:
 
 
 @cache
+def _resolved(name: str) -> Path:
+    return Path(name).resolve()
+
+
+@cache
 def source_fingerprint(function: types.FunctionType) -> str:
     """Twelve hex digits over the sources of a package function and of all it calls."""
-    root = Path(__file__).resolve().parent.parent
+    root = _resolved(__file__).parent.parent
     files = {root / name for name in _SHARED} | {
-        Path(f.__code__.co_filename).resolve() for f in _reachable(function)
+        _resolved(f.__code__.co_filename) for f in _reachable(function)
     }
     digest = hashlib.sha256()
     for path in sorted(files):
@@ -85,12 +94,6 @@ def _build(
     import numba
 
     scope = dict(function.__globals__)
-    for name in _names(function.__code__):
-        if name in replace:
-            scope[name] = replace[name]
-        elif _is_part(scope.get(name), function):
-            used = {k: v for k, v in replace.items() if k in _deep_names(scope[name])}
-            scope[name] = compiled(scope[name], salt=salt, **used)
     fresh = types.FunctionType(
         function.__code__,
         scope,
@@ -99,11 +102,27 @@ def _build(
         function.__closure__,
     )
     fresh.__module__ = function.__module__
-    cached = _is_ours(function) and (not replace or salt is not None)
     if _is_ours(function):
         marks = [source_fingerprint(function), *([] if salt is None else [salt])]
         fresh.__qualname__ = "_".join([function.__qualname__, *marks])
-    return numba.njit(fresh, nogil=nogil, cache=cached, error_model="numpy")
+    made = numba.njit(fresh, nogil=nogil, error_model="numpy")
+
+    def complete() -> None:
+        for name in _names(function.__code__):
+            inner: Any = function.__globals__.get(name)
+            if name in replace:
+                scope[name] = replace[name]
+            elif _is_part(inner, function):
+                used = {k: v for k, v in replace.items() if k in _deep_names(inner)}
+                scope[name] = compiled(inner, salt=salt, **used)
+
+    if _is_ours(function) and (not replace or salt is not None):
+        from smoothcruiser.jit.disk import OnDisk
+
+        made._cache = OnDisk(fresh, complete)
+    else:
+        complete()
+    return made
 
 
 def _is_ours(function: types.FunctionType) -> bool:

@@ -16,9 +16,7 @@ first. ``python -m smoothcruiser.jit.kept`` removes all of them, and
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import pickle
 import types
 from pathlib import Path
 from typing import Any
@@ -26,13 +24,13 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import config
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from smoothcruiser.jit.disk import OnDisk
 
 MOST = 64  # entries, of some 50 kB each
 MOST_BYTES = 64_000_000  # a step that refers to large arrays has them in its code
 VARIABLE = "SMOOTHCRUISER_KEEP"
 PREFIX = "user_"
-DIGEST = hashlib.sha256().digest_size
 # Settings of Numba that change no machine code: where it is kept, and by how many
 # threads it is run. All others count.
 PLACES = {"CACHE_DIR", "CACHE_LOCATOR_CLASSES", "CPU_COUNT", "NUM_THREADS"}
@@ -72,31 +70,14 @@ def _user(which: int, state: int, action: int, rng: int, out: int) -> int:
     raise NotImplementedError
 
 
-class _Checked(IndexDataCacheFile):  # type: ignore[misc]
-    """Files that begin with a digest of the rest: a wrong bit may be a wrong number."""
-
-    def _save_data(self, name: str, data: Any) -> None:
-        held = self._dump(data)
-        with self._open_for_write(self._data_path(name)) as file:
-            file.write(hashlib.sha256(held).digest() + held)
-
-    def _load_data(self, name: str) -> Any:
-        found = Path(self._data_path(name)).read_bytes()
-        if hashlib.sha256(found[DIGEST:]).digest() != found[:DIGEST]:
-            raise ValueError("a damaged file")
-        return pickle.loads(found[DIGEST:])
-
-
-class Kept(FunctionCache):  # type: ignore[misc]
+class Kept(OnDisk):
     """The entry of one digest."""
 
     def __init__(self, digest: str) -> None:
         self.digest, self.found = digest, None
         self.function = types.FunctionType(_user.__code__, _user.__globals__)
         self.function.__qualname__ = PREFIX + digest
-        super().__init__(self.function)
-        stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = _Checked(self._cache_path, self._impl.filename_base, stamp)
+        super().__init__(self.function, self._forget)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         return sig, codegen.magic_tuple(), self.digest
@@ -106,15 +87,15 @@ class Kept(FunctionCache):  # type: ignore[misc]
         """The file that says what is kept."""
         return Path(self._cache_file._index_path)
 
+    def _forget(self) -> None:
+        """Remove what could not be read: nobody ever writes it again."""
+        with contextlib.suppress(OSError):
+            _remove(self.index)
+
     def load(self, signature: Any) -> Any:
         """The dispatcher of what is kept, or None."""
         function = numba.njit(self.function, nogil=True)
-        try:
-            self.found = self.load_overload(signature, function.targetctx)
-        except Exception:  # a damaged file, or a module that is gone
-            with contextlib.suppress(OSError):
-                _remove(self.index)
-            return None
+        self.found = self.load_overload(signature, function.targetctx)
         if self.found is None:
             return None
         with contextlib.suppress(OSError):

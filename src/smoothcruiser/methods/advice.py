@@ -24,6 +24,7 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.estimate import ADVICE, Estimate
+from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
@@ -33,8 +34,9 @@ MOST = 2
 COARSE = 0.25  # of what is possible: a promise above it says little
 WIDE = 0.5  # of what is possible: an interval above it says little
 SAVING = 2.0  # advice on a price has to save this factor
-# A price takes about 0.1 s to compute, which a run of so many calls does not notice.
-DEAR = 10**6
+# A price takes 0.1 to 0.3 s to compute, which a run of so many calls does not notice: in
+# plain Python, and as machine code.
+DEAR, DEAR_COMPILED = 10**6, 10**8
 LONGEST = 12  # steps of a horizon for which it takes no longer
 
 Sentence = Callable[[Query, Any, Estimate], str | None]
@@ -148,7 +150,9 @@ def _cheaper(query: Query, explanation: Any, facts: Facts) -> str | None:
     if not isinstance(explanation, Schedule) or explanation.delta_prime is not None:
         return None
     price = explanation.num_calls
-    if price < DEAR or (facts.horizon or 0) > LONGEST:
+    problem = query.problem
+    fast = problem.tables is not None or is_compiled(problem.oracle)
+    if price < (DEAR_COMPILED if fast else DEAR) or (facts.horizon or 0) > LONGEST:
         return None
     promise = (explanation.epsilon, explanation.delta, explanation.root.target)
     found = _log_price(facts, *promise)

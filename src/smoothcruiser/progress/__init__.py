@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
-import numpy as np
-
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import Hold, held
 
@@ -93,7 +91,8 @@ def says_stop(said: object) -> bool:
     False does, and NumPy's, which a comparison of its numbers is. None, 0 and others do
     not: a function that returns nothing in particular asks for nothing.
     """
-    return said is False or (isinstance(said, np.bool_) and not said)
+    numpys = getattr(said, "shape", None) == () and str(said.dtype) == "bool"  # type: ignore[attr-defined]
+    return said is False or (numpys and not said)
 
 
 @contextmanager

@@ -222,6 +222,41 @@ def test_nothing_is_kept_where_numba_was_extended(tmp_path):
         assert done.stdout.split() == ["False", str(0.5 * factor)], done.stderr
 
 
+MEANING = """
+import math
+import numba
+{extension}
+
+@numba.njit
+def step(state, action, rng):
+    return math.erf(1.0), state
+
+
+import smoothcruiser as sc
+from smoothcruiser.engines.compiled.speaking import speak
+from smoothcruiser.jit.streams import stream
+
+problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Entropy(1.0))
+found = speak(problem, 1)
+print(found.kept, found.call(1, 1, stream(0))[0])
+"""
+OTHER_ERF = """
+from numba.cpython import mathimpl
+
+@mathimpl.registry.lower(math.erf, numba.types.Float)
+def _other(context, builder, signature, given):
+    return context.get_constant(numba.types.float64, 0.25)
+"""
+
+
+def test_what_was_kept_is_not_served_to_who_extends_numba_later(tmp_path):
+    """The registry that the second program writes into is one Numba has not read yet."""
+    for extension, kept_now in (("", "False"), ("", "True"), (OTHER_ERF, "False")):
+        done = run(tmp_path, MEANING.format(extension=extension))
+        assert done.stdout.split()[0] == kept_now, done.stderr
+    assert done.stdout.split()[1] == "0.25"
+
+
 LOWERING = """
 import math
 import numba

@@ -19,6 +19,7 @@ but Numba and this package has done it (``extensions``).
 from __future__ import annotations
 
 import enum
+import sys
 import types
 from itertools import chain
 from typing import Any
@@ -126,17 +127,27 @@ def _has_noted_defaults(dispatcher: Any) -> bool:
 def extensions() -> set[str]:
     """The modules that have extended Numba, besides Numba and this package."""
     from numba.core import imputils, rewrites
-    from numba.core.registry import cpu_target
     from numba.core.typing import templates
 
-    typing = {templates.builtin_registry, *cpu_target.typing_context._registries}
-    lowering = {imputils.builtin_registry, *cpu_target.target_context._registries}
+    typing, lowering = _registries(templates.Registry), _registries(imputils.Registry)
     called, attributes, values = (
         [getattr(each, name) for each in typing] for name in TYPING
     )
     others = [getattr(each, name) for each in lowering for name in LOWERING]
     others += rewrites.rewrite_registry.rewrites.values()
     return _extensions(called, attributes, values, others)
+
+
+def _registries(kind: type) -> list[Any]:
+    """The registries of Numba, those too that it has not read yet."""
+    modules = [sys.modules[name] for name in sys.modules if name.startswith("numba.")]
+    found = {
+        id(each): each
+        for module in modules
+        for each in vars(module).values()
+        if isinstance(each, kind)
+    }
+    return list(found.values())
 
 
 _found: dict[int, set[str]] = {}
