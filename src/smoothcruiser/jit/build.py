@@ -25,7 +25,7 @@ import hashlib
 import types
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _PACKAGE = __name__.split(".", maxsplit=1)[0]
 _built: dict[Any, Any] = {}
@@ -73,25 +73,38 @@ def compiled(
     function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any
 ) -> Any:
     """The Numba form of a plain function; the same object for the same arguments."""
+    return _compiled(function, Options(nogil, salt), replace)
+
+
+class Options(NamedTuple):
+    """How a function is compiled."""
+
+    nogil: bool = False
+    salt: str | None = None
+    inner: bool = False  # called by compiled code alone
+
+
+def _compiled(function: Any, options: Options, replace: dict[str, Any]) -> Any:
     if is_compiled(function):
         return function
     key = (
         function,
-        nogil,
-        salt,
+        options,
         tuple(sorted((name, id(value)) for name, value in replace.items())),
     )
     if key not in _built:
         # The replacements are kept alive beside the result, because an id is
         # only unique among living objects.
-        _built[key] = (_build(function, nogil, salt, replace), tuple(replace.values()))
+        _built[key] = (_build(function, options, replace), tuple(replace.values()))
     return _built[key][0]
 
 
 def _build(
-    function: types.FunctionType, nogil: bool, salt: str | None, replace: dict[str, Any]
+    function: types.FunctionType, options: Options, replace: dict[str, Any]
 ) -> Any:
     import numba
+
+    nogil, salt, inner = options
 
     scope = dict(function.__globals__)
     fresh = types.FunctionType(
@@ -103,18 +116,27 @@ def _build(
     )
     fresh.__module__ = function.__module__
     if _is_ours(function):
-        marks = [source_fingerprint(function), *([] if salt is None else [salt])]
-        fresh.__qualname__ = "_".join([function.__qualname__, *marks])
-    made = numba.njit(fresh, nogil=nogil, error_model="numpy")
+        marks = [source_fingerprint(function), salt, "inner" if inner else None]
+        fresh.__qualname__ = "_".join([function.__qualname__, *filter(None, marks)])
+    # Entries for Python and for C, where nobody uses them, are a fifth of the work.
+    made = numba.njit(
+        fresh,
+        nogil=nogil,
+        error_model="numpy",
+        no_cpython_wrapper=inner,
+        no_cfunc_wrapper=True,
+    )
 
     def complete() -> None:
         for name in _names(function.__code__):
-            inner: Any = function.__globals__.get(name)
+            part: Any = function.__globals__.get(name)
             if name in replace:
                 scope[name] = replace[name]
-            elif _is_part(inner, function):
-                used = {k: v for k, v in replace.items() if k in _deep_names(inner)}
-                scope[name] = compiled(inner, salt=salt, **used)
+            elif _is_part(part, function):
+                used = {k: v for k, v in replace.items() if k in _deep_names(part)}
+                # what holds no replacement is the same under every salt
+                below = Options(salt=salt if used else None, inner=True)
+                scope[name] = _compiled(part, below, used)
 
     if _is_ours(function) and (not replace or salt is not None):
         from smoothcruiser.jit.disk import OnDisk
