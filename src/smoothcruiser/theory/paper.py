@@ -41,6 +41,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.theory.paper_bounds import (
@@ -341,6 +342,7 @@ def _log_price(
     return math.log(draws) + log_counts(setting, rungs, ell)[-1]
 
 
+@lru_cache(maxsize=64)
 def log_delta_prime(
     setting: PaperSetting, epsilon: float, delta: float, horizon: int | None = None
 ) -> tuple[float, float]:
