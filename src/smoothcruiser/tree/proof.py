@@ -8,12 +8,8 @@ moves again and again; a second outcome of one of them ends the search with an e
 The ends of a play are proven once and not tried again; ``plan`` inspects some calls
 before and after the search, as for every certificate.
 
-Rounding: an end of a box is a sum r_0 + gamma (r_1 + gamma (...)) of at most D rewards
-from its last term on, and each of its D steps errs by at most two roundings of numbers
-that are at most M in size, the largest that the declared rewards allow anywhere. So it
-is off by at most 2 D M 2**-53 and what products of roundings add; ``ROOM`` pays for
-these twice over. Where no number was rounded (whole
-rewards at discount 1) nothing is added.
+Rounding: what it may have added is in the interval (``setting.rounding``). Where no
+number was rounded (whole rewards at discount 1) nothing is added.
 """
 
 from __future__ import annotations
@@ -26,12 +22,12 @@ from smoothcruiser.estimate import NOWHERE, Certificate, Interval, not_excluded
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.tree.setting import rounding, spans_are_exact
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.searches import Search
     from smoothcruiser.tree.tree import Tree
 
-ROOM = 4.0 * 2.0**-53
 NOT_INSPECTED = "not inspected apart from the search"
 
 
@@ -69,22 +65,33 @@ def check_solvable(problem: Problem, search: Search) -> None:
         raise InvalidInput(f"{search.name}: solve=True needs {need}.")
 
 
-def two_outcomes(where: str) -> OracleError:
+class Refuted(OracleError):
+    """What the search met excludes what was declared, so nothing is proven any more."""
+
+
+def two_outcomes(where: str) -> Refuted:
     """A move was made again and had another outcome."""
-    return OracleError(
+    return Refuted(
         f"deterministic=True is declared, but a move {where} had two outcomes; drop "
         "deterministic= and solve, or fix the simulator."
     )
 
 
-def broken_claim(problem: Problem, state: object) -> OracleError:
+def broken_claim(problem: Problem, state: object) -> Refuted:
     """A play is worth what the declarations exclude."""
     low, high = problem.facts.q_bounds(1)
-    return OracleError(
+    return Refuted(
         f"A play from state {state!r} was worth what the problem's declarations exclude "
         f"(values of actions in [{low:g}, {high:g}]); correct payoffs, "
         "total_reward_range or value_bounds, or fix the simulator."
     )
+
+
+def is_rounded(tree: Tree) -> bool:
+    """Whether a number in a box was rounded, on the way up or before the first call."""
+    if not tree.setting.solves:
+        return False
+    return bool(tree._backend.inexact) or not spans_are_exact(tree.problem.facts)
 
 
 def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
@@ -92,13 +99,7 @@ def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
     root = tree.node(0)
     box = root.box
     assert box is not None
-    room = 0.0
-    if tree.inexact:
-        from smoothcruiser.tree.setting import spans_of
-
-        spans = spans_of(tree.problem, tree.setting)
-        size = max(*(abs(r) for r in tree.problem.reward_range), abs(spans).max())
-        room = ROOM * (tree.setting.limit + 1) * float(size)
+    room = rounding(tree.problem, tree.setting.limit) if tree.inexact else 0.0
 
     def wide(ends: Interval) -> Interval:
         low, high = ends
@@ -110,7 +111,12 @@ def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
 
 
 def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
-    """The certificate of the root's boxes; ``looked`` says what else was inspected."""
+    """The certificate of the root's boxes; ``looked`` says what else was inspected.
+
+    There is none after an error that has refuted what it would rest on.
+    """
+    if tree.refuted is not None:
+        raise tree.refuted
     interval, boxes = root_boxes(tree)
     problem, root = tree.problem, tree.node(0)
     spread = tuple(boxes.get(a, NOWHERE) for a in range(problem.num_actions))

@@ -33,17 +33,13 @@ from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Where, check_problem
 from smoothcruiser.shown import Shown, brief
+from smoothcruiser.tree import proof
 from smoothcruiser.tree.backends import backend_of
 from smoothcruiser.tree.forest import Forest
 from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.notes import notes_of, promise_of
-from smoothcruiser.tree.proof import (
-    NOT_INSPECTED,
-    certificate_of,
-    check_solvable,
-)
 from smoothcruiser.tree.roots import chosen, plan_root, search_policy
 from smoothcruiser.tree.searches import (
     IMPROVED,
@@ -114,7 +110,7 @@ class Tree(Shown):
                 f"State {self.state!r} is terminal: there is nothing to search; "
                 "its value is 0."
             )
-        check_solvable(problem, self.method)
+        proof.check_solvable(problem, self.method)
         self.operator = self.method.operator(problem.operator)
         self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
         self.elapsed = 0  # moves made since the tree was created
@@ -123,6 +119,7 @@ class Tree(Shown):
         self._backend = backend_of(self, executor, read_progress(progress))
         # Whether the step is known not to write into its state.
         self._untouched = problem.tables is not None
+        self.refuted: proof.Refuted | None = None  # what has shown a declaration false
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
         return copy.copy(self)
@@ -245,6 +242,9 @@ class Tree(Shown):
                     if now - before < least:
                         size *= 2
                 self._backend.flush()
+            except proof.Refuted as error:
+                self.refuted = error
+                raise
             finally:  # Ctrl-C included
                 self._backend.rest()
                 self.seconds += time.perf_counter() - begin
@@ -445,7 +445,7 @@ class Tree(Shown):
     @property
     def inexact(self) -> bool:
         """Whether a number in a box of a tree that solves was rounded."""
-        return bool(self._backend.inexact)
+        return proof.is_rounded(self)
 
     def search_policy(self, number: int = 0) -> list[float]:
         """What the search would teach a policy at a node, over all K actions.
@@ -454,7 +454,7 @@ class Tree(Shown):
         """
         return search_policy(self, number)
 
-    def estimate(self, *, looked: str = NOT_INSPECTED) -> Estimate:
+    def estimate(self, *, looked: str = proof.NOT_INSPECTED) -> Estimate:
         """The estimate at the root, without a promise.
 
         Where the tree solves, its certificate has what is proven; ``looked`` says what
@@ -471,7 +471,7 @@ class Tree(Shown):
         action, policy = self.action(0), self.policy(0)
         # A mean over the descent is what exploring earns, not what it found.
         value = q[action] if self.rule.up == MEAN else root.value
-        certificate = certificate_of(self, looked) if self.method.solve else None
+        certificate = proof.certificate_of(self, looked) if self.method.solve else None
         interval = None if certificate is None else certificate.interval
         if interval is not None:
             value = min(max(value, interval[0]), interval[1])
