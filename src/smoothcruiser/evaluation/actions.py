@@ -18,10 +18,16 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.states import lent
 
 
 class ActionRollouts(PlainRollouts):
     """Rollouts in Python of a function state -> action, or (state, rng) -> action."""
+
+    assumed: tuple[str, ...] = (
+        "what the policy returns is an action of the problem, one that sample_action may "
+        "sample or the limit of such (not checked)",
+    )
 
     def __init__(self, task: RolloutTask, policy: Callable[..., Any]) -> None:
         super().__init__(task, lambda: lambda state, action: None)
@@ -58,9 +64,8 @@ class ActionRollouts(PlainRollouts):
 
     def _action(self, state: Any) -> Any:
         try:
-            found = (
-                self.policy(state, self.rng) if self.takes_rng else self.policy(state)
-            )
+            seen = lent(state)
+            found = self.policy(seen, self.rng) if self.takes_rng else self.policy(seen)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:

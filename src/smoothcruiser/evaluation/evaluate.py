@@ -185,6 +185,7 @@ def _evaluated(
     assumed = (
         *assumptions(problem, ONE_LAW, inspection),
         "the policy is one fixed function; the rollouts are fresh samples",
+        *rollouts.assumed,
     )
     if found.certain:
         certain = (

@@ -115,7 +115,7 @@ def policy_rollouts(
     Each takes (X - low)/spread into ``sequence``. A rollout that the budget
     interrupts is not counted, nor is one that the flag at address ``stop``
     interrupts. ``lots[0]`` becomes 1 where the policy left
-    something to chance; ``lots[1]`` is the last X.
+    something to chance; ``lots[1]`` is the last X, then come the least and the most.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
@@ -180,6 +180,7 @@ def policy_rollouts(
             state = KEEP(scratch, 0, after)
         total += weight * setting.tail
         lots[1] = total
+        lots[2], lots[3] = min(lots[2], total), max(lots[3], total)
         take(
             sequence,
             min(max((total - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0,

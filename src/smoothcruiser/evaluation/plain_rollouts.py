@@ -10,18 +10,15 @@ from typing import Any
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.confidence import take
-from smoothcruiser.evaluation.rollouts import RolloutTask
+from smoothcruiser.evaluation.rollouts import RolloutTask, check_total
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.problem.answers import answered, beyond_total
+from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.tree.selection import drawn
 
 # how far probabilities may be from summing to 1, as printed decimals are
 SUM_TOLERANCE = 1e-6
-ROUNDING = (
-    1e-14  # relative error of a sum, per term; far above that of double precision
-)
 
 # (state, the action that led here or None) -> probabilities of all K actions,
 # or None for the blind policy
@@ -34,6 +31,7 @@ class PlainRollouts:
     name = "reference"
     compile_seconds = 0.0
     deadline = math.inf
+    assumed: tuple[str, ...] = ()  # of its policy, beside what is of every one
 
     def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
         self.problem, self.state = task.problem, task.state
@@ -85,17 +83,10 @@ class PlainRollouts:
             if x is None:
                 return finished
             self.last = x
-            self._check_total(x, low, low + spread)
+            check_total(self.problem, self.setting, x, low, low + spread)
             y = min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0
             take(sequence, y)
         return count
-
-    def _check_total(self, x: float, low: float, high: float) -> None:
-        """Refuse a rollout that a declared total excludes, rounding apart."""
-        total = self.problem.facts.total_range
-        slack = ROUNDING * self.setting.limit * max(abs(low), abs(high), abs(x))
-        if total is not None and not low - slack <= x <= high + slack:
-            raise beyond_total(x, low, high)
 
     def _rollout(self, most_calls: int) -> float | None:
         """X of one rollout; None where calls or time are used up before its end."""

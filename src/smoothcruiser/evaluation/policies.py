@@ -28,6 +28,7 @@ from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.problem.states import lent
 from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.tree.compiled import CompiledTree
 from smoothcruiser.tree.tree import Tree
@@ -118,7 +119,7 @@ def _stationary(policy: Callable[[Any], Any]) -> Walk:
 
     def walk(state: Any, action: int | None) -> Any:
         try:
-            found = policy(state)
+            found = policy(lent(state))
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:

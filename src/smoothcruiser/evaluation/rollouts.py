@@ -33,6 +33,7 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
+from smoothcruiser.problem.answers import beyond_total
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.compiled import machine_for
@@ -40,6 +41,9 @@ from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.rows import RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.tree import Tree
+
+# relative error of a sum, per term; far above that of double precision
+ROUNDING = 1e-14
 
 _kernels: dict[Any, Any] = {}
 
@@ -61,6 +65,7 @@ class Rollouts(Protocol):
     name: str
     compile_seconds: float
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
+    assumed: tuple[str, ...]  # of its policy, beside what is of every one
 
     @property
     def looks(self) -> int:
@@ -149,6 +154,7 @@ class CompiledRollouts:
     name = "compiled"
     looks, doubts = 0, ""  # machine code is not inspected while it runs
     deadline = math.inf
+    assumed: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -166,7 +172,8 @@ class CompiledRollouts:
         self.weights = np.array(operator.weights(task.problem.num_actions))
         self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
         self.rng = stream(task.seed, Key.ROLLOUTS)
-        self.lots = np.zeros(2)  # whether the policy ever drew lots, and the last X
+        # whether the policy ever drew lots, the last X, the least and the most
+        self.lots = np.array([0.0, 0.0, math.inf, -math.inf])
         self.hold, self.stop = task.hold, np.zeros(1, np.int64)
         begin = time.perf_counter()
         self.loop = _loop(policy, operator)
@@ -327,6 +334,9 @@ class CompiledRollouts:
             ) from error
         if status not in (kernel.DONE, kernel.CUT):
             self._complain(status)
+        for x in self.lots[2:].tolist():
+            if math.isfinite(x):
+                check_total(self.problem, self.setting, x, low, low + spread)
         return finished
 
     def _in_time(self, *rollouts: Any) -> tuple[int, int]:
@@ -360,6 +370,19 @@ class CompiledRollouts:
         where = int(scratch[1]) if machine is None else machine.load(scratch, 1)
         action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
         complain(self.problem, self.setting, status, where, action, reward)
+
+
+def check_total(
+    problem: Problem, setting: Setting, x: float, low: float, high: float
+) -> None:
+    """Refuse a rollout that a declared total excludes, rounding apart.
+
+    ``low`` and ``high`` are what is possible.
+    """
+    slack = ROUNDING * setting.limit * max(abs(low), abs(high), abs(x))
+    if problem.facts.total_range is None or low - slack <= x <= high + slack:
+        return
+    raise beyond_total(x, low, high)
 
 
 def _run_rollouts(rollouts: CompiledRollouts, item: Any) -> tuple[int, int]:

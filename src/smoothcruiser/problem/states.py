@@ -222,6 +222,20 @@ def copied(state: Any) -> Any:
         return None
 
 
+def lent(state: Any) -> Any:
+    """A state for a user's function to read, which may write into it.
+
+    It is a copy where it can be changed. A policy or a heuristic that normalizes its
+    argument in place would otherwise move the world that is rolled out.
+    """
+    if is_fixed(state) or is_opaque(state):
+        return state
+    try:
+        return copy.deepcopy(state)
+    except Exception:  # it cannot be copied
+        return state
+
+
 def _shares(x: Any, y: Any, met: set[int]) -> bool:
     """Whether a copy holds a part of the original that can be changed.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from smoothcruiser.problem.bounds import middle_at
+from smoothcruiser.problem.states import lent
 from smoothcruiser.tree import asking_kernel
 from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.evaluators.base import Leaves
@@ -117,7 +118,7 @@ class AskingPlain(PlainTree):
         rows = self.asks.answers(
             Leaves(
                 len(self.queue),
-                lambda: [waiting.state for waiting in self.queue],
+                lambda: [lent(waiting.state) for waiting in self.queue],
                 remaining=self._remaining(left),
             )
         ).tolist()
@@ -186,7 +187,9 @@ class AskingPlain(PlainTree):
             return
         state = self.root.state
         left = self._remaining([0])
-        row = self.asks.answers(Leaves(1, lambda: [state], remaining=left))[0].tolist()
+        row = self.asks.answers(Leaves(1, lambda: [lent(state)], remaining=left))[
+            0
+        ].tolist()
         self._check(state, row, self.root)
         if self.numbers.values:
             self.num_asked += 1
