@@ -142,16 +142,16 @@ class Asks:
         if self.numbers.values and not np.isfinite(row[0]):
             name = "network" if self._has("network") else "value"
             return InvalidInput(
-                f"{name} must be a finite number, got {row[0]!r} {where}."
+                f"{name} must be a finite number, got {float(row[0])!r} {where}."
             )
         weights = [float(row[1 + a]) for a in actions]
         if self.numbers.priors and not (
-            all(np.isfinite(w) and w >= 0.0 for w in weights) and sum(weights) > 0.0
+            all(w >= 0.0 for w in weights) and 0.0 < sum(weights) < np.inf
         ):
             name = "network" if self._has("network") else "prior"
             return InvalidInput(
-                f"{name} must give the legal actions finite weights of at least 0, not "
-                f"all 0, got {weights!r:.80} {where}; exp(logits) has this form."
+                f"{name} must give the legal actions weights of at least 0 with a finite "
+                f"sum, not all 0, got {weights!r:.80} {where}; exp(logits) has this form."
             )
         firsts = [float(row[1 + K + a]) for a in actions]
         if self.numbers.firsts and not all(np.isfinite(q) for q in firsts):

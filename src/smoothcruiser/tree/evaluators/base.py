@@ -92,8 +92,9 @@ def as_rows(found: Any, count: int, width: int, name: str, what: str) -> Floats:
     """What a function returned for ``count`` states, as an array (count, width)."""
     shape = (count,) if width == 1 else (count, width)
     try:
-        array = np.asarray(plain_array(found), dtype=np.float64)
-    except (TypeError, ValueError):
+        array: Any = np.asarray(plain_array(found))
+        array = None if array.dtype.kind == "c" else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         array = None
     if array is None or array.shape not in (shape, (count, width)):
         got = f"{type(found).__name__}" if array is None else f"shape {array.shape}"

@@ -21,15 +21,11 @@ def check_leaves(search: Any) -> None:
             f"{search.name}: {next(iter(given))} needs expansion=1, one new leaf per "
             f"simulation, got {search.expansion!r}."
         )
-    for name in (
-        "widening",
-        "samples",
-        "action_widening",
-        "solve",
-        "trees",
-        "leaf_rollouts",
-    ):
-        if search.asks and getattr(search, name) not in (None, False, 1):
+    # the one value of each that goes with evaluators
+    alone: dict[str, Any] = {"widening": None, "samples": None, "action_widening": None}
+    alone |= {"solve": False, "trees": 1, "leaf_rollouts": 1}
+    for name, only in alone.items():
+        if search.asks and getattr(search, name) != only:
             raise InvalidInput(
                 f"{search.name}: {name}= is not for trees with a prior or with "
                 "evaluators at their leaves; give one or the other."

@@ -58,6 +58,8 @@ class Function(LeafEvaluator):
 
 def one_row(found: Any, width: int, name: str) -> Floats:
     """What a function of one state returned."""
+    if found is None:
+        raise InvalidInput(f"{name} returned None for a state; is a return missing?")
     if name == "network":
         return _both([found], 1, width).reshape(width)
     if width == 1:
