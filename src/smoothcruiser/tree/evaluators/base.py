@@ -101,7 +101,8 @@ def as_rows(found: Any, count: int, width: int, name: str, what: str) -> Floats:
         raise InvalidInput(
             f"{name} must return {what.format(n=count, k=width)}, got {got}."
         )
-    return array.reshape(count, width)
+    rows: Floats = array.reshape(count, width)
+    return rows
 
 
 def plain_array(found: Any) -> Any:
