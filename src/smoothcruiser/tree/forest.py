@@ -5,8 +5,10 @@ from a stream of its own, and adds up what they know. The number of trees change
 answer; who grows them does not:
 
   budget    calls and simulations are dealt out: tree i of n gets x // n of x, and one
-            more where i < x % n. A tree depends on its own counts alone, however these
-            are sliced, so the forest depends on the totals alone
+            more where i < x % n; where trees have made different numbers of them (one
+            was proven, or the other limit came first), those with the fewest come first.
+            A tree depends on its own counts alone, however these are sliced, so the
+            forest depends on the totals alone
   workers   threads for compiled trees, whose machine code runs without the
             interpreter's lock; processes or Dask for plain ones, which travel there and
             back (``tree.travel``); this thread otherwise
@@ -52,9 +54,27 @@ class Slice:
     seconds: float | None = None
 
 
-def dealt(total: int, number: int, count: int) -> int:
-    """The part of ``total`` that tree ``number`` of ``count`` gets."""
-    return total // count + (1 if number < total % count else 0)
+def dealt(total: int, counts: list[int]) -> list[int]:
+    """How far each tree is to come from its count, so that the sum is ``total``.
+
+    The lowest are raised first, as water finds its level, so that two growths come to
+    the same as one; of what cannot be divided the first trees get one more.
+    """
+    order = sorted(range(len(counts)), key=lambda i: (counts[i], i))
+    goals, left = list(counts), total - sum(counts)
+    for size in range(1, len(order) + 1):
+        lowest = order[:size]
+        level = goals[lowest[0]]
+        higher = goals[order[size]] if size < len(order) else level + max(0, left) + 1
+        each = min(higher - level, max(0, left) // size)
+        for i in lowest:
+            goals[i] += each
+        left -= each * size
+        if each < higher - level:
+            for i in sorted(lowest)[: max(0, left)]:
+                goals[i] += 1
+            break
+    return goals
 
 
 def grow_here(built: Any, part: Slice) -> tuple[int, bool, Any]:
@@ -108,19 +128,21 @@ class Forest:
         """
         from smoothcruiser.tree.travel import packed, take
 
-        count = len(self.trees)
-        calls -= self._extra
         seconds = None
         if self.until is not None:
             seconds = max(1e-3, self.until - time.perf_counter())
+        made, called = zip(*(tree.counts[1:3] for tree in self.trees), strict=True)
+        goals = zip(
+            dealt(simulations, list(made)),
+            dealt(calls - self._extra, list(called)),
+            strict=True,
+        )
         parts = []
-        for number, tree in enumerate(self.trees):
+        for number, (tree, goal) in enumerate(zip(self.trees, goals, strict=True)):
             tree.prepare()
-            asked = dealt(simulations, number, count), dealt(calls, number, count)
-            _, made, called, _ = tree.counts
-            if made < asked[0] and called < asked[1]:
-                parts.append(Slice(number, tree, *asked, seconds))
-        finished = [True] * count
+            if made[number] < goal[0] and called[number] < goal[1]:
+                parts.append(Slice(number, tree, *goal, seconds))
+        finished = [True] * len(self.trees)
 
         def report(part: Slice, found: tuple[int, bool, Any]) -> bool:
             number, finished[number], form = found

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.compiles
 
 GARNET = sc.make("garnet:states=12,actions=3,seed=1", discount=0.8, temperature=0.3)
 GAME = sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, operator="max")
+LAKE = sc.make("frozen-lake", discount=1, operator="max")
 METHODS = [
     sc.UCT(trees=3),
     sc.MENTS(trees=3),
@@ -35,9 +36,43 @@ def everything(tree, number=0):
 def test_budgets_are_dealt_out():
     for total in (0, 1, 7, 100):
         for count in (1, 3, 8):
-            parts = [dealt(total, i, count) for i in range(count)]
+            parts = dealt(total, [0] * count)
             assert sum(parts) == total
+            assert parts == sorted(parts, reverse=True)
             assert max(parts) - min(parts) <= 1
+
+
+def test_the_lowest_come_first_and_two_parts_are_one():
+    """Against one call at a time, which goes to the first of the lowest."""
+    for counts in ([5, 0, 3], [0, 0, 7, 7], [4], [9, 1, 1, 1, 1]):
+        expected = list(counts)
+        for total in range(sum(counts), sum(counts) + 40):
+            assert dealt(total, counts) == expected
+            assert dealt(total + 9, expected) == dealt(total + 9, counts)
+            expected[expected.index(min(expected))] += 1
+
+
+@pytest.mark.parametrize("method", [sc.UCT(trees=3), sc.DENTS(trees=3)], ids=str)
+def test_one_limit_after_the_other_is_kept_to_the_call(method):
+    """Simulations leave trees with different calls; 43 more are 43, in any slices."""
+    known = None
+    for executor, workers, size in (
+        ("compiled", 1, 43),
+        ("compiled", 3, 5),
+        ("reference", None, 43),
+        ("reference", None, 1),
+    ):
+        tree = Tree(LAKE, method=method, seed=3, executor=executor, workers=workers)
+        tree.grow(simulations=58)
+        end = tree.num_calls + 43
+        assert len({part.counts[2] for part in tree._backend.trees}) > 1
+        while tree.num_calls < end:
+            tree.grow(calls=min(size, end - tree.num_calls))
+        assert tree.num_calls == end
+        tree.grow(simulations=10)
+        found = tree._backend.counts, everything(tree)
+        assert known is None or found == known
+        known = found
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -67,7 +102,7 @@ def test_a_forest_is_the_sum_of_its_trees():
         tree = Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
         if number:
             tree._backend.rng = stream(5, Key.TREE, number)
-        alone.append(tree.grow(calls=dealt(1000, number, 3)))
+        alone.append(tree.grow(calls=dealt(1000, [0, 0, 0])[number]))
     roots = [tree.node(0) for tree in alone]
     root = forest.node(0)
     assert root.visits == sum(r.visits for r in roots)
