@@ -362,7 +362,7 @@ class Keeping(Session):
     def ponder(self) -> None:
         """Grow the tree in a thread; most of it lies below the action that was taken."""
         if self.tree is not None and not self.tree.proven:
-            self._pondering = Pondering(self.tree)
+            self._pondering = Pondering(self.tree, self)
 
     def wake(self) -> None:  # noqa: D102
         pondering, self._pondering = self._pondering, None

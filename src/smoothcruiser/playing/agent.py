@@ -96,12 +96,15 @@ class Agent:
                     f"{self.method.name} takes no time limit; drop seconds_total."
                 )
             self.clock = Clock(problem, seconds_total, self.query.limits.seconds)
+        for name, flag in (("sample", sample), ("ponder", ponder)):
+            if not isinstance(flag, bool):
+                raise InvalidInput(f"{name} must be True or False, got {flag!r}.")
         if ponder and not self.session.ponders:
             raise InvalidInput(
                 f"ponder=True grows a tree while the other moves, and {self.method.name} "
                 "keeps none; use uct or another tree search, without certify."
             )
-        self.ponder = bool(ponder)
+        self.ponder = ponder
 
     @property
     def decisions(self) -> int:

@@ -20,7 +20,7 @@ class Clock:
     """What is left of ``seconds_total``; ``most`` is the limit of one decision."""
 
     def __init__(self, problem: Problem, total: float, most: float | None) -> None:
-        check_seconds(total)
+        check_seconds(total, "seconds_total")
         self.problem, self.total, self.most = problem, total, most
         self.left = total
 

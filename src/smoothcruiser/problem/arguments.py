@@ -47,11 +47,11 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
-def check_seconds(seconds: Any) -> None:
+def check_seconds(seconds: Any, name: str = "seconds") -> None:
     """Refuse what is not a time; None means no limit."""
     if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
         raise InvalidInput(
-            f"seconds must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
+            f"{name} must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
             f"or left out for no limit, got {shortened(seconds)}."
         )
 

@@ -1,5 +1,6 @@
 """Time for an episode, and thinking while the other moves."""
 
+import gc
 import threading
 import time
 from dataclasses import replace
@@ -132,3 +133,21 @@ def test_errors_of_pondering_are_not_lost():
 def test_what_keeps_no_tree_does_not_ponder():
     with pytest.raises(sc.InvalidInput, match="keeps none"):
         sc.Agent(WALK, "certified", delta=0.1, budget=100, ponder=True)
+
+
+def test_a_forgotten_agent_stops_thinking():
+    agent = sc.Agent(GAME, "uct", simulations=5, ponder=True)
+    agent.act((0, 0))
+    (thread,) = pondering()
+    del agent
+    gc.collect()
+    thread.join(20.0)
+    assert not thread.is_alive()
+
+
+def test_flags_are_true_or_false():
+    for flags in ({"ponder": "no"}, {"sample": 1}):
+        with pytest.raises(sc.InvalidInput, match="must be True or False"):
+            sc.Agent(WALK, "uct", budget=10, **flags)
+    with pytest.raises(sc.InvalidInput, match="seconds_total must be a number"):
+        sc.Agent(WALK, "uct", seconds_total=0)
