@@ -537,6 +537,9 @@ def test_play_offers_a_method_without_a_promise_and_no_option_it_lacks(
     assert lost.code == 2
     assert "initial_state=" in lost.err
     assert "--state" not in lost.err
+    episode = ("--method", "uct", "--seconds-total", "0.01", "--episodes", "1")
+    assert run("play", *CHAIN, *episode, "--steps", "2", "--ponder").code == 0
+    assert "keeps none" in run("play", *CHAIN, "--method", "exact", "--ponder").err
 
 
 def test_an_unexpected_error_is_one_sentence_and_its_place_is_shown_on_demand(

@@ -65,6 +65,17 @@ from smoothcruiser.errors import InvalidInput, said
     help="Most oracle calls per decision, such as 1e4.",
 )
 @click.option("--seconds", type=float, metavar="T", help="Longest time per decision.")
+@click.option(
+    "--seconds-total",
+    type=float,
+    metavar="T",
+    help="Time for all decisions of an episode, dealt out over its moves.",
+)
+@click.option(
+    "--ponder",
+    is_flag=True,
+    help="Tree searches: think on while the other moves.",
+)
 @tree_options
 @click.option(
     "--opponent",
@@ -138,7 +149,7 @@ def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
 
 def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     """The other player: random, a planner with the agent's own limits and
-    another seed, or a function of the user's.
+    another seed that does not ponder, or a function of the user's.
     """
     import numpy as np
 
@@ -153,7 +164,7 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
         _check_promise(problem, text, how)
         of_other = np.random.SeedSequence(how["seed"], spawn_key=(Key.OTHER_PLAYER,))
         seed = int(of_other.generate_state(1)[0])
-        return Agent(problem, text, **{**how, "seed": seed})
+        return Agent(problem, text, **{**how, "seed": seed, "ponder": False})
     module, colon, attribute = text.partition(":")
     if not colon:
         raise InvalidInput(

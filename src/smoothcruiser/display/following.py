@@ -54,6 +54,11 @@ def follow(
             "follow() shows a run under a notebook's cell, and this is none; give a "
             "file: follow('search.html')."
         )
+    from smoothcruiser.tree.view import check_sizes
+
+    check_sizes(depth, width)
+    if path is not None and not (isinstance(path, str | Path) and Path(path).name):
+        raise InvalidInput(f"follow writes to an HTML file, got {path!r}; name one.")
     follower = Follower(None if path is None else Path(path), depth, width)
     follower.begin()
     return follower

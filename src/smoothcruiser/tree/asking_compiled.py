@@ -116,6 +116,11 @@ class AskingTree(CompiledTree):
         self.asks, self.elapsed, self.answered = asks, elapsed, False
         self.gumbel = asking.no_root(asks.problem.num_actions)
         self.waiting: Any = None
+        if (
+            asks.machines is not None
+        ):  # what is wrong with them is not the oracle's fault
+            state = arguments[5]
+            asks.answers(Leaves(1, lambda: [state], remaining=[0]))
         super().__init__(*arguments, True)
         self._inform_root()
 

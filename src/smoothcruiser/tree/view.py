@@ -61,12 +61,17 @@ class Branch:
 
 def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Branch:
     """The part of the tree that views show."""
+    check_sizes(depth, width)
+    return _shown(tree, (0, None, ""), 1.0, None, True, depth, width)
+
+
+def check_sizes(depth: int, width: int) -> None:
+    """Refuse a view without levels or children."""
     for name, value in (("depth", depth), ("width", width)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InvalidInput(
                 f"{name} must be a whole number of at least 1, got {value!r}."
             )
-    return _shown(tree, (0, None, ""), 1.0, None, True, depth, width)
 
 
 def _shown(

@@ -141,6 +141,23 @@ def test_an_error_of_the_function_names_the_state():
         grown(MAZE, sc.UCT(value=lambda s: 1 / 0))
 
 
+def test_a_compiled_function_that_is_wrong_is_not_the_oracles_fault():
+    """One sentence, of Numba's pages too."""
+    import numba
+
+    two = numba.njit(lambda state, time: 0.0)
+    field = numba.njit(lambda state: state.energy)
+    for function, words in (
+        (two, "not enough arguments"),
+        (field, "Unknown attribute"),
+    ):
+        with pytest.raises(OracleError, match=f"value raised .*{words}") as error:
+            grown(MAZE, sc.UCT(value=function))
+        assert "\n" not in str(error.value)
+    with pytest.raises(InvalidInput, match="value must return one number per state"):
+        grown(MAZE, sc.UCT(value=numba.njit(lambda state: (0.0, 1.0))))
+
+
 def test_leaf_batches_ask_for_many_at_once():
     sizes = []
 

@@ -128,6 +128,11 @@ def test_pages_that_cannot_be_written(tmp_path):
         sc.follow(tmp_path / "missing" / "run.html")
     with pytest.raises(sc.InvalidInput, match=r"follow\('search\.html'\)"):
         sc.follow()
+    for wrong in ("", 3):
+        with pytest.raises(sc.InvalidInput, match="an HTML file, got"):
+            sc.follow(wrong)
+    with pytest.raises(sc.InvalidInput, match="depth must be a whole number"):
+        sc.follow(tmp_path / "run.html", depth=0)  # before the run, not in its middle
     folder = tmp_path / "there"
     folder.mkdir()
     follower = sc.follow(folder / "run.html")

@@ -119,9 +119,11 @@ def plain_array(found: Any) -> Any:
     return found
 
 
-def raised(name: str, error: BaseException, where: str) -> OracleError:
-    """A user's function raised an error."""
+def raised(name: str, error: Exception, where: str) -> OracleError:
+    """A user's function raised an error, or could not be compiled."""
+    from smoothcruiser.jit.oracle import first_line
+
     return OracleError(
-        f"{name} raised {type(error).__name__}: {error} {where}; fix the function, or "
-        "leave it out."
+        f"{name} raised {type(error).__name__}: {first_line(error).rstrip('.')} {where}; "
+        "fix the function, or leave it out."
     )
