@@ -31,8 +31,14 @@ from smoothcruiser.tree.searches import (
     PARENT_PRIOR,
     PRIOR_UPPER,
     UPPER,
+    VISITS_PRIOR,
 )
-from smoothcruiser.tree.selection import descent_policy, drawn, upper_pick
+from smoothcruiser.tree.selection import (
+    descent_policy,
+    drawn,
+    upper_pick,
+    visit_shares,
+)
 from smoothcruiser.tree.template import Selection, Step
 
 
@@ -43,8 +49,8 @@ class AskingNode(PlainNode):
 
     def __init__(self, state: Any, sign: float, actions: list[int]) -> None:
         super().__init__(state, sign, actions)
-        self.prior: list[float] = []
-        self.first_q: list[float] = []
+        # zeros until it is informed
+        self.prior, self.first_q = [0.0] * len(actions), [0.0] * len(actions)
         self.waits = [0] * len(actions)
 
     def twin(self) -> AskingNode:
@@ -249,6 +255,8 @@ class AskingPlain(PlainTree):
                 j = upper_pick(rule, x, n, size, visits, self.rng)
         else:
             w = self._prior(node, depth, size)
+            if rule.prior == VISITS_PRIOR:
+                visit_shares(n, size, w)  # visits that wait count already
             descent_policy(rule, x, w, h, visits, y, p)
             j = drawn(p, size, self.rng)
             if rule.prior == PARENT_PRIOR:

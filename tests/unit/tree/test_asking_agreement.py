@@ -37,6 +37,7 @@ METHODS = [
     sc.UCT(value=value, initial_q=FIRSTS),
     sc.MENTS(value=sc.solve(GAME), initial_q=FIRSTS, leaf_batch=3),
     sc.RENTS(value=value, prior="parent"),
+    sc.RENTS(value=value, leaf_batch=8),
     sc.DENTS(value=value, leaf_batch=5, mix=0.25),
     sc.BTS(value=value, average_returns=True, leaf_batch=64),
 ]
@@ -45,6 +46,13 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_compiled_is_plain(method):
     same(GAME, method, simulations=60)
+
+
+@pytest.mark.parametrize("calls", [1, 30])
+def test_a_simulation_that_waits_reads_alike(calls):
+    """A node that was added and not asked about yet has the same numbers in both."""
+    for method in (sc.PUCT(), sc.UCT(value=value, initial_q=FIRSTS, mix=0.5)):
+        same(GAME, method, calls=calls)
 
 
 def test_a_horizon_and_varying_actions():

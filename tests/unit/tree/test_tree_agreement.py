@@ -35,11 +35,10 @@ PROBLEMS = {
 }
 
 
-def same(problem, method, simulations=50, seed=3):
-    compiled = Tree(problem, method=method, seed=seed).grow(simulations=simulations)
-    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(
-        simulations=simulations
-    )
+def same(problem, method, simulations=50, seed=3, calls=None):
+    limit = {"simulations": simulations} if calls is None else {"calls": calls}
+    compiled = Tree(problem, method=method, seed=seed).grow(**limit)
+    plain = Tree(problem, method=method, seed=seed, executor="reference").grow(**limit)
     assert compiled._backend.name == "compiled"
     assert plain._backend.name == "reference"
     assert compiled._backend.counts == plain._backend.counts
