@@ -15,6 +15,7 @@ from smoothcruiser.certified.rounding import model_floor
 from smoothcruiser.certified.shares import delta_in_order
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import Hold
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
@@ -40,7 +41,7 @@ class Ends:
     equal: EqualSamples | None
     budget: int
     seconds: float | None
-    deadline: float
+    due: float  # the deadline, if nothing more is compiled
     callback: Callback | None
     target: Target
     # the share of |V| that half-widths may have, in place of epsilon
@@ -48,6 +49,12 @@ class Ends:
     floor: float = 0.0  # the half-width that double precision can reach
     hold: Hold = field(default_factory=Hold)  # says whether Ctrl-C was pressed
     phases: Phases = field(default_factory=lambda: Phases(None))
+    watch: Stopwatch = field(default_factory=Stopwatch)
+
+    @property
+    def deadline(self) -> float:
+        """When the time is up, by ``time.perf_counter()``: compiling puts it off."""
+        return self.due + self.watch.stood_still() if self.due < math.inf else math.inf
 
     def heard_by(self, hold: Hold) -> Ends:
         """The same limits in a held run, which reports its phases."""
@@ -68,13 +75,14 @@ class Ends:
 
     def later(self, seconds: float) -> Ends:
         """The same limits after ``seconds`` of compiling, which count against none."""
-        return replace(self, deadline=self.deadline + seconds)
+        return replace(self, due=self.due + seconds, watch=Stopwatch())
 
     def closing(self) -> Ends:
         """The limits of what only the answer needs, after a stop."""
         hand = time.perf_counter() + HAND_SECONDS
-        deadline = min(self.deadline, hand) if self.hold.came else self.deadline
-        return replace(self, deadline=deadline, hold=Hold(), phases=Phases(None))
+        due = min(self.deadline, hand) if self.hold.came else self.deadline
+        more = {"hold": Hold(), "phases": Phases(None), "watch": Stopwatch()}
+        return replace(self, due=due, **more)  # type: ignore[arg-type]
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
         """The half-width that ends the query where V is known to lie in ``interval``.
@@ -132,7 +140,7 @@ def make_limits(
         equal=None,
         budget=DEFAULT_BUDGET if budget is None else int(budget),
         seconds=seconds,
-        deadline=math.inf if seconds is None else now + seconds,
+        due=math.inf if seconds is None else now + seconds,
         callback=callback,
         target=target,  # type: ignore[arg-type]
         relative=relative,

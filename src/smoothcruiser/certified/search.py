@@ -308,8 +308,8 @@ class Certified(Shown, Viewed):
         self.reason = reason
         self._remember(at)
         assert reason is not None
-        calls = self.num_calls - at.first_call
-        self.asked[at.root] = calls
+        compile_seconds += limits.watch.stood_still()
+        calls = self.asked[at.root] = self.num_calls - at.first_call
         return answer(
             self,
             at.root,

@@ -76,6 +76,7 @@ def word_sampler(
     if loops.spoken is not None and loops.spoken.kept:
         problem = calling(loops.spoken, problem)  # nothing is compiled for Python
     found = WordSampler(problem, memory, seed, loops)
+    found.warm(state)
     found.compile_seconds = time.perf_counter() - begin
     return found
 
@@ -228,6 +229,14 @@ class WordSampler(PythonSampler):
             self._data = loops.spoken.address, int(self._room.ctypes.data)
         self._run(np.zeros(0, dtype=np.int64), np.zeros((0, 4), np.uint64))  # compiles
         self._cover_nodes()
+
+    def warm(self, state: Any) -> None:
+        """Compile what rows need, on rows that nobody keeps."""
+        keys, slots, sizes = self._keys.copy(), self._slots.copy(), self._sizes.copy()
+        frame, floats = np.zeros_like(self._frame), self.loops.floats
+        self.loops.enter(state, int(frame.ctypes.data), floats, keys, slots, sizes)
+        self.loops.fill(keys, slots, int(sizes[0]))
+        self.loops.load(keys[0])
 
     def draw(self, batch: Batch, most: int) -> None:
         """Take the next samples of a batch, at most ``most`` of them."""

@@ -23,6 +23,7 @@ from smoothcruiser.engines.registry import default_executor, make_engine
 from smoothcruiser.engines.shards import Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import stoppable
+from smoothcruiser.jit.stopwatch import uncounted
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
@@ -62,10 +63,13 @@ def calls_per_second(
     """
     name = executor or default_executor(problem)
     job = Job(problem, _table(problem.facts), state)
-    engine = make_engine(name, job)
+    begin = time.perf_counter()
+    with uncounted():
+        engine = make_engine(name, job)
+        warm_up()
+    compiling = time.perf_counter() - begin
     action = problem.legal_actions(state)[0]
     each, samples = least_calls(problem.facts), job.schedule.root.samples
-    warm_up()
     began()
     timer = threading.Timer(seconds, engine.stop)
     timer.daemon = True
@@ -86,7 +90,7 @@ def calls_per_second(
     finally:
         timer.cancel()
     busy = min(1.0, (time.process_time() - computed) / took)
-    return Speed(max(1, calls) / took, calls, busy, engine.compile_seconds)
+    return Speed(max(1, calls) / took, calls, busy, compiling)
 
 
 def _table(facts: Facts) -> Schedule:

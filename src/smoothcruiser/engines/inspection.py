@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import time
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -38,6 +37,7 @@ from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.jit.streams import Stream, stream, warm_up
 from smoothcruiser.problem.answers import (
     Answer,
@@ -148,10 +148,10 @@ class _Inspector:
         self.last = CALLS_PER_LOOK  # what the last pair took of it
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
-        self.began, self.seconds = time.perf_counter(), LOOK_SECONDS
+        self.watch, self.seconds = Stopwatch(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
-        return self.calls == 0 or time.perf_counter() - self.began < self.seconds
+        return self.calls == 0 or self.watch.elapsed() < self.seconds
 
     def begin(self, start: Any, most: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""

@@ -46,6 +46,7 @@ from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.evaluation.unevaluated import unevaluated
 from smoothcruiser.jit.interrupts import Hold, held
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -151,7 +152,7 @@ def _evaluated(
         task.setting.limit,
     )
     most_calls, seconds = _most_calls(query), query.limits.seconds
-    started = time.perf_counter()
+    watch = Stopwatch()
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     allowed = LOOK_SECONDS if seconds is None else BEFORE_SHARE * seconds
     allowed = max(allowed, LEAST_SECONDS)
@@ -161,22 +162,21 @@ def _evaluated(
         allowed = min(LOOK_SECONDS, allowed)
         calls, pairs = _looked(query, hold, None, inspected, allowed)
     rollouts.spend(calls + len(pairs))  # each pair is called once more at the end
-    each = (time.perf_counter() - started) / max(1, calls)
+    each = watch.elapsed() / max(1, calls)
     after = min(LOOK_SECONDS, len(pairs) * each)
     if seconds is not None:
         after = min(after, AFTER_SHARE * seconds)
-        rollouts.deadline = started + seconds - after
+        rollouts.deadline = time.perf_counter() + seconds - watch.elapsed() - after
     found = None
     if problem.deterministic and not phases.refused:
         found = _certain(rollouts, bounds, most_calls)
     if found is None:
         with overdue(seconds):
             found = _sampled(rollouts, bounds, query, phases, steps, len(pairs))
-    ran = time.perf_counter() - started
+    ran = watch.elapsed()
     after = min(after, HAND_SECONDS) if hold.came else LOOK_SECONDS
     if seconds is not None:
-        left = started + seconds - time.perf_counter()
-        after = min(after, max(LEAST_SECONDS, left))
+        after = min(after, max(LEAST_SECONDS, seconds - watch.elapsed()))
     again = 0
     if pairs and each <= after:
         again, _ = _looked(query, Hold() if hold.came else hold, pairs, None, after)
@@ -213,7 +213,7 @@ def _evaluated(
         method="evaluate",
         certificate=certificate,
         seconds=ran,
-        compile_seconds=rollouts.compile_seconds,
+        compile_seconds=rollouts.compile_seconds + watch.stood_still(),
         **about(problem, state),
         seed=query.seed,
         executor=rollouts.name,

@@ -63,6 +63,7 @@ class Watch:
     def compiled(self, seconds: float) -> None:
         """Count no seconds that compiling took."""
         self._begin += seconds
+        self.deadline += seconds
 
     @property
     def _due(self) -> bool:

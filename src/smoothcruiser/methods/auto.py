@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.jit.interrupts import hear, stoppable
+from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.methods.base import (
     DEFAULT_BUDGET,
     Forecast,
@@ -39,6 +40,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
 from smoothcruiser.methods.exact import Exact, Lookup
+from smoothcruiser.methods.following import Settled
 from smoothcruiser.methods.known import known_model_answer
 from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
 from smoothcruiser.methods.pricing import (
@@ -65,7 +67,8 @@ log = logging.getLogger(__name__)
 # calls of the walks of a pilot: a hundredth of the schedule's price, within these
 FEWEST, MOST = 32, 64
 PILOT_SHARE = 100
-PILOT_SECONDS = 0.05  # of seconds=, at the most
+# of seconds=, at the most, and in seconds at the least: a shorter look shows nothing
+PILOT_SECONDS, LEAST_PILOT = 0.05, 0.01
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
@@ -105,10 +108,10 @@ class Auto(Method):
         return problem.tables is None
 
     def session(self, query: Query) -> Session:
-        """The solution's where the model is known; else every decision is its own."""
+        """The solution's where the model is known; else that of one choice, in time."""
         if query.problem.tables is not None:
             return Lookup(self, query)
-        return super().session(query)
+        return Settled(self, query)
 
     def _choose(self, query: Query) -> Prepared:
         if query.problem.tables is not None:
@@ -140,12 +143,11 @@ class _Choosing:
 
     def __init__(self, auto: Auto, query: Query) -> None:
         self.auto, self.query = auto, query
-        self.begin = time.perf_counter()
+        self.watch = Stopwatch()
         self.problem, self.promise = query.problem, query.promise
         self.limits = query.limits
         self.pilot: Pilot | None = None
         self.measured = 0  # calls that measured the speed
-        self.compiling = 0.0  # seconds, which count against no limit
 
     @property
     def made(self) -> int:
@@ -155,14 +157,14 @@ class _Choosing:
     @property
     def _spent(self) -> float:
         """Seconds since the beginning, without compiling."""
-        return time.perf_counter() - self.begin - self.compiling
+        return self.watch.elapsed()
 
     def choose(self) -> Prepared:
         """What is run."""
         if self.problem.outcomes is not None and self.query.state is not None:
             listing = math.inf
             if self.limits.seconds is not None:
-                listing = self.begin + LISTING * self.limits.seconds
+                listing = time.perf_counter() + LISTING * self.limits.seconds
             useful = self.promise.asked or self._limited
             try:
                 known = known_model_answer(self.query, listing, searched=useful)
@@ -340,15 +342,14 @@ class _Choosing:
             return True  # so few calls that none can be spared
         seconds = patience = math.inf
         if self.limits.seconds is not None:
-            seconds = PILOT_SECONDS * self.limits.seconds
+            seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
             patience = self.limits.seconds - self._spent
-        query, begin = self.query, time.perf_counter()
-        from smoothcruiser.engines.pilot import STEPS, look_first
-        from smoothcruiser.jit.streams import warm_up
+        query = self.query
+        with uncounted():
+            from smoothcruiser.engines.pilot import STEPS, look_first
+            from smoothcruiser.jit.streams import warm_up
 
-        warm_up()
-        if not self.problem.is_compiled:
-            self.compiling += time.perf_counter() - begin
+            warm_up()
         self.pilot = look_first(
             self.problem,
             query.place,
@@ -358,9 +359,6 @@ class _Choosing:
             seconds=seconds,
             patience=patience,
         )
-        # some calls of machine code: the rest is compiling
-        if self.problem.is_compiled:
-            self.compiling += time.perf_counter() - begin
         return self.pilot.comes_back or self.problem.deterministic
 
     @property
@@ -378,16 +376,13 @@ class _Choosing:
         return replace(self.query, promise=promise, limits=limits)
 
     def _scheduling(self, share: float, limits: Limits) -> Scheduling:
-        begin = time.perf_counter()
         found = SmoothCruiser().prepare(self._part(share, limits))
         assert found.fitted is not None
-        if limits.seconds is not None:  # a part of it was compiling
-            self.compiling += time.perf_counter() - begin - found.fitted.seconds
         # calls and time that this took are counted here, with those of the look
         self.measured += found.fitted.calls
         if found.fitted.pressed:
             raise KeyboardInterrupt
-        return replace(found, fitted=replace(found.fitted, calls=0, seconds=0.0))
+        return replace(found, fitted=found.fitted.again())
 
     def _rest(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
@@ -439,6 +434,7 @@ class _Choosing:
             ),
             inner=replace(inner, notes=()),
             spent=self._spent,
+            compiling=self.watch.stood_still(),
         )
 
     def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
@@ -458,6 +454,7 @@ class _Choosing:
             search=search,
             schedule=replace(schedule, notes=()),
             spent=self._spent,
+            compiling=self.watch.stood_still(),
         )
 
     def _decision(

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -29,6 +28,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     Unpayable,
 )
+from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
@@ -67,6 +67,11 @@ class Fitted:
     calls: int = 0  # made to measure the simulator
     seconds: float = 0.0  # of the time limit that the choice took, without compiling
     pressed: bool = False  # Ctrl-C, while the simulator was measured
+    compile_seconds: float = 0.0  # before it was measured
+
+    def again(self) -> Fitted:
+        """The same, where what choosing it took is counted elsewhere."""
+        return replace(self, calls=0, seconds=0.0, compile_seconds=0.0, pressed=False)
 
 
 def fitted(method: Maker, query: Query) -> Fitted:
@@ -75,7 +80,8 @@ def fitted(method: Maker, query: Query) -> Fitted:
     With ``seconds`` the simulator is measured. Errors are for what is missing from the
     request, and for what no limit could change.
     """
-    begin, limits = time.perf_counter(), query.limits
+    limits = query.limits
+    watch = None if limits.seconds is None else Stopwatch()
     if not query.promise.asked and not (limits.calls or limits.seconds):
         raise InvalidInput(
             "This method needs epsilon, the half-width of the promised interval "
@@ -94,7 +100,7 @@ def fitted(method: Maker, query: Query) -> Fitted:
         pace = _measured(query, _to_measure(budget, asked))
         budget -= pace.calls
     try:
-        return _within(method, query, asked, price, budget, pace, begin)
+        return _within(method, query, asked, price, budget, pace, watch)
     except KeyboardInterrupt as stop:
         stop.calls = pace.calls  # type: ignore[attr-defined]
         raise
@@ -107,20 +113,24 @@ def _within(
     price: str,
     budget: float,
     pace: _Pace,
-    begin: float,
+    watch: Stopwatch | None,
 ) -> Fitted:
-    """The schedule for so many calls, and for the time since ``begin`` that is left."""
+    """The schedule for so many calls, and for the time by ``watch`` that is left."""
     limits = query.limits
-    in_time = pace.calls_in(query, time.perf_counter() - begin)
+
+    def spent() -> float:
+        return 0.0 if watch is None else watch.elapsed()
+
+    in_time = pace.calls_in(query, spent())
     found = asked
     notes: tuple[str, ...] = ()
     if asked is None or asked.num_calls > min(budget, in_time):
-        at = time.perf_counter()
+        at = spent()
         found = _payable(method, query, min(budget, in_time), in_time < budget)
         # The choice took time itself: another one is as long.
-        took = time.perf_counter() - at
-        in_time = pace.calls_in(query, time.perf_counter() - begin)
-        again = pace.calls_in(query, time.perf_counter() - begin + took)
+        took = spent() - at
+        in_time = pace.calls_in(query, spent())
+        again = pace.calls_in(query, spent() + took)
         if found.num_calls > in_time and again > 0.0:
             in_time = again
             found = _payable(method, query, min(budget, in_time), quick=True)
@@ -137,8 +147,9 @@ def _within(
         shards=None if found is asked else _shards(query, found, budget, pace.rate),
         room=math.inf if found.num_calls <= budget else budget,
         calls=pace.calls,
-        seconds=time.perf_counter() - begin - pace.compile_seconds,
+        seconds=spent(),
         pressed=pace.pressed,
+        compile_seconds=pace.compile_seconds,
     )
 
 
@@ -261,7 +272,7 @@ class _Pace:
         """The calls for which there is time; ``spent`` are seconds so far."""
         if query.limits.seconds is None or self.rate is None:
             return math.inf
-        left = query.limits.seconds - (spent - self.compile_seconds) - self.start
+        left = query.limits.seconds - spent - self.start
         return MARGIN * self.rate * self.workers * max(0.0, left)
 
 
@@ -271,10 +282,11 @@ def _measured(query: Query, most_calls: float) -> _Pace:
     It is not known where ``most_calls`` are too few to measure it: then the clock
     alone ends the run.
     """
-    from smoothcruiser.engines.calibrate import calls_per_second, least_calls
-    from smoothcruiser.engines.pools.base import check_workers
-    from smoothcruiser.engines.registry import choose
-    from smoothcruiser.engines.watchdog import Breaker
+    with uncounted():  # they load Numba
+        from smoothcruiser.engines.calibrate import calls_per_second, least_calls
+        from smoothcruiser.engines.pools.base import check_workers
+        from smoothcruiser.engines.registry import choose
+        from smoothcruiser.engines.watchdog import Breaker
 
     seconds = query.limits.seconds
     assert seconds is not None

@@ -41,6 +41,7 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.estimate import Estimate, terminal_estimate, unsampled_estimate
 from smoothcruiser.jit.interrupts import heard, stoppable
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods.base import (
     BY_HAND,
     DEFAULT_BUDGET,
@@ -55,7 +56,6 @@ from smoothcruiser.methods.base import (
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.joint import together
 from smoothcruiser.methods.portfolio import (
-    Chosen,
     Race,
     choice_notes,
     unbegun_in_time,
@@ -93,7 +93,7 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
 
 
 def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
-    begin = time.perf_counter()
+    begin, watch = time.perf_counter(), Stopwatch()
     if query.compute.store is not None:
         raise InvalidInput(
             "plan_many keeps nothing in a store; drop store (--store), or save the "
@@ -116,8 +116,7 @@ def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
         each = replace(first_state, progress=None)
         ready = prepared(method, first_state)
         ready = _payable(query, ready, len(live))
-        if isinstance(ready, Chosen | Race):  # compiling counts against no limit
-            begin = time.perf_counter() - ready.spent
+        begin = time.perf_counter() - watch.elapsed()  # compiling does not count
         name, looked = ready.method.name, ready.looked
         notes = (*ready.notes, *choice_notes(ready))
         there = {i: places[i] for i in live}

@@ -10,13 +10,13 @@ What this file leaves out: the choice itself (``methods.auto``).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.jit.interrupts import hear
+from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, Unbegun
 from smoothcruiser.methods.certified import Searching, ask, memory_of
 from smoothcruiser.methods.joint import both, together
@@ -220,7 +220,8 @@ class Chosen(Prepared):
 
     explanation: Decision
     inner: Prepared
-    spent: float = 0.0  # seconds that preparing took
+    spent: float = 0.0  # seconds that preparing took, without compiling
+    compiling: float = 0.0  # seconds that compiling took
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -260,7 +261,8 @@ class Race(Prepared):
     explanation: Decision
     search: Searching
     schedule: Scheduling
-    spent: float = 0.0  # seconds that preparing took
+    spent: float = 0.0  # seconds that preparing took, without compiling
+    compiling: float = 0.0  # seconds that compiling took
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -285,6 +287,7 @@ class Race(Prepared):
             notes=(reason, *self.notes[1:]),
             inner=inner,
             spent=self.spent,
+            compiling=self.compiling,
         )
 
     def check(self) -> None:
@@ -296,11 +299,12 @@ class Race(Prepared):
         late = unbegun_in_time(self, self.spent)
         if late is not None:
             return late.answer()
-        begin = time.perf_counter() - self.spent
+        watch = Stopwatch()
         search, seconds = self.search, self.query.limits.seconds
         if seconds is not None:
             search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
-        memory = memory_of(search.query, self.search.method.bound)
+        with uncounted():  # it loads modules
+            memory = memory_of(search.query, self.search.method.bound)
         told = added(self.query.progress, self.looked)
         judge = _Judge(replace(search.query, progress=told), memory)
         query = replace(search.query, state=search.query.place, progress=judge)
@@ -311,7 +315,7 @@ class Race(Prepared):
             if not stopped and self._leads(first):
                 longer = memory.go_on(
                     budget=self._calls_left(),
-                    seconds=_left(seconds, begin),
+                    seconds=self._left(watch),
                     callback=told,
                 )
                 first = replace(
@@ -322,11 +326,11 @@ class Race(Prepared):
                 stopped = True
         finally:
             memory.close()
-        if stopped or self._is_enough(first, begin):
+        if stopped or self._is_enough(first, watch):
             return self.annotated(_with_choice(self._of_all(first), self))
         scheduling = self.schedule
         if seconds is not None:
-            scheduling = _with_seconds(scheduling, _left(seconds, begin))
+            scheduling = _with_seconds(scheduling, self._left(watch))
         told = added(told, first.num_calls, first.seconds, _with(first.interval))
         scheduling = replace(scheduling, query=replace(scheduling.query, progress=told))
         try:
@@ -355,13 +359,21 @@ class Race(Prepared):
         reached = first.epsilon
         return reached is not None and reached <= self.schedule.explanation.epsilon
 
-    def _is_enough(self, first: Estimate, begin: float) -> bool:
+    def _left(self, watch: Stopwatch) -> float | None:
+        """The seconds that are left, ``watch`` since the answer was begun."""
+        seconds = self.query.limits.seconds
+        if seconds is None:
+            return None
+        return max(1e-3, seconds - self.spent - watch.elapsed())
+
+    def _is_enough(self, first: Estimate, watch: Stopwatch) -> bool:
         """Whether the promise is kept, or the time over."""
         asked, reached = self.query.promise.epsilon, first.epsilon
         if asked is not None and reached is not None and reached <= asked:
             return True
         seconds = self.query.limits.seconds
-        return seconds is not None and time.perf_counter() - begin >= 0.95 * seconds
+        left = self._left(watch)
+        return seconds is not None and left is not None and left <= 0.05 * seconds
 
     def _of_all(self, first: Estimate) -> Estimate:
         """The search's answer with the delta of the whole race."""
@@ -417,6 +429,8 @@ def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
     Where the simulator was timed, that is most of the time of choosing.
     """
     before = ready.looked
+    compiling = estimate.compile_seconds + ready.compiling
+    estimate = replace(estimate, compile_seconds=compiling)
     if not before:
         return estimate
     spent, price = estimate.calls_spent, estimate.price
@@ -428,12 +442,6 @@ def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
         seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
         notes=(*choice_notes(ready), *estimate.notes),
     )
-
-
-def _left(seconds: float | None, begin: float) -> float | None:
-    if seconds is None:
-        return None
-    return max(1e-3, seconds - (time.perf_counter() - begin))
 
 
 def _with_seconds(ready: P, seconds: float | None) -> P:

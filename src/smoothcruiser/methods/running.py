@@ -163,8 +163,9 @@ def _sampled(
             if clock.seconds is not None and row.pool is not None:
                 breaker.arm(clock.left() + clock.grace)
             begin("compiling" if row.pool is None else "starting")
+            opening = time.perf_counter()
             pool = _opened(opened, job, query.compute)
-            clock.end += pool.compile_seconds
+            clock.put_off(opening, here=row.pool is None)
             if clock.seconds is not None:
                 alarm.set(pool.stop, clock.left())
                 breaker.arm(clock.left() + clock.grace)
@@ -205,7 +206,8 @@ def _sampled(
     if pool is None:
         return outcome, Ran(row.name)
     looks = pool.look_calls  # also of an inspection that was stopped
-    return outcome, Ran(pool.name, pool.compile_seconds, looks, pool.seen(repeated))
+    compiling = pool.compile_seconds + chosen.compile_seconds
+    return outcome, Ran(pool.name, compiling, looks, pool.seen(repeated))
 
 
 @calls_the_oracle
@@ -234,6 +236,13 @@ class _Clock:
     def grace(self) -> float:
         """How long a call may last beyond the limit before it is ended."""
         return GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
+
+    def put_off(self, opening: float, *, here: bool) -> None:
+        """Do not count what an engine ``here`` has loaded and compiled since ``opening``.
+
+        Workers elsewhere are waited for.
+        """
+        self.end += time.perf_counter() - opening if here else 0.0
 
     def left(self) -> float:
         """The seconds until the limit, below 0 after it."""

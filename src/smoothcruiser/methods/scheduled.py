@@ -128,6 +128,12 @@ class Scheduled(Method):
             fitted=found,
         )
 
+    def session(self, query: Query) -> Session:
+        """One schedule for all decisions."""
+        from smoothcruiser.methods.following import Following
+
+        return Following(self, query)
+
     def together(self, query: Query, ready: Prepared) -> Session:
         """One schedule for all states, on workers that are opened once."""
         return Repeating(self, query, ready)
@@ -321,7 +327,7 @@ class Repeating(Session):
         parts: dict[str, Any] = {"workers": self._lender}
         if isinstance(ready, Scheduling) and ready.fitted is not None:
             # who prepared it counts what measuring took
-            parts["fitted"] = replace(ready.fitted, calls=0)
+            parts["fitted"] = replace(ready.fitted, calls=0, compile_seconds=0.0)
         self._ready: Any = replace(ready, **parts)
 
     def _decide(self, query: Query) -> Estimate:
@@ -330,8 +336,7 @@ class Repeating(Session):
         moved = replace(moved, limits=query.limits, progress=query.progress)
         found: Estimate = replace(ready, query=moved).answer()
         if ready.fitted is not None:  # measuring the simulator is paid for once
-            once = replace(ready.fitted, seconds=0.0, pressed=False)
-            self._ready = replace(ready, fitted=once)
+            self._ready = replace(ready, fitted=ready.fitted.again())
         return found
 
     def close(self) -> None:

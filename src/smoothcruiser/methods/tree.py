@@ -10,7 +10,6 @@ one-sided. What this file leaves out: the searches themselves (``tree.searches``
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +23,7 @@ from smoothcruiser.estimate import (
     unsampled_estimate,
 )
 from smoothcruiser.jit.interrupts import Hold, held
+from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.methods.base import (
     BY_HAND,
     SAID_STOP,
@@ -164,21 +164,20 @@ class Growing(Prepared):
     def _run(self, hold: Hold) -> Estimate:
         query = self.query
         phases = Phases(query.progress, hold)
-        begin = time.perf_counter()
         if phases.begin("compiling"):
             why = SAID_STOP if phases.refused else BY_HAND
             return _unplanted(self.method, query, why)
         tree = _planted(self.method, query)
         try:
-            return self._grown(tree, hold, begin)
+            return self._grown(tree, hold)
         finally:
             tree.close()
 
-    def _grown(self, tree: Tree, hold: Hold, begin: float) -> Estimate:
+    def _grown(self, tree: Tree, hold: Hold) -> Estimate:
         """The answer of a tree that was planted and is grown now."""
         query, certify = self.query, self.method.certify
         budget, simulations = query.limits.calls, query.limits.simulations
-        seconds = query.limits.seconds
+        seconds, watch = query.limits.seconds, Stopwatch()
         calls = budget if budget is None or not certify else budget // 2
         looks = _Looks(tree)
         try:
@@ -187,9 +186,7 @@ class Growing(Prepared):
         except KeyboardInterrupt as stop:
             found = _unplanted(self.method, query, BY_HAND)
             return replace(found, num_calls=getattr(stop, "calls", 0))
-        # compiling is part of what the user waits for
-        planted = time.perf_counter()
-        left = None if seconds is None else max(1e-3, seconds - (planted - begin))
+        left = None if seconds is None else max(1e-3, seconds - watch.elapsed())
         if left is not None and certify:
             left /= 2.0
         growth = Growth(
@@ -212,7 +209,7 @@ class Growing(Prepared):
             paid = tree.num_calls if budget is None and seconds is None else None
             paid = paid if budget is None else budget - tree.num_calls
             if seconds is not None:
-                left = max(1e-3, begin + seconds - time.perf_counter())
+                left = max(1e-3, seconds - watch.elapsed())
             answer = certified(
                 tree,
                 answer,
@@ -332,19 +329,21 @@ def _boxed(tree: Tree, answer: Estimate) -> Estimate:
 
 
 def _planted(method: TreeSearch, query: Query) -> Tree:
-    from smoothcruiser.tree.tree import Tree
+    """A tree with its root; compiling what grows it, and loading that, is not counted."""
+    with uncounted():
+        from smoothcruiser.tree.tree import Tree
 
-    compute = query.compute
-    return Tree(
-        query.problem,
-        query.place,
-        method=method.search,
-        seed=query.seed,
-        executor=compute.executor,
-        workers=compute.workers,
-        scheduler=compute.scheduler,
-        tls=compute.tls,
-    )
+        compute = query.compute
+        return Tree(
+            query.problem,
+            query.place,
+            method=method.search,
+            seed=query.seed,
+            executor=compute.executor,
+            workers=compute.workers,
+            scheduler=compute.scheduler,
+            tls=compute.tls,
+        )
 
 
 class Keeping(Session):
@@ -370,7 +369,7 @@ class Keeping(Session):
             pondering.end()
 
     def _decide(self, query: Query) -> Estimate:
-        begin = time.perf_counter()
+        watch = Stopwatch()
         self.wake()
         tree, fresh = self.tree, False
         thought = 0 if tree is None else tree.num_calls - self._counted
@@ -386,15 +385,16 @@ class Keeping(Session):
             if tree is not None:
                 tree.close()
             tree, fresh = _planted(self.method, query), True
-            tree.warm()
+            with uncounted():
+                tree.warm()
         self.tree, self._move = tree, None
         before = 0 if fresh else self._counted
-        spent = time.perf_counter() - begin
         limits = query.limits
         if limits == Limits():
             limits = Limits(calls=DEFAULT_CALLS)
         if limits.seconds is not None:
-            limits = replace(limits, seconds=max(1e-3, limits.seconds - spent))
+            left = max(1e-3, limits.seconds - watch.elapsed())
+            limits = replace(limits, seconds=left)
         growth = Growth(
             simulations=limits.simulations,
             calls=limits.calls,
@@ -406,7 +406,6 @@ class Keeping(Session):
         # too few calls are an error, too little time happens
         grown = grown or not (growth.refused or limits.seconds is not None)
         estimate = tree.estimate() if grown else _blind(tree)
-        compiling = estimate.compile_seconds if fresh else 0.0
         self._counted = tree.num_calls
         if thought and not fresh:
             note = f"{thought:,} of the calls were made while the other moved."
@@ -414,8 +413,8 @@ class Keeping(Session):
         return replace(
             estimate,
             num_calls=tree.num_calls - before,
-            seconds=time.perf_counter() - begin - compiling,
-            compile_seconds=compiling,
+            seconds=watch.elapsed(),
+            compile_seconds=watch.stood_still(),
         )
 
     def close(self) -> None:  # noqa: D102

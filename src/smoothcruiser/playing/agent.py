@@ -12,7 +12,6 @@ file leaves out: learning, and episodes (``playing.episodes``).
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.keys import LOTS, Key
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
 from smoothcruiser.playing.clock import Clock
@@ -149,7 +149,7 @@ class Agent:
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
         progress = self.query.progress
-        begin = time.perf_counter()
+        watch = Stopwatch()
         self.session.wake()
         if self.clock is not None:
             limits = replace(
@@ -161,7 +161,7 @@ class Agent:
             finish(progress, **last_report(self.estimate))
         self.decided += 1
         if self.clock is not None:
-            self.clock.spend(time.perf_counter() - begin)
+            self.clock.spend(watch.elapsed())
         if self.estimate.action is None:
             raise InvalidInput(
                 "The method promised a value alone and recommends no action; drop "

@@ -1,0 +1,200 @@
+"""``seconds=`` does not count compiling: the stopwatch, and every method with it.
+
+The clock is made up: it is the real one, moved on by ``JUMP`` seconds whenever this
+thread begins to compile. No test waits.
+"""
+
+import re
+import threading
+import time
+from typing import NamedTuple
+
+import numba
+import pytest
+from numba.core import event
+
+import smoothcruiser as sc
+from smoothcruiser.jit import stopwatch
+from smoothcruiser.jit.stopwatch import LOCK, Stopwatch, uncounted
+
+pytestmark = pytest.mark.compiles
+JUMP = 1000.0  # seconds, far above any limit below
+
+
+class Clock:
+    def __init__(self, monkeypatch):
+        self.now, self.jumps = 0.0, 0
+        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(stopwatch, "_here", stopwatch._Thread())
+    return Clock(monkeypatch)
+
+
+def test_it_stands_still_where_it_is_told_to(clock):
+    watch = Stopwatch()
+    clock.now = 2.0
+    assert (watch.elapsed(), watch.stood_still()) == (2.0, 0.0)
+    with uncounted():
+        clock.now = 5.0
+        with uncounted():
+            clock.now = 6.0
+            assert watch.elapsed() == 2.0
+        clock.now = 7.0
+        inside = Stopwatch()
+        clock.now = 9.0
+        assert (watch.elapsed(), inside.elapsed()) == (2.0, 0.0)
+    clock.now = 10.0
+    assert (watch.elapsed(), watch.stood_still()) == (3.0, 7.0)
+    assert inside.elapsed() == 1.0
+    with pytest.raises(KeyError), uncounted():
+        raise KeyError
+    clock.now = 11.0
+    assert watch.elapsed() == 4.0
+
+
+def test_it_hears_of_compiling_in_its_own_thread_alone(clock):
+    watch = Stopwatch()
+    with numba.core.compiler_lock.global_compiler_lock:
+        clock.now = 3.0
+        with uncounted():
+            clock.now = 4.0
+    assert (watch.elapsed(), watch.stood_still()) == (0.0, 4.0)
+
+    def compiles():
+        with numba.core.compiler_lock.global_compiler_lock:
+            clock.now = 6.0
+
+    thread = threading.Thread(target=compiles)
+    thread.start()
+    thread.join()
+    assert (watch.elapsed(), watch.stood_still()) == (2.0, 4.0)
+
+
+def test_it_goes_on_where_an_exception_took_the_end_of_compiling(clock):
+    """Ctrl-C between Numba's event and its lock: a limit must not stand still for ever."""
+    watch = Stopwatch()
+    event.start_event(LOCK)
+    clock.now = 2.0
+    assert watch.elapsed() == 0.0  # nobody has the lock: it is over
+    clock.now = 5.0
+    assert watch.elapsed() == 3.0
+    event.end_event(LOCK)  # one that comes late takes nothing off
+    assert watch.elapsed() == 3.0
+
+
+# --- the rule, in every method ------------------------------------------------
+
+
+class Slow(event.Listener):
+    """Lets compiling take ``JUMP`` seconds more of a clock that is real otherwise."""
+
+    def __init__(self, monkeypatch):
+        self.depth, self.jumps, self.thread = 0, 0, threading.get_ident()
+        real = time.perf_counter
+        monkeypatch.setattr(time, "perf_counter", lambda: real() + JUMP * self.jumps)
+
+    def on_start(self, _):
+        if threading.get_ident() == self.thread:
+            self.jumps += self.depth == 0
+            self.depth += 1
+
+    def on_end(self, _):
+        if threading.get_ident() == self.thread:
+            self.depth -= 1
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    Stopwatch()  # it hears of compiling before the clock moves
+    listener = Slow(monkeypatch)
+    event.register(LOCK, listener)
+    yield listener
+    event.unregister(LOCK, listener)
+
+
+class Cell(NamedTuple):
+    x: int
+    y: int
+
+
+def fresh():
+    """A problem that nobody has compiled."""
+
+    @numba.njit
+    def step(state, action, rng):
+        moved = action if rng.random() < 0.8 else 1 - action
+        x = (state.x + 1 + moved) % 5
+        return x / 4.0, Cell(x, (state.y + moved) % 3)
+
+    return sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.5,
+        operator=sc.Entropy(0.2),
+        initial_state=Cell(0, 0),
+    )
+
+
+TIME = re.compile("time (was|limit)|before the first")
+CALLS, FEWEST = 3_000, 300  # a schedule may end early
+ASKED = {"seconds": 0.8 * JUMP, "budget": CALLS}
+SURE = ASKED | {"delta": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("method", "asked"),
+    [
+        ("certified", SURE),
+        ("smoothcruiser", SURE),
+        ("auto", SURE),
+        ("uct", ASKED),
+        ("uct", SURE | {"certify": True}),
+        ("evaluate", SURE),
+    ],
+)
+def test_compiling_takes_no_time_from_any_method(slow, method, asked):
+    """Law: whatever compiling takes, samples have all of ``seconds=``."""
+    problem = fresh()
+    if method == "evaluate":
+        answer = sc.evaluate(problem, lambda state: (0.5, 0.5), **asked)
+    else:
+        answer = sc.plan(problem, method=method, **asked)
+    assert slow.jumps >= 1
+    assert answer.num_calls > FEWEST
+    assert not any(TIME.search(note) for note in answer.notes), answer.notes
+    assert answer.compile_seconds >= 0.99 * JUMP
+    assert answer.seconds < JUMP
+    low, high = problem.facts.value_bounds(1)
+    if answer.interval is not None:
+        assert low < answer.interval[0] or answer.interval[1] < high
+
+
+def test_compiling_takes_no_time_from_many_states(slow):
+    problem = fresh()
+    states = [Cell(0, 0), Cell(1, 1)]
+    answers = sc.plan_many(problem, states, method="smoothcruiser", **SURE)
+    assert slow.jumps >= 1
+    assert all(answer.num_calls > 0 for answer in answers.estimates)
+    assert not any(TIME.search(note) for x in answers.estimates for note in x.notes)
+
+
+def test_compiling_takes_no_time_from_a_solution(monkeypatch):
+    from smoothcruiser.exact import model, solver
+
+    real, later = time.perf_counter, [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: real() + later[0])
+    warm = model._warm
+
+    def slowly(*given):
+        later[0] += JUMP
+        return warm(*given) + JUMP
+
+    monkeypatch.setattr(model, "_warm", slowly)
+    assert solver.prepare is model.prepare
+    ring = sc.make("chain:n=40", discount=0.9, temperature=0.5)
+    answer = sc.plan(ring, method="exact", seconds=0.8 * JUMP)
+    assert answer.epsilon < 1e-9
+    assert answer.compile_seconds >= JUMP
