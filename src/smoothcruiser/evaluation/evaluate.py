@@ -46,7 +46,7 @@ from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.evaluation.unevaluated import unevaluated
 from smoothcruiser.jit.interrupts import Hold, held
-from smoothcruiser.jit.stopwatch import Stopwatch
+from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.assumptions import ONE_LAW, assumptions
 from smoothcruiser.problem.problem import Problem
@@ -132,8 +132,11 @@ def evaluate(query: Query, policy: Any) -> Estimate:
         phases = Phases(query.progress, hold)
         if phases.begin("compiling"):
             return unevaluated(query, (bounds.low, bounds.high), phases.refused)
-        with closing(rollouts_of(task, policy, compiled)) as rollouts:
-            return _evaluated(query, policy, bounds, task, rollouts, phases)
+        watch = Stopwatch()
+        with uncounted():
+            rollouts = rollouts_of(task, policy, compiled)
+        with closing(rollouts):
+            return _evaluated(query, policy, bounds, task, rollouts, phases, watch)
 
 
 def _evaluated(
@@ -143,6 +146,7 @@ def _evaluated(
     task: RolloutTask,
     rollouts: Rollouts,
     phases: Phases,
+    watch: Stopwatch,
 ) -> Estimate:
     """The answer of the rollouts, until a limit or a stop ends them."""
     problem, state, hold, steps = (
@@ -152,7 +156,6 @@ def _evaluated(
         task.setting.limit,
     )
     most_calls, seconds = _most_calls(query), query.limits.seconds
-    watch = Stopwatch()
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     allowed = LOOK_SECONDS if seconds is None else BEFORE_SHARE * seconds
     allowed = max(allowed, LEAST_SECONDS)
@@ -213,7 +216,7 @@ def _evaluated(
         method="evaluate",
         certificate=certificate,
         seconds=ran,
-        compile_seconds=rollouts.compile_seconds + watch.stood_still(),
+        compile_seconds=watch.stood_still(),
         **about(problem, state),
         seed=query.seed,
         executor=rollouts.name,

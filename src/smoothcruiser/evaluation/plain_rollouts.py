@@ -29,7 +29,6 @@ class PlainRollouts:
     """Rollouts in Python; ``start_walk()`` returns the policy of one rollout."""
 
     name = "reference"
-    compile_seconds = 0.0
     deadline = math.inf
     assumed: tuple[str, ...] = ()  # of its policy, beside what is of every one
 

@@ -63,7 +63,6 @@ class Rollouts(Protocol):
     """A source of samples of X."""
 
     name: str
-    compile_seconds: float
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
     assumed: tuple[str, ...]  # of its policy, beside what is of every one
 
@@ -175,14 +174,12 @@ class CompiledRollouts:
         # whether the policy ever drew lots, the last X, the least and the most
         self.lots = np.array([0.0, 0.0, math.inf, -math.inf])
         self.hold, self.stop = task.hold, np.zeros(1, np.int64)
-        begin = time.perf_counter()
         self.loop = _loop(policy, operator)
         self._compile(self.loop)
         self.later = None
         if whole is not None:
             self.later = Handover(lambda: self._compile(_loop(whole(), operator)))
         self._counted = 0  # calls that the handover knows of
-        self.compile_seconds = time.perf_counter() - begin
         # The main thread has to be free to hear of a stop.
         self.thread = Threads(1, self, self._interrupt)
 

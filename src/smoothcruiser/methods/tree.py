@@ -163,21 +163,22 @@ class Growing(Prepared):
 
     def _run(self, hold: Hold) -> Estimate:
         query = self.query
-        phases = Phases(query.progress, hold)
+        phases, watch = Phases(query.progress, hold), Stopwatch()
         if phases.begin("compiling"):
             why = SAID_STOP if phases.refused else BY_HAND
             return _unplanted(self.method, query, why)
         tree = _planted(self.method, query)
         try:
-            return self._grown(tree, hold)
+            found = self._grown(tree, hold, watch)
+            return replace(found, compile_seconds=watch.stood_still())
         finally:
             tree.close()
 
-    def _grown(self, tree: Tree, hold: Hold) -> Estimate:
+    def _grown(self, tree: Tree, hold: Hold, watch: Stopwatch) -> Estimate:
         """The answer of a tree that was planted and is grown now."""
         query, certify = self.query, self.method.certify
         budget, simulations = query.limits.calls, query.limits.simulations
-        seconds, watch = query.limits.seconds, Stopwatch()
+        seconds = query.limits.seconds
         calls = budget if budget is None or not certify else budget // 2
         looks = _Looks(tree)
         try:

@@ -4,9 +4,10 @@ The agent receives what a decision may cost (``budget``, ``seconds``) or what it
 must keep (``epsilon``, ``delta``), as in ``plan``. The method's ``Session``
 keeps what can be remembered between decisions: one memory of certified search,
 and so one delta for the agent's life; a tree below the moves made; one exact
-solution. The seeds of its decisions come from the stream (PLANS, decision),
-apart from the world's, so that an agent cannot foresee its world. What this
-file leaves out: learning, and episodes (``playing.episodes``).
+solution; a schedule, and under a time limit the choice of "auto". The seeds of
+its decisions come from the stream (PLANS, decision), apart from the world's, so
+that an agent cannot foresee its world. What this file leaves out: learning, and
+episodes (``playing.episodes``).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from smoothcruiser.engines.watchdog import overdue
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, about, best_action
 from smoothcruiser.jit.interrupts import held
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
@@ -187,7 +188,7 @@ class Tree(Shown):
         watch = getattr(growth.progress, "watch", None)
         if watch is not None:  # ``follow`` shows the tree itself
             watch(self)
-        begin, seconds = time.perf_counter(), growth.seconds
+        begin, seconds, watch = time.perf_counter(), growth.seconds, Stopwatch()
         with held() as hold, overdue(seconds):
             try:
                 with hold.opened():
@@ -227,7 +228,7 @@ class Tree(Shown):
                         or self.num_calls >= last_call
                         or (self.method.solve and self._backend.over)
                         or spent
-                        or (seconds is not None and now - begin >= seconds)
+                        or now - begin - watch.stood_still() >= (seconds or math.inf)
                     ):
                         break
                     if hold.came:
