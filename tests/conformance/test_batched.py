@@ -31,7 +31,7 @@ from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.run import Ledger, run
 from smoothcruiser.engines.scores import WHOLE
 from smoothcruiser.engines.shards import Shard, cut
-from smoothcruiser.operators.sampling import sampled_columns
+from smoothcruiser.operators.sampling import running_sums, sampled_columns
 from smoothcruiser.query import Compute
 
 Z = 4.5
@@ -323,6 +323,13 @@ def test_operators_over_columns_are_the_scalar_ones(name):
             operator.gradient(q[legal, i], weights=weights[legal]), abs=1e-12
         )
         assert np.all(np.delete(gradient[:, i], legal) == 0.0)
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (3, 1), (9, 2), (17, 300)])
+def test_running_sums_are_those_of_numpy_to_the_bit(shape):
+    g = np.random.default_rng(2).normal(size=shape)
+    assert running_sums(g).tobytes() == np.cumsum(g, axis=0).tobytes()
+    assert running_sums(g[::-1]).tobytes() == np.cumsum(g[::-1], axis=0).tobytes()
 
 
 def test_actions_are_drawn_in_proportion_and_never_with_weight_zero():

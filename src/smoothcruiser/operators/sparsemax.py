@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.operators.sampling import running_sums
 
 
 def sparsemax_threshold(q: Vector, t: float) -> float:
@@ -120,8 +121,8 @@ class Sparsemax(TemperedOperator):
         """Return (F, gradient); sorting finds the thresholds of all columns at once."""
         t, top = self.strength, q.max(axis=0)
         z = (q - top) / t
-        ordered = -np.sort(-z, axis=0)
-        running = np.cumsum(ordered, axis=0)
+        ordered = np.sort(z, axis=0)[::-1]
+        running = running_sums(ordered)
         k = np.arange(1.0, len(q) + 1.0)[:, None]
         size = (1.0 + k * ordered > running).sum(axis=0)
         tau = (np.take_along_axis(running, size[None] - 1, axis=0)[0] - 1.0) / size
