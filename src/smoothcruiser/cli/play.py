@@ -140,10 +140,12 @@ def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
     from smoothcruiser.methods import resolve
 
     promises = resolve(method).needs_promise(problem)
-    if promises and (asked["epsilon"] is None or asked["delta"] is None):
+    aimless = all(asked[name] is None for name in ("epsilon", "budget", "seconds"))
+    if promises and (aimless or asked["delta"] is None):
         raise InvalidInput(
             f"Method {method} plans every decision by a promise: give --epsilon 5% "
-            "--delta 0.1, or take a planner without one: --method uct --budget 10000."
+            "--delta 0.1, or --delta 0.1 and a limit (--seconds, --budget), or take a "
+            "planner without one: --method uct --budget 10000."
         )
 
 

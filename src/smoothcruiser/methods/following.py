@@ -7,8 +7,9 @@ depends on more of the state than how many steps are left of a horizon. So
   Following   prepares a schedule once and runs it at every state: the same answers
   Settled     under a time limit, lets ``auto`` choose once, at the first state, and goes
               on with the chosen method's own session. Certified search then keeps one
-              memory, and one delta, for all decisions; where ``auto`` would run a
-              schedule after it, the search has all the time.
+              memory, and one delta, for all decisions (with a horizon each decision
+              has its own); where ``auto`` would run a schedule after it, the search
+              has all the time.
 
 What is prepared once counts against the seconds of no decision, as compiling does
 (``jit.stopwatch``). Without a time limit ``auto`` chooses at every state, as ``plan``
@@ -108,8 +109,8 @@ class Settled(Session):
         ready = prepared(self.method, query)
         if isinstance(ready, Race):
             return ready.searching(
-                "auto chose certified search: states come back, and one memory serves "
-                "all decisions."
+                "auto chose certified search: states come back, and a decision has no "
+                "time for two methods."
             )
         return ready
 

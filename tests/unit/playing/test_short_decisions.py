@@ -133,3 +133,16 @@ def test_auto_goes_on_with_the_schedule_that_it_chose(prepared, monkeypatch):
         assert agent.estimate.method == "smoothcruiser"
     assert prepared == {"choices": 1, "schedules": 1}
     assert isinstance(agent.session._inner, Following)
+
+
+def test_the_command_line_takes_a_limit_in_place_of_an_epsilon():
+    from smoothcruiser.cli.play import _check_promise
+
+    nothing = {"epsilon": None, "delta": 0.1, "budget": None, "seconds": None}
+    for limit in ({"epsilon": "5%"}, {"budget": 100}, {"seconds": TINY}):
+        _check_promise(world(), "smoothcruiser", nothing | limit)
+        without = nothing | limit | {"delta": None}
+        with pytest.raises(sc.InvalidInput, match=r"--delta 0\.1"):
+            _check_promise(world(), "smoothcruiser", without)
+    with pytest.raises(sc.InvalidInput, match="--seconds, --budget"):
+        _check_promise(world(), "smoothcruiser", nothing)
