@@ -363,7 +363,7 @@ class Certified(Shown, Viewed):
             self._region.sample()
         if refused:
             return False
-        wait = limits.hold, limits.deadline
+        wait = limits.hold, limits.due  # workers are waited for
         try:
             self._sampler = make_sampler(
                 problem, memory, state, self.seed, self._compute, *wait
