@@ -230,6 +230,25 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
     packed.start[num_states] = at
 
 
+def pack_greedy(m: Model, value: Floats, packed: Packed) -> None:
+    """``pack`` of the policy of Max, to the last bit, without writing that policy."""
+    start, next_state, prob = m.start, m.next_state, m.prob
+    num_states, num_actions = m.live.shape
+    at = 0
+    for s in range(num_states):
+        packed.start[s] = at
+        total = value[s]
+        if m.sign[s] != 0.0:
+            row = s * num_actions + greedy(m, s)[0]
+            total -= m.q[row] - m.reward[row]
+            for i in range(start[row], start[row + 1]):
+                packed.weight[at] = m.discount * prob[i]
+                packed.target[at] = next_state[i]
+                at += 1
+        packed.income[s] = total
+    packed.start[num_states] = at
+
+
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
     """Sweep X <- T_pi X in place in ``x``, ``most`` times, and return that number.
 

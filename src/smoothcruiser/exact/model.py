@@ -23,6 +23,7 @@ from smoothcruiser.exact.loops import Indices, Model, Packed, Starts
 from smoothcruiser.exact.watch import Watch
 from smoothcruiser.jit.build import compiled, is_compiled
 from smoothcruiser.operators import Max, Operator
+from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.operators.parts import parts_of
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats, Tables
@@ -39,6 +40,7 @@ class Kernels:
     values: Callable[[Model, Floats], None]
     policy: Callable[[Model, Floats], None]
     pack: Callable[[Model, Floats, Floats, Packed], None]
+    pack_greedy: Callable[[Model, Floats, Packed], None]
     evaluate: Callable[[Packed, Floats, Floats, int, float], int]
     unpack: Callable[[Packed, Floats], None]
     difference: Callable[[Floats, Floats], tuple[float, float, float]]
@@ -131,17 +133,23 @@ def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Eval
 
     ``value`` is F of them; ``packed`` is overwritten.
     """
-    policy = np.empty(m.live.shape)
-    kernels.policy(m, policy)
-    if m.full:
-        cube = m.prob.reshape((*m.live.shape, len(value)))
-        matrix = np.matmul(policy[:, None, :] * m.discount, cube)[:, 0, :]
-        income = value - np.sum(policy * (m.q - m.reward).reshape(policy.shape), axis=1)
-        return Evaluator(kernels, None, matrix, income, matrix.size)
-    kernels.pack(m, policy, value, packed)
-    return Evaluator(
-        kernels, packed, None, packed.income, int(packed.start[len(value)])
-    )
+    if is_greedy(m.code) and not m.full:
+        kernels.pack_greedy(m, value, packed)
+    else:
+        policy = np.empty(m.live.shape)
+        kernels.policy(m, policy)
+        if m.full:
+            return _dense(kernels, m, value, policy)
+        kernels.pack(m, policy, value, packed)
+    reads = int(packed.start[len(value)])
+    return Evaluator(kernels, packed, None, packed.income, reads)
+
+
+def _dense(kernels: Kernels, m: Model, value: Floats, policy: Floats) -> Evaluator:
+    cube = m.prob.reshape((*m.live.shape, len(value)))
+    matrix = np.matmul(policy[:, None, :] * m.discount, cube)[:, 0, :]
+    income = value - np.sum(policy * (m.q - m.reward).reshape(policy.shape), axis=1)
+    return Evaluator(kernels, None, matrix, income, matrix.size)
 
 
 # --- compiling ----------------------------------------------------------------
@@ -168,6 +176,7 @@ def _kernels(value: Any, gradient: Any) -> Kernels:
         values=compiled(loops.fill_values, **own_value),
         policy=compiled(loops.fill_policy, **own_gradient),
         pack=compiled(loops.pack),
+        pack_greedy=compiled(loops.pack_greedy),
         evaluate=compiled(loops.evaluate),
         unpack=compiled(loops.unpack),
         difference=compiled(loops.difference),
@@ -306,7 +315,11 @@ def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
     compiled(loops.is_full)(start, index.astype(np.int64), 1)
     kernels.q(model, one)
     kernels.values(model, one.copy())
-    sweeps = evaluator(kernels, model, one, room_for_policy(model))
+    room, policy = room_for_policy(model), np.empty(live.shape)
+    kernels.policy(model, policy)
+    kernels.pack(model, policy, one, room)
+    kernels.pack_greedy(model, one, room)
+    sweeps = evaluator(kernels, model, one, room)
     sweeps.sweep(one.copy(), 1, 0.0)
     sweeps.solve()
     kernels.difference(one, one)

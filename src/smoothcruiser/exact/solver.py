@@ -51,9 +51,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.exact import elimination
 from smoothcruiser.exact.chains import Work
 from smoothcruiser.exact.loops import Model
 from smoothcruiser.exact.model import (
+    Evaluator,
     Kernels,
     evaluator,
     prepare,
@@ -65,14 +67,19 @@ from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
 from smoothcruiser.exact.watch import Watch
 from smoothcruiser.operators import Operator
+from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Floats
+from smoothcruiser.problem.tabular import Floats, Tables
 from smoothcruiser.problem.undiscounted import is_undiscounted
 
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
 # States of a dense linear solve: 32 MB and about 0.3 s. Larger problems evaluate
 # policies by sweeps.
 LARGEST_SOLVE = 2_000
+# An elimination may cost so many times the sweeps that were used up in vain: it gives
+# the policy's value, and they did not.
+WORTH = 4.0
+SETTLING = 4  # sweeps in place after an elimination: one each way
 # Steps without a smaller width. In exact arithmetic every step shrinks it, so ten in
 # a row are rounding.
 PATIENCE = 10
@@ -114,7 +121,7 @@ def solve_model(
     search = _Search(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
-    search.over = watch
+    search.over, search.tables = watch, known.tables
     if problem.horizon is not None:
         found = _backward_induction(search, problem.horizon, tolerance, known)
     else:
@@ -128,6 +135,7 @@ def solve_model(
     kernels.policy(model, policy)
     unknown = np.isnan(found.values)
     policy[unknown] = np.nan
+    compile_seconds += search.compile_seconds
     return Solution(
         values=found.values,
         q_values=np.where(
@@ -180,6 +188,9 @@ class _Search:
         self.model, self.kernels, self.finite = model, kernels, finite
         self.max_sweeps, self.sweeps = max_sweeps, 0
         self.over = Watch()  # says when to stop with what was reached
+        self.tables: Tables | None = None  # what the model was made of
+        self.slow = False  # an evaluation has used up its sweeps
+        self.compile_seconds = 0.0  # of loops that not every search needs
         self.room = room_for_policy(model)
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.rounding_scale = operator.rounding_scale(model.live.shape[1])
@@ -242,6 +253,15 @@ class _Search:
             size * (3.0 * self.longest + 14.0)
             + self.rounding_scale * (2.0 * k * k + 16.0)
         )
+
+    def narrow(self) -> elimination.Narrow | None:
+        """The order in which policies are cheap to eliminate, if there is one."""
+        if self.tables is None:
+            return None
+        seconds = elimination.warm()
+        self.over.compiled(seconds)
+        self.compile_seconds += seconds
+        return elimination.narrow(self.tables, self.model)
 
     def remaining(self) -> int:
         """The number of passes that are still allowed."""
@@ -325,6 +345,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
         proposal = point.w
         if method != "value-iteration":
             proposal, used, used_up = _improve(search, point, method, budget, aim)
+            search.slow = search.slow or used_up
         point = search.backup(proposal)
         tries += 1
         if point.width <= search.model.discount * anchor.width:
@@ -377,19 +398,14 @@ def _improve(
 ) -> tuple[Floats, str, bool]:
     """An improved value function, how it was computed, and whether the budget ran out.
 
-    T_pi is applied to ``point`` until it is near the policy's own value, or
-    ``budget`` times. ``auto`` takes the cheaper of the two evaluations that it
-    has: ``budget`` sweeps of the policy's rows, or a dense solve, whose S**3/3
-    multiplications LAPACK makes about five times as fast as a sweep makes its
-    own.
+    It is the policy's own value where a direct solve is worth it. Else T_pi is
+    applied to ``point`` until it is near that value, or ``budget`` times.
     """
-    m, num_states = search.model, len(point.v)
+    m = search.model
     policy = evaluator(search.kernels, m, point.w, search.room)
-    direct = method == "policy-iteration" or (
-        method == "auto" and budget * policy.reads > num_states**3 / 15
-    )
-    if direct and num_states <= LARGEST_SOLVE:
-        return policy.solve(), "policy-iteration", False
+    solved = _solved(search, policy, method, budget)
+    if solved is not None:
+        return solved, "policy-iteration", False
     # the width at which the bound is at the aim
     target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)
     if method == "policy-iteration":
@@ -409,6 +425,38 @@ def _improve(
         else "modified-policy-iteration",
         done == most,
     )
+
+
+def _solved(
+    search: _Search, policy: Evaluator, method: str, budget: int
+) -> Floats | None:
+    """The fixed point of T_pi, or better; None where sweeps are cheaper.
+
+    A dense solve makes S**3/3 multiplications, which LAPACK makes about five times as
+    fast as a sweep makes its own. An elimination in a narrow order is tried once a
+    policy has used up its sweeps. For Max, sweeps of T in place follow it: they move
+    the policy's value towards V*, and far along the order.
+    """
+    if method not in ("auto", "policy-iteration"):
+        return None
+    always, size = method == "policy-iteration", len(policy.income)
+    paid = math.inf if always else float(budget * policy.reads)
+    dense = size**3 / 15 if size <= LARGEST_SOLVE else math.inf
+    narrow = search.narrow() if always or search.slow else None
+    if (
+        narrow is not None
+        and policy.packed is not None
+        and narrow.cost <= min(dense, WORTH * paid)
+    ):
+        x = narrow.solve(policy.packed)
+        if x is not None:
+            if is_greedy(search.model.code):
+                sweeps = min(SETTLING, search.remaining())
+                narrow.settle(search.model, x, sweeps)
+                search.sweeps += sweeps
+                search.over.swept(sweeps)
+            return x
+    return policy.solve() if dense < paid else None
 
 
 # --- horizon ------------------------------------------------------------------

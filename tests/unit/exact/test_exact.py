@@ -406,13 +406,13 @@ def test_an_operator_that_returns_nan_is_refused() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_too_few_sweeps_raise_and_say_what_was_reached(method: str) -> None:
-    # too long for a dense solve
-    ring = sp.csr_matrix(
-        (np.ones(3000), np.roll(np.arange(3000), -1), np.arange(3001)),
-        shape=(3000, 3000),
+    # too large for a dense solve, and in no order narrow
+    after = np.random.default_rng(1).integers(0, 3000, 6000)
+    tangle = sp.csr_matrix(
+        (np.full(6000, 0.5), after, np.arange(0, 6001, 2)), shape=(3000, 3000)
     )
     problem = tabular(
-        ring, np.linspace(0.0, 1.0, 3000)[:, None], discount=0.99, operator=Max()
+        tangle, np.linspace(0.0, 1.0, 3000)[:, None], discount=0.99, operator=Max()
     )
     with pytest.raises(Unpayable, match=r"max_sweeps=3.*reached.*raise max_sweeps"):
         solve(problem, method=method, max_sweeps=3)

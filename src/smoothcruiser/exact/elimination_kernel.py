@@ -1,0 +1,162 @@
+"""Loops of the elimination in a narrow order: plain functions, compiled on first use.
+
+In the graph of a model, state s leads to ``target[start[s]:start[s + 1]]``, whatever is
+played. What this file leaves out: when an elimination pays (``elimination``, ``solver``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def widest_level(start: Any, target: Any, most: int) -> int:
+    """The states of the widest level seen from state 0, in steps that may be taken.
+
+    The search ends with the first level of more than ``most``: graphs without a narrow
+    order are told so after a few of them.
+    """
+    n = len(start) - 1
+    seen = np.zeros(n, dtype=np.bool_)
+    queue = np.empty(n, dtype=np.int64)
+    queue[0], seen[0] = 0, True
+    head, tail, widest = 0, 1, 1
+    while head < tail and widest <= most:
+        end = tail
+        while head < end:
+            s = queue[head]
+            head += 1
+            for i in range(start[s], start[s + 1]):
+                if not seen[target[i]]:
+                    seen[target[i]] = True
+                    queue[tail] = target[i]
+                    tail += 1
+        widest = max(widest, tail - end)
+    return widest
+
+
+def reversed_edges(start: Any, target: Any, back: Any, source: Any) -> None:
+    """Write the states that lead to each z to ``source[back[z]:back[z + 1]]``."""
+    n = len(start) - 1
+    back[:] = 0
+    for i in range(len(target)):
+        back[target[i] + 1] += 1
+    for z in range(n):
+        back[z + 1] += back[z]
+    at = back[:n].copy()
+    for s in range(n):
+        for i in range(start[s], start[s + 1]):
+            source[at[target[i]]] = s
+            at[target[i]] += 1
+
+
+def level_order(start: Any, target: Any, order: Any, place: Any) -> int:
+    """The half bandwidth of the order by levels; ``order`` and ``place`` are written.
+
+    Levels are taken in both directions of the edges, from a state that is far from
+    another one (Cuthill and McKee 1969): an edge then joins two states of one level or
+    of neighbouring ones.
+    """
+    n = len(order)
+    back, source = (
+        np.empty(n + 1, dtype=np.int64),
+        np.empty(len(target), dtype=np.int64),
+    )
+    reversed_edges(start, target, back, source)
+    for s in range(n):
+        place[s] = -1
+    done = 0
+    for root in range(n):
+        if place[root] >= 0:
+            continue
+        first = root
+        for run in range(2):  # the second begins where the first ended
+            place[first] = done
+            order[done] = first
+            head, tail = done, done + 1
+            while head < tail:
+                s = order[head]
+                head += 1
+                for i in range(start[s], start[s + 1]):
+                    z = target[i]
+                    if place[z] < 0:
+                        place[z] = tail
+                        order[tail] = z
+                        tail += 1
+                for i in range(back[s], back[s + 1]):
+                    z = source[i]
+                    if place[z] < 0:
+                        place[z] = tail
+                        order[tail] = z
+                        tail += 1
+            if run == 0:
+                first = order[tail - 1]
+                for k in range(done, tail):
+                    place[order[k]] = -1
+            else:
+                done = tail
+    half = 0
+    for s in range(n):
+        for i in range(start[s], start[s + 1]):
+            half = max(half, abs(place[s] - place[target[i]]))
+    return half
+
+
+def eliminate(packed: Any, order: Any, place: Any, upper: Any, x: Any) -> None:
+    """Write the solution of x = income + weight x to ``x``.
+
+    Rows are eliminated one by one in ``order``; ``upper[i]`` keeps what row i still
+    says about itself and the ``half`` states after it, divided by its pivot. No pivots
+    are exchanged: of a row, the weights sum to less than 1. Inner loops have one fixed
+    length, which is faster than leaving out their zeros.
+    """
+    start, target, weight = packed.start, packed.target, packed.weight
+    n, half = upper.shape[0], upper.shape[1] - 1
+    row = np.empty(2 * half + 1)  # row i, from place i - half on
+    rest = np.zeros(n + half)
+    for i in range(n):
+        s = order[i]
+        row[:] = 0.0
+        row[half] = 1.0
+        first, total = i, packed.income[s]
+        for e in range(start[s], start[s + 1]):
+            j = place[target[e]]
+            row[j - i + half] -= weight[e]
+            first = min(first, j)
+        for k in range(first, i):
+            at = k - i + half
+            share, above, here = row[at], upper[k], row[at : at + half + 1]
+            for j in range(1, half + 1):
+                here[j] -= share * above[j]
+            total -= share * rest[k]
+        below, here = upper[i], row[half:]
+        for j in range(half + 1):
+            below[j] = here[j] / here[0]
+        rest[i] = total / row[half]
+    for i in range(n - 1, -1, -1):
+        above, known = upper[i, 1:], rest[i + 1 : i + 1 + half]
+        total = rest[i]
+        for j in range(half):
+            total -= above[j] * known[j]
+        rest[i] = total
+        x[order[i]] = total
+
+
+def settle(m: Any, order: Any, v: Any) -> None:
+    """One sweep of T for Max in place: each state in ``order`` reads the newest values."""
+    start, next_state, prob, live = m.start, m.next_state, m.prob, m.live
+    num_actions = live.shape[1]
+    for k in range(len(order)):
+        s = order[k]
+        if m.sign[s] != 0.0:
+            top = -math.inf
+            for a in range(num_actions):
+                if live[s, a]:
+                    row = s * num_actions + a
+                    mean = 0.0
+                    for i in range(start[row], start[row + 1]):
+                        mean += prob[i] * v[next_state[i]]
+                    top = max(top, m.sign[s] * (m.reward[row] + m.discount * mean))
+            v[s] = m.sign[s] * top
