@@ -1,27 +1,41 @@
-"""The exact solver against QuantEcon's DiscreteDP.
+"""The exact solver against QuantEcon's DiscreteDP and mdpsolver.
 
-Seconds and ratios on problems of 1,000 states and more, with the Max operator.
+CPU seconds and ratios on problems of 1,000 states and more, with the Max operator.
 
-Both prove max |V - V*| <= 1e-8: QuantEcon's epsilon is twice that, because its
-bound is epsilon/2. Both are timed after compilation, best of five, interleaved
-in one run; building the problem is not timed. QuantEcon runs each of its
-iterative methods where it ends within the time set here, and the fastest
-counts ("best"). A ratio above 1 means that smoothcruiser is faster.
+All are asked for max |V - V*| <= 1e-8: QuantEcon's epsilon is twice that, because its
+bound is epsilon/2, and so is mdpsolver's tolerance for Gauss-Seidel; for standard
+updates its bound is the tolerance. All are timed after compilation, best of five
+rounds, interleaved in one run; building the problem is not timed. "First" is a solve of new
+tables, where smoothcruiser also reads them and looks for an order of the states; later
+solves of the same tables find both.
 
-    python benchmarks/exact_solver.py            prints the table
-    python benchmarks/exact_solver.py --quick    without the 100,000 states
+The figures are CPU time, since machines are busy; wall time is beside it. A rival runs
+each of its methods whose first run took at most ``PATIENCE``, and its fastest counts;
+slower ones show their first run. mdpsolver begins every run at zero values, and is
+counted with one thread; with its own choice of threads (``parallel``, its default) it
+is shown as well. A ratio above 1 means that smoothcruiser is faster.
+
+    python benchmarks/exact_solver.py               prints the table
+    python benchmarks/exact_solver.py --quick       without the 100,000 states
+    python benchmarks/exact_solver.py --out FILE    writes it, signed
+
+mdpsolver is optional (pip install mdpsolver): without it, its columns say so.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import importlib.util
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
+from timing import load, signed
 
 import smoothcruiser.exact as exact
 from smoothcruiser.operators import Entropy, Max
@@ -29,9 +43,11 @@ from smoothcruiser.problem.tabular import tabular
 
 TOLERANCE = 1e-8
 ROUNDS = 5
-# seconds; a QuantEcon method that needed more in its first run is left out, and so
-# named
-PATIENCE = 10.0
+# seconds of CPU; a rival's method that needed more in its first run is not run again
+PATIENCE = 2.0
+# In a round, a short run is repeated, so that a busy moment spoils no figure.
+REPEATS, ENOUGH = 10, 0.03
+OURS, FIRST = "smoothcruiser", "first"
 
 # name, states, actions, successors (None: all), discount, grid-like neighbours
 # instead of random ones
@@ -40,6 +56,7 @@ CASES: list[tuple[str, int, int, int | None, float, bool]] = [
     ("random sparse", 1_000, 4, 5, 0.999, False),
     ("random dense", 1_000, 4, None, 0.95, False),
     ("ring, local moves", 1_000, 4, 5, 0.99, True),
+    ("ring, local moves", 1_000, 4, 5, 0.999, True),
     ("random sparse", 10_000, 4, 5, 0.95, False),
     ("ring, local moves", 10_000, 4, 5, 0.99, True),
     ("random sparse", 100_000, 4, 5, 0.95, False),
@@ -102,99 +119,236 @@ def grid(side: int, seed: int = 0) -> tuple[Any, Any]:
     return sparse, rewards
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    begin = time.perf_counter()
-    result = run()
-    return time.perf_counter() - begin, result
-
-
-def quantecon(P: Any, R: Any, discount: float) -> DiscreteDP:
-    if not sp.issparse(P):
-        return DiscreteDP(R, P, discount)
+def shuffled(P: Any, R: Any, seed: int = 1) -> tuple[Any, Any]:
+    """The same model with its states in random order."""
     states, actions = R.shape
-    return DiscreteDP(
-        R.ravel(),
-        P,
-        discount,
-        np.repeat(np.arange(states), actions),
-        np.tile(np.arange(actions), states),
-    )
+    old = np.random.default_rng(seed).permutation(states)
+    mixed = P[(old[:, None] * actions + np.arange(actions)).ravel()].tocsr()
+    mixed.indices = np.argsort(old)[mixed.indices].astype(mixed.indices.dtype)
+    mixed.sort_indices()
+    return mixed, R[old]
 
 
-def compare(
-    name: str,
-    states: int,
-    actions: int,
-    successors: int | None,
-    discount: float,
-    local: bool,
-    tables: tuple[Any, Any] | None = None,
-) -> None:
-    P, R = tables or model(states, actions, successors, local)
-    ours = tabular(P, R, discount=discount, operator=Max())
-    theirs = quantecon(P, R, discount)
-    methods = ["value_iteration", "modified_policy_iteration"] + (
-        ["policy_iteration"] if states <= 1_000 else []
-    )
-    runs: dict[str, Callable[[], Any]] = {
-        "smoothcruiser": lambda: exact.solve(ours, tolerance=TOLERANCE)
-    }
-    for method in methods:
-        runs[method] = lambda method=method: theirs.solve(
-            method, epsilon=2.0 * TOLERANCE, max_iter=10**6
+# --- the runs -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Seconds of one run."""
+
+    cpu: float
+    wall: float
+
+    def __str__(self) -> str:
+        return f"{self.cpu * 1e3:.2f} ({self.wall * 1e3:.2f})"
+
+
+def quickest(run: Callable[[], Any], most: int) -> Taken:
+    """The best of ``most`` runs, or of fewer that last ``ENOUGH`` together."""
+    found, end = [], time.process_time() + ENOUGH
+    while len(found) < most and (not found or time.process_time() < end):
+        found.append(timed(run)[0])
+    return Taken(min(x.cpu for x in found), min(x.wall for x in found))
+
+
+def timed(run: Callable[[], Any]) -> tuple[Taken, Any]:
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = run()
+    return Taken(time.process_time() - cpu, time.perf_counter() - wall), result
+
+
+def quantecon(P: Any, R: Any, discount: float) -> dict[str, Callable[[], Any]]:
+    """Runs that return the values, by method."""
+    states, actions = R.shape
+    if sp.issparse(P):
+        each = (
+            np.repeat(np.arange(states), actions),
+            np.tile(np.arange(actions), states),
         )
-    times: dict[str, list[float]] = {}
-    for label, run in list(runs.items()):  # the first run compiles and is not counted
-        seconds, _ = timed(run)
-        times[label] = []
-        if seconds > PATIENCE and label != "smoothcruiser":
-            del runs[label]
+        model = DiscreteDP(R.ravel(), P, discount, *each)
+    else:
+        model = DiscreteDP(R, P, discount)
+    methods = ["modified_policy_iteration", "value_iteration"]
+    if states <= 1_000:
+        methods.append("policy_iteration")
+
+    def run(method: str) -> Any:
+        return model.solve(method, epsilon=2.0 * TOLERANCE, max_iter=10**6).v
+
+    return {method: lambda method=method: run(method) for method in methods}
+
+
+def mdpsolver(P: Any, R: Any, discount: float) -> dict[str, Callable[[], Any]]:
+    """Runs that return the values, by method; none where it is not installed."""
+    if importlib.util.find_spec("mdpsolver") is None:
+        return {}
+    import mdpsolver as solver
+
+    states, actions = R.shape
+    model = solver.model()
+    if sp.issparse(P):
+        parts = [np.split(x, P.indptr[1:-1]) for x in (P.data, P.indices)]
+        prob, column = (
+            [
+                [x[s * actions + a].tolist() for a in range(actions)]
+                for s in range(states)
+            ]
+            for x in parts
+        )
+        tables = {"tranMatProbs": prob, "tranMatColumns": column}
+    else:
+        tables = {"tranMatWithZeros": P.tolist()}
+    model.mdp(discount=discount, rewards=R.tolist(), **tables)
+    values, policy = [0.0] * states, [0] * states  # else it goes on where it ended
+
+    def run(algorithm: str, update: str, parallel: bool) -> Any:
+        model.solve(
+            algorithm=algorithm,
+            update=update,
+            tolerance=TOLERANCE * (2.0 if update == "gs" else 1.0),
+            initValueVector=values,
+            initPolicy=policy,
+            parallel=parallel,
+        )
+        return np.array(model.getValueVector())
+
+    return {
+        "mpi": lambda: run("mpi", "standard", False),
+        "mpi, Gauss-Seidel": lambda: run("mpi", "gs", False),
+        "pi": lambda: run("pi", "standard", False),
+        "mpi, parallel": lambda: run("mpi", "standard", True),
+    }
+
+
+def measured(
+    runs: dict[str, Callable[[], Any]],
+) -> tuple[dict[str, Taken], set[str], dict[str, Any]]:
+    """(best seconds, those run only once, results) of each run."""
+    best: dict[str, Taken] = {}
     results: dict[str, Any] = {}
+    for label, run in runs.items():  # the first run compiles
+        best[label], results[label] = timed(run)
+    once = {x for x in runs if best[x].cpu > PATIENCE and x not in (OURS, FIRST)}
+    again = {x: run for x, run in runs.items() if x not in once}
+    rounds: dict[str, list[Taken]] = {label: [] for label in again}
     for _ in range(ROUNDS):
-        for label, run in runs.items():
-            seconds, results[label] = timed(run)
-            times[label].append(seconds)
-    best = {label: min(found) for label, found in times.items() if found}
-    mine = best.pop("smoothcruiser")
-    rival = min(best, key=lambda label: best[label])
-    apart = float(np.max(np.abs(results["smoothcruiser"].values - results[rival].v)))
-    others = ", ".join(
-        f"{label} {seconds * 1e3:.1f} ms" for label, seconds in best.items()
-    )
-    width = "all" if successors is None else str(successors)
-    print(
-        f"{name:18} S={states:<7} A={actions} successors={width:3} "
-        f"discount={discount:<5}  smoothcruiser {mine * 1e3:8.2f} ms  ratio "
-        f"{best[rival] / mine:6.2f}  (QuantEcon: {others}; values differ by "
-        f"{apart:.1e})",
-        flush=True,
-    )
+        for label, run in again.items():
+            rounds[label].append(quickest(run, 1 if label == FIRST else REPEATS))
+    for label, found in rounds.items():
+        best[label] = Taken(min(x.cpu for x in found), min(x.wall for x in found))
+    return best, once, results
 
 
-def entropy_case() -> None:
+def compare(name: str, P: Any, R: Any, discount: float) -> list[str]:
+    """One row of the table, and a line with all figures."""
+    ours = tabular(P, R, discount=discount, operator=Max())
+    fresh = [
+        tabular(P, R, discount=discount, operator=Max()) for _ in range(ROUNDS + 1)
+    ]
+    rivals = {
+        "QuantEcon": quantecon(P, R, discount),
+        "mdpsolver": mdpsolver(P, R, discount),
+    }
+    runs: dict[str, Callable[[], Any]] = {
+        OURS: lambda: exact.solve(ours, tolerance=TOLERANCE).values,
+        FIRST: lambda: exact.solve(fresh.pop(), tolerance=TOLERANCE).values,
+    }
+    for rival, methods in rivals.items():
+        runs |= {f"{rival} {method}": run for method, run in methods.items()}
+    best, once, results = measured(runs)
+    cells, mine = [], best[OURS].cpu
+    for rival, methods in rivals.items():
+        serial = [f"{rival} {x}" for x in methods if "parallel" not in x]
+        if not serial:
+            cells += ["not installed", ""]
+            continue
+        fastest = min(serial, key=lambda x: best[x].cpu)
+        apart = float(np.max(np.abs(results[OURS] - results[fastest])))
+        cells += [
+            f"{best[fastest]} {fastest.removeprefix(rival + ' ')}",
+            f"{best[fastest].cpu / mine:.2f}, {apart:.0e}",
+        ]
+    size = f"{R.shape[0]:,}"
+    row = (
+        f"| {name} | {size} | {discount} | {best[OURS]} | {best[FIRST].cpu * 1e3:.2f} |"
+    )
+    figures = "; ".join(
+        f"{x} {found}{' once' if x in once else ''}" for x, found in best.items()
+    )
+    return [f"{row} {' | '.join(cells)} |", f"{name}, {size}, {discount}: {figures}"]
+
+
+def cases(quick: bool) -> list[tuple[str, Any, Any, float]]:
+    """(name, P, R, discount)."""
+    found = []
+    for name, states, actions, successors, discount, local in CASES:
+        if not (quick and states > 10_000):
+            made = model(states, actions, successors, local)
+            found.append((name, *made, discount))
+    ring = model(10_000, 4, 5, True)
+    found.append(("ring, shuffled", *shuffled(*ring), 0.99))
+    for side, discount in GRIDS:
+        found.append((f"grid, {side} x {side}", *grid(side), discount))
+    return found
+
+
+def entropy_case() -> list[str]:
     """The case that issue 2 names: 100,000 states, 4 actions, 5 successors.
 
     Its discount is 0.95 and its accuracy 1e-8; it runs with entropy, too.
     """
     P, R = model(100_000, 4, 5, False)
+    lines = []
     for operator in (Max(), Entropy(0.1)):
         problem = tabular(P, R, discount=0.95, operator=operator)
-        best = min(
-            (exact.solve(problem, tolerance=TOLERANCE) for _ in range(ROUNDS)),
-            key=lambda found: found.seconds,
+        found = [
+            timed(lambda p=problem: exact.solve(p, tolerance=TOLERANCE))
+            for _ in range(5)
+        ]
+        taken, solution = min(found, key=lambda x: x[0].cpu)
+        lines.append(
+            f"100,000 states, {operator}: {taken} ms, {solution.sweeps} sweeps, proven to "
+            f"{solution.residual_bound:.1e}"
         )
-        print(
-            f"100,000 states, {operator}: {best.seconds:.2f} s, "
-            f"{best.sweeps} sweeps, proven to {best.residual_bound:.1e}"
-        )
+    return lines
+
+
+COLUMNS = (
+    *("model", "states", "discount", "smoothcruiser", "first", "QuantEcon"),
+    *("ratio, difference", "mdpsolver, one thread", "ratio, difference"),
+)
+HEAD = f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="without 100,000 states")
+    parser.add_argument("--out", type=Path, help="where to write the table, signed")
+    options = parser.parse_args()
+    before = load()
+    print(HEAD)
+    rows, figures = [], []
+    for case in cases(options.quick):
+        row, line = compare(*case)
+        print(row, flush=True)
+        rows.append(row)
+        figures.append(line)
+    figures += [] if options.quick else entropy_case()
+    print("\n".join(["", *figures]))
+    if options.out is not None:
+        text = __doc__ or ""
+        page = [
+            *("# The exact solver against QuantEcon and mdpsolver", ""),
+            *(f"`python benchmarks/exact_solver.py --out {options.out}`", ""),
+            *(signed() + f" Load before: {before}.", ""),
+            *("Milliseconds of CPU, and of wall time in brackets.", ""),
+            *(text.split("\n\n", 2)[2].split("    python")[0].strip(), ""),
+            *(HEAD, *rows, "", "All figures:", "", "```text", *figures, "```"),
+        ]
+        options.out.write_text("\n".join(page) + "\n")
 
 
 if __name__ == "__main__":
-    quick = "--quick" in sys.argv
-    for case in CASES:
-        if not (quick and case[1] > 10_000):
-            compare(*case)
-    for side, discount in GRIDS:
-        compare("grid", side * side, 4, 4, discount, True, grid(side))
-    if not quick:
-        entropy_case()
+    main()

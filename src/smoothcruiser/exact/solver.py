@@ -23,8 +23,8 @@ legend   symbol      public name
                      large (same proof)
   eta                ``_rounding``: how far one computed sweep is from TV
 
-Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of
-T_pi (Newton's step for V = TV). Modified: V <- T_pi^m V. For MDPs with the
+Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of T_pi
+(Newton's step), by LAPACK or ``elimination``. Modified: V <- T_pi^m V. For MDPs with the
 built-in operators the last two are known to converge (Puterman 1994, Geist et
 al. 2019); in games, where both players' policies change at once, they may
 cycle. So steps are tested: where a few of them do not shrink the width by gamma
