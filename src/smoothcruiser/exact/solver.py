@@ -79,7 +79,7 @@ LARGEST_SOLVE = 2_000
 # An elimination may cost so many times the sweeps that were used up in vain: it gives
 # the policy's value, and they did not.
 WORTH = 4.0
-SETTLING = 4  # sweeps in place after an elimination: one each way
+SETTLING = 3  # sweeps in place after an elimination: back, forth and back
 # Steps without a smaller width. In exact arithmetic every step shrinks it, so ten in
 # a row are rounding.
 PATIENCE = 10
