@@ -330,7 +330,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="without 100,000 states")
     parser.add_argument("--out", type=Path, help="where to write the table, signed")
     options = parser.parse_args()
-    before = load()
+    machine = signed()
     print(HEAD)
     rows, figures = [], []
     for case in cases(options.quick):
@@ -345,7 +345,7 @@ def main() -> None:
         page = [
             *("# The exact solver against QuantEcon and mdpsolver", ""),
             *(f"`python benchmarks/exact_solver.py --out {options.out}`", ""),
-            *(signed() + f" Load before: {before}.", ""),
+            *(f"{machine} Load when it ended: {load()}.", ""),
             *("Milliseconds of CPU, and of wall time in brackets.", ""),
             *(text.split("\n\n", 2)[2].split("    python")[0].strip(), ""),
             *(HEAD, *rows, "", "All figures:", "", "```text", *figures, "```"),
