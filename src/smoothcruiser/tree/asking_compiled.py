@@ -21,6 +21,7 @@ from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.compiled import CompiledTree, Machine, machine_for
 from smoothcruiser.tree.evaluators.base import Leaves, named_like
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.start import TreeStart
 
 _machines: dict[Any, AskingMachine] = {}
 
@@ -38,8 +39,7 @@ class AskingMachine:
         parts.pop("ALLOCATE", None)
         if evaluate is not None:
             parts["EVALUATE"] = evaluate
-        own = kernel.extra_parts(None if parts else "")
-        self.ask = compiled(asking.grow, nogil=True, **parts, **own)
+        self.ask = compiled(asking.grow, nogil=True, **kernel.with_extras(parts))
         self.inform = compiled(asking.inform)
 
 
@@ -112,20 +112,19 @@ class AskingTree(CompiledTree):
 
     machine: AskingMachine
 
-    def __init__(self, asks: Asks, elapsed: int, *arguments: Any) -> None:
-        self.asks, self.elapsed, self.answered = asks, elapsed, False
+    def __init__(self, asks: Asks, start: TreeStart) -> None:
+        self.asks, self.elapsed = asks, start.setting.elapsed
+        self.answered = False
         self.gumbel = asking.no_root(asks.problem.num_actions)
         self.waiting: Any = None
-        if (
-            asks.machines is not None
-        ):  # what is wrong with them is not the oracle's fault
-            state = arguments[5]
-            asks.answers(Leaves(1, lambda: [state], remaining=[0]))
-        super().__init__(*arguments, True)
+        # what is wrong with them is not the oracle's fault
+        if asks.machines is not None:
+            asks.answers(Leaves(1, lambda: [start.state], remaining=[0]))
+        super().__init__(start, inlined=True)
         self._inform_root()
 
-    def _choose(self, state: Any, inlined: bool) -> Any:
-        machine, self.data, form = machine_for(self.problem, state)
+    def _choose(self, start: TreeStart, inlined: bool) -> Any:
+        machine, self.data, form = machine_for(self.problem, start.state)
         self.machine = machine_of(machine, self.asks)
         tables = self.asks.tables or tuple(np.zeros((0, 1)) for _ in range(3))
         self.waiting = asking.blank_waiting(

@@ -71,6 +71,7 @@ from smoothcruiser.tree.prior_kernel import (
     prior_pick,
     shares_of,
 )
+from smoothcruiser.tree.pruning_kernel import leave_out
 from smoothcruiser.tree.searches import (
     IMPROVED,
     NO_PRIOR,
@@ -83,7 +84,7 @@ from smoothcruiser.tree.selection import drawn, upper_pick
 
 STEP, TERMINAL = kernel.STEP, kernel.TERMINAL
 LOAD, STORE, SAME = kernel.LOAD, kernel.STORE, kernel.SAME
-BOUNDED = False
+BOUNDED, PRUNES = False, False  # as in ``tree.kernel``
 
 # further ends of a call: Python is to answer, or an answer cannot be used
 ASK, BAD_ANSWER = 100, 101
@@ -332,6 +333,7 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
+    excluded = uncounted(desk.excluded)
     K = setting.num_actions
     capacity = len(ints)
     while True:
@@ -427,6 +429,9 @@ def grow(
                     STORE(scratch, 1, after)
                     return -child
                 table[place] = child
+                if PRUNES:
+                    at = setting.elapsed + depth
+                    leave_out(excluded, at, after, ints, EDGE, child)
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 if depth > meta[DEEPEST]:

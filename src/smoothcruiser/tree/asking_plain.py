@@ -39,6 +39,7 @@ from smoothcruiser.tree.selection import (
     upper_pick,
     visit_shares,
 )
+from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.template import Selection, Step
 
 
@@ -78,22 +79,19 @@ class WaitingPath(NamedTuple):
 class AskingPlain(PlainTree):
     """The tree of any problem whose leaves are evaluated."""
 
+    node_class = AskingNode
     root: AskingNode
     nodes: list[AskingNode]  # type: ignore[assignment]
 
-    def __init__(self, asks: Asks, elapsed: int, *arguments: Any) -> None:
-        self.asks, self.elapsed = asks, elapsed
+    def __init__(self, asks: Asks, start: TreeStart) -> None:
+        self.asks, self.elapsed = asks, start.setting.elapsed
         self.numbers = asks.numbers
         self.gumbel = asking_kernel.no_root(asks.problem.num_actions)
         self.queue: list[WaitingPath] = []
         self.collided = self.num_asked = self.num_clipped = 0
         self.collides = False
-        super().__init__(*arguments)
+        super().__init__(start)
         self._inform_root()
-
-    def _new(self, state: Any, depth: int) -> AskingNode:
-        self.num_nodes += 1
-        return AskingNode(state, self._sign(state), self.problem.legal_actions(state))
 
     # --- the loop -------------------------------------------------------------
 

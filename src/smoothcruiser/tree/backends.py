@@ -20,6 +20,7 @@ from smoothcruiser.progress import Callback, Phases, finish, shown
 from smoothcruiser.tree.asks import asks_of
 from smoothcruiser.tree.searches import NO_PRIOR, Search
 from smoothcruiser.tree.setting import setting_of
+from smoothcruiser.tree.start import TreeStart
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.tree import Tree
@@ -71,8 +72,14 @@ def is_machine_code(problem: Problem, search: Search, executor: str | None) -> b
             "leaf_rollouts spreads the rollouts of a slow simulator over processes, and "
             "compiled code runs them in this one; use trees=, or executor='processes'."
         )
+    known = search.bounds is None or problem.tables is not None
+    if machine and not known:
+        raise InvalidInput(
+            f"{search.name}: a compiled tree reads bounds= by the number of a state, and "
+            "this problem has no table of states; drop executor, or bounds."
+        )
     if machine is None:
-        machine = problem.is_compiled and search.leaf_rollouts == 1
+        machine = problem.is_compiled and search.leaf_rollouts == 1 and known
     why = not_compiled(problem) if machine else None
     if why is not None:
         raise InvalidInput(why)
@@ -89,31 +96,32 @@ def _single(tree: Tree, machine: bool, number: int) -> Any:
     count = problem.num_actions
     weights = [1.0] * count if plain else problem.operator.weights(count)
     key = (Key.TREE, number) if number else (Key.TREE,)
-    arguments = (
-        problem,
-        tree.rule,
-        setting_of(problem, tree.method, tree.elapsed),
-        tree.head,
-        weights,
-        tree.state,
-        stream(tree.seed, *key),
+    start = TreeStart(
+        problem=problem,
+        rule=tree.rule,
+        setting=setting_of(problem, tree.method, tree.elapsed),
+        head=tree.head,
+        weights=weights,
+        state=tree.state,
+        rng=stream(tree.seed, *key),
+        excluded=tree.excluded,
     )
     asks = asks_of(problem, tree.method, tree.elapsed)
     if machine and asks is not None:
         from smoothcruiser.tree.asking_compiled import AskingTree
 
-        return AskingTree(asks, tree.elapsed, *arguments)
+        return AskingTree(asks, start)
     if asks is not None:
         from smoothcruiser.tree.asking_plain import AskingPlain
 
-        return AskingPlain(asks, tree.elapsed, *arguments)
+        return AskingPlain(asks, start)
     if machine:
         from smoothcruiser.tree.compiled import CompiledTree
 
-        return CompiledTree(*arguments)
+        return CompiledTree(start)
     from smoothcruiser.tree.plain import PlainTree
 
-    found = PlainTree(*arguments)
+    found = PlainTree(start)
     found.leaves = tree.method.leaf_rollouts, tree.seed, number
     return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,9 +40,10 @@ from smoothcruiser.tree import kernel
 from smoothcruiser.tree.complaints import complain
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.proof_kernel import open_boxes
+from smoothcruiser.tree.pruning_kernel import leave_out
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copied
-from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.setting import spans_of
+from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.widening import limits_chance, tables
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
@@ -57,8 +59,8 @@ class Machine:
     def __init__(self, parts: dict[str, Any], extras: bool = False) -> None:
         """``extras`` says that ``grow`` has ``kernel.EXTRAS``; nothing else differs."""
         self.parts = parts
-        own = kernel.extra_parts(None if parts else "") if extras else {}
-        self.grow = compiled(kernel.grow, nogil=True, **parts, **own)
+        every = kernel.with_extras(parts) if extras else parts
+        self.grow = compiled(kernel.grow, nogil=True, **every)
         names = {
             name: {key: parts[key] for key in used if key in parts}
             for name, used in _USED.items()
@@ -79,10 +81,12 @@ _USED = {
 }
 
 
-def has_extras(rule: TreeRule, setting: kernel.Setting) -> bool:
+def has_extras(start: TreeStart) -> bool:
     """Whether a tree needs the machine with ``kernel.EXTRAS``."""
+    setting = start.setting
     return (
-        rule.warm
+        start.rule.warm
+        or len(start.excluded.actions) > 0
         or setting.solves
         or setting.action_widening > 0.0
         or limits_chance(setting)
@@ -149,48 +153,30 @@ class CompiledTree:
     least_slice = 1  # calls
     slice_seconds = 0.0
 
-    def __init__(
-        self,
-        problem: Problem,
-        rule: TreeRule,
-        setting: kernel.Setting,
-        head: Any,
-        weights: Any,
-        state: Any,
-        rng: Stream,
-        inlined: bool = False,
-    ) -> None:
+    def __init__(self, start: TreeStart, inlined: bool = False) -> None:
         """A tree with its root; ``inlined`` says that nothing is called by address."""
-        self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
-        self.head, self.weights = np.array(head), np.array(weights)
+        problem, setting = start.problem, start.setting
+        self.problem, self.rule, self.setting = problem, start.rule, setting
+        self.rng: Stream = start.rng
+        self.head, self.weights = np.array(start.head), np.array(start.weights)
         self.later: Handover | None = None
         self._counted = 0  # calls that the handover knows of
         begin = time.perf_counter()
         self.meta = np.zeros(6, np.int64)
         self.fault = np.zeros(1)
         try:
-            root_state = self._choose(state, inlined)
+            form = self._choose(start, inlined)
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
             spans = spans_of(problem, setting)
-            self.desk = kernel.desk_for(rule, setting, self.weights, spans)
+            excluded = start.excluded.rows(setting.num_actions)
+            self.desk = kernel.desk_for(
+                start.rule, setting, self.weights, spans, excluded
+            )
             self.states = self.machine.allocate(room)
             # For a rollout's state, a state at fault, and a state that waits.
             self.scratch = self.machine.allocate(3)
-            root = self.machine.add_node(
-                setting,
-                self.data,
-                self.nodes.ints,
-                self.nodes.floats,
-                self.states,
-                self.meta,
-                -1,
-                -1,
-                root_state,
-            )
-            if setting.solves:
-                low, high = spans[min(setting.elapsed, len(spans) - 1)]
-                open_boxes(self.nodes.boxes, 0, setting.num_actions, low, high)
+            self._plant(form, start.state, setting.elapsed)
             self._run(0, 0)
         except SmoothcruiserError:
             raise
@@ -200,20 +186,18 @@ class CompiledTree:
                 f"{first_line(error)} Check that step, legal, terminal and player "
                 "take the states that step returns, or use executor='reference'."
             ) from error
-        if root < 0:
-            complain(problem, setting, -root, state, 0, 0.0)
         self.compile_seconds = time.perf_counter() - begin
 
-    def _choose(self, state: Any, inlined: bool) -> Any:
+    def _choose(self, start: TreeStart, inlined: bool) -> Any:
         """Choose the machine; returns the root's state in its form."""
         self.machine: Any
-        extras = has_extras(self.rule, self.setting)
+        state, extras = start.state, has_extras(start)
         rows = None if inlined else row_machine(self.problem, state, extras)
         if rows is None:
             self.machine, self.data, form = machine_for(self.problem, state, extras)
             return form
         key = (functions_of(self.problem), rows.spoken.kind, type(self.rule), extras)
-        build = checked(lambda: self._built(state), rows.spoken)
+        build = checked(lambda: built(start), rows.spoken)
         later = _handovers.setdefault(key, Handover(build))
         if later.built is not None and tier_choice() != ADDRESS:
             self.machine, self.data, form = machine_for(self.problem, state, extras)
@@ -221,12 +205,6 @@ class CompiledTree:
         self.later = None if tier_choice() == ADDRESS else later
         self.machine, self.data = rows, rows.data
         return int(rows.root.ctypes.data)
-
-    def _built(self, state: Any) -> Machine:
-        """The machine with the problem's functions in it, compiled for this rule."""
-        rest = self.head, self.weights, state, stream(0)
-        tree = CompiledTree(self.problem, self.rule, self.setting, *rest, inlined=True)
-        return tree.machine  # type: ignore[no-any-return]
 
     def _hand_over(self) -> None:
         """Go on with the machine that has the functions in it, once it is there."""
@@ -475,6 +453,9 @@ class CompiledTree:
         )
         if root < 0:
             complain(self.problem, setting, -root, state, 0, 0.0)
+        excluded = self.desk.excluded
+        if len(excluded):  # then the form of a state is its number
+            leave_out(excluded, moves, form, nodes.ints, kernel.EDGE, 0)
         if setting.solves:
             low, high = spans[min(moves, len(spans) - 1)]
             open_boxes(nodes.boxes, 0, setting.num_actions, low, high)
@@ -494,3 +475,9 @@ class CompiledTree:
         """Make ``child`` the root and forget what is not below it."""
         self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
+
+
+def built(start: TreeStart) -> Machine:
+    """The machine with the problem's functions in it, compiled for a tree's rule."""
+    tree = CompiledTree(replace(start, rng=stream(0)), inlined=True)
+    return tree.machine  # type: ignore[no-any-return]

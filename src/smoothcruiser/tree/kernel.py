@@ -52,6 +52,7 @@ from smoothcruiser.tree.proof_kernel import (
     open_boxes,
     prove,
 )
+from smoothcruiser.tree.pruning_kernel import leave_out
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, TreeRule
 from smoothcruiser.tree.selection import (
     descent_policy,
@@ -133,9 +134,12 @@ class Desk(NamedTuple):
     held: Ints  # a simulation that ran out of calls, to be resumed
     carry: Floats  # the return of its rollout so far, and the weight of what follows
     spans: Floats  # (T, 2): the box of an untried action after t moves; (1, 2): any t
+    excluded: Ints  # (R, 2 + K) of ``pruning_kernel``: actions that nodes leave out
 
 
-def desk_for(rule: TreeRule, setting: Setting, weights: Floats, spans: Floats) -> Desk:
+def desk_for(
+    rule: TreeRule, setting: Setting, weights: Floats, spans: Floats, excluded: Ints
+) -> Desk:
     """The workspace of a tree with these limits."""
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
@@ -153,6 +157,7 @@ def desk_for(rule: TreeRule, setting: Setting, weights: Floats, spans: Floats) -
         held=np.zeros(5, np.int64),
         carry=np.zeros(2),
         spans=spans,
+        excluded=excluded,
     )
 
 
@@ -215,14 +220,18 @@ BOUNDED = False
 # Whether a tree may have what most have not: stored outcomes, boxes, actions that open
 # one by one, first values of actions. A constant, so that the others do not pay for it.
 EXTRAS = False
+# Whether nodes may leave out actions that bounds exclude: where states are numbers.
+PRUNES = False
 
 
-def extra_parts(salt: str | None) -> dict[str, Any]:
-    """What to put into a machine for EXTRAS.
+def with_extras(parts: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a machine with EXTRAS.
 
-    ``salt`` tells its other parts apart in the cache on disk; None: it is not cached.
+    It is cached on disk where it has no other parts, or a salt that tells them apart.
     """
-    return {"EXTRAS": True} | ({} if salt is None else {"salt": f"{salt}_extras"})
+    salt = parts.get("salt", None if parts else "")
+    more = {} if salt is None else {"salt": f"{salt}_extras"}
+    return {**parts, "EXTRAS": True, "PRUNES": "STEP" not in parts, **more}
 
 
 def slot_of(node: int, action: int, state: Any, size: int) -> int:
@@ -535,6 +544,7 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     boxes, spans = uncounted(nodes.boxes), uncounted(desk.spans)
+    excluded = uncounted(desk.excluded)
     K = setting.num_actions
     if solves:
         low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
@@ -674,6 +684,9 @@ def grow(
                     STORE(scratch, 1, after)
                     return -child
                 table[place] = child
+                if PRUNES:
+                    at = setting.elapsed + depth
+                    leave_out(excluded, at, after, ints, EDGE, child)
                 if solves:
                     at = min(setting.elapsed + depth, len(spans) - 1)
                     open_boxes(boxes, child, K, spans[at, 0], spans[at, 1])

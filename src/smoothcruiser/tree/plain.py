@@ -18,9 +18,7 @@ from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
-from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.plain_boxes import prove, undecided
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.plain_nodes import PlainNodes
@@ -29,7 +27,6 @@ from smoothcruiser.tree.searches import (
     PARENT_PRIOR,
     UPPER,
     VISITS_PRIOR,
-    TreeRule,
 )
 from smoothcruiser.tree.selection import (
     descent_policy,
@@ -40,6 +37,7 @@ from smoothcruiser.tree.selection import (
     visit_shares,
 )
 from smoothcruiser.tree.setting import spans_of
+from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.template import Selection, Step, search
 from smoothcruiser.tree.widening import (
     limits_chance,
@@ -57,6 +55,7 @@ class PlainTree(PlainNodes):
     """The tree of a problem whose oracle is a Python function."""
 
     name = "reference"
+    node_class: type[PlainNode] = PlainNode
     compile_seconds = 0.0
     slice_seconds = 0.0  # what a slice of growth lasts at the least
     # rollouts per leaf, and the seed and the tree's number, which name their streams
@@ -65,18 +64,12 @@ class PlainTree(PlainNodes):
     spread: Any = None
     pool: Any = None  # those workers
 
-    def __init__(
-        self,
-        problem: Problem,
-        rule: TreeRule,
-        setting: Setting,
-        head: Any,
-        weights: Any,
-        state: Any,
-        rng: Any,
-    ) -> None:
-        self.problem, self.rule, self.setting, self.rng = problem, rule, setting, rng
-        self.head, self.weights = [float(f) for f in head], [float(w) for w in weights]
+    def __init__(self, start: TreeStart) -> None:
+        problem, setting = start.problem, start.setting
+        self.problem, self.rule, self.setting = problem, start.rule, setting
+        self.rng, self.excluded = start.rng, start.excluded
+        self.head = [float(f) for f in start.head]
+        self.weights = [float(w) for w in start.weights]
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = (
             0,
             0,
@@ -88,7 +81,7 @@ class PlainTree(PlainNodes):
         self.hold = Hold()
         self.inexact = False  # whether a number in a box was rounded
         self.spans = spans_of(problem, setting).tolist()
-        self.root = self._new(state, 0)
+        self.root = self._new(start.state, 0)
         # A simulation that ran out of calls: the stream when it began, the
         # oracle's answers so far with the stream after each, how many of them
         # were used again, and the nodes that it added.
@@ -401,11 +394,13 @@ class PlainTree(PlainNodes):
 
     def _new(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
-        node = PlainNode(state, self._sign(state), self.problem.legal_actions(state))
+        moves, actions = self.setting.elapsed + depth, self.problem.legal_actions(state)
+        if self.excluded.actions:
+            actions = self.excluded.left(self.problem.key_of(state), moves, actions)
+        node = self.node_class(state, self._sign(state), actions)
         if not self.setting.solves:
             return node
-        at = min(self.setting.elapsed + depth, len(self.spans) - 1)
-        return node.open(*self.spans[at])
+        return node.open(*self.spans[min(moves, len(self.spans) - 1)])
 
     def _is_proven(self) -> bool:
         if not self.setting.solves:

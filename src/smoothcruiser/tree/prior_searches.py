@@ -23,7 +23,6 @@ from smoothcruiser.tree.parameters import finite
 from smoothcruiser.tree.searches import (
     IMPROVED,
     MEAN,
-    NO_PRIOR,
     PRIOR_UPPER,
     TREE_SEARCHES,
     Search,
@@ -63,21 +62,9 @@ class _Prior(Search):
         return Max()
 
     def _rule(self, descent: int, exploration: float, **numbers: float) -> TreeRule:
-        return TreeRule(
-            descent=descent,
-            up=MEAN,
-            code=Max.code,
-            temperature=0.0,
-            cools=False,
-            exploration=exploration,
-            counts_actions=False,
-            shift=1.0,
-            entropy=0.0,
-            prior=NO_PRIOR,
-            initial=self._initial,
-            warm=self._warm,
-            most_visited=True,
-            **numbers,
+        shared = {"up": MEAN, "code": Max.code, "most_visited": True}
+        return self._rule_of(
+            descent=descent, exploration=exploration, **shared, **numbers
         )
 
 

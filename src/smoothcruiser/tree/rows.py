@@ -88,8 +88,8 @@ class RowMachine:
         self.parts = parts = _parts()
         some = {name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")}
         few = {name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")}
-        own = kernel.extra_parts(parts["salt"]) if extras else {}
-        self.grow = compiled(kernel.grow, nogil=True, **(parts | own))
+        every = kernel.with_extras(parts) if extras else parts
+        self.grow = compiled(kernel.grow, nogil=True, **every)
         self.add_node = compiled(kernel.add_node, **few)
         self.rehash = compiled(kernel.rehash, **some)
         self.compact = compiled(kernel.compact, **some)

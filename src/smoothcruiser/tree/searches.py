@@ -59,18 +59,18 @@ SMALLEST_TEMPERATURE = 1e-300  # as of ``TemperedOperator``
 class TreeRule(NamedTuple):
     """A method in the engine's numbers; one compiled engine runs them all."""
 
-    descent: int  # UPPER or BOLTZMANN
+    descent: int  # UPPER, BOLTZMANN, PRIOR_UPPER or IMPROVED
     up: int  # MEAN, SMOOTH or BEST
     code: int  # the operator of the descent and of SMOOTH
-    temperature: float
-    cools: bool  # whether the temperature is divided by log(N + exp 1)
     exploration: float  # c or e; NaN: c is the largest |Q| of the node
-    counts_actions: bool  # whether l = e |A| / log(N + shift)
-    shift: float
-    entropy: float  # b(0); 0 where no entropy is kept
-    prior: int  # NO_PRIOR, or where the pi_0 of RENTS comes from
     initial: float  # Q of an untried action; NaN: from the node's first estimate
     most_visited: bool  # whether visits decide the recommendation
+    temperature: float = 0.0
+    cools: bool = False  # whether the temperature is divided by log(N + exp 1)
+    counts_actions: bool = False  # whether l = e |A| / log(N + shift)
+    shift: float = 1.0
+    entropy: float = 0.0  # b(0); 0 where no entropy is kept
+    prior: int = NO_PRIOR  # or where the pi_0 of RENTS comes from
     base: float = 1.0  # of PUCT's log((1 + N + base) / base)
     value_scale: float = 0.0  # of Gumbel MuZero's transform of values
     visit_offset: float = 0.0
@@ -155,6 +155,8 @@ class Search(ABC):
     leaf_batch: int = 1  # leaves that are evaluated at once
     # what a visit that waits for its value takes off its action's value meanwhile
     virtual_loss: float = 0.0
+    # a Certified or a Solution, which may exclude actions (``tree.pruning``)
+    bounds: Any = None
     name: ClassVar[str] = "search"
 
     def __post_init__(self) -> None:
@@ -192,6 +194,10 @@ class Search(ABC):
         finite(self, "mix", least=0.0)
         finite(self, "virtual_loss", least=0.0)
         check_leaves(self)
+        if self.bounds is not None:
+            from smoothcruiser.tree.pruning import check_bounds
+
+            check_bounds(self)
 
     def _evaluate(self, name: str) -> None:
         """Make the evaluator of what was given for a parameter."""
@@ -224,15 +230,13 @@ class Search(ABC):
     def rule(self, problem_operator: Operator) -> TreeRule:
         """The numbers that the engine runs."""
 
-    @property
-    def _initial(self) -> float:
-        if isinstance(self.initial_q, LeafEvaluator):
-            return 0.0  # not used: nodes keep values of their own
-        return math.nan if self.initial_q is None else float(self.initial_q)
-
-    @property
-    def _warm(self) -> bool:
-        return isinstance(self.initial_q, LeafEvaluator)
+    def _rule_of(self, **numbers: Any) -> TreeRule:
+        """The rule with these numbers, and with what the search assumes of actions."""
+        given = self.initial_q
+        warm = isinstance(given, LeafEvaluator)
+        # where nodes keep values of their own, the number is not used
+        initial = 0.0 if warm else math.nan if given is None else float(given)
+        return TreeRule(initial=initial, warm=warm, **numbers)
 
     def with_options(self, options: dict[str, Any]) -> Search:
         """The same method with some parameters replaced."""
@@ -273,20 +277,8 @@ class UCT(Search):
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
-        return TreeRule(
-            descent=UPPER,
-            up=MEAN,
-            code=Max.code,
-            temperature=0.0,
-            cools=False,
-            exploration=c,
-            counts_actions=False,
-            shift=1.0,
-            entropy=0.0,
-            prior=NO_PRIOR,
-            initial=self._initial,
-            warm=self._warm,
-            most_visited=True,
+        return self._rule_of(
+            descent=UPPER, up=MEAN, code=Max.code, exploration=c, most_visited=True
         )
 
 
@@ -314,21 +306,15 @@ class _Regularized(Search):
     def _rule(
         self, problem_operator: Operator, code: int, prior: int = NO_PRIOR
     ) -> TreeRule:
-        t = self._temperature(problem_operator)
-        return TreeRule(
+        return self._rule_of(
             descent=BOLTZMANN,
             up=SMOOTH,
             code=code,
-            temperature=t,
-            cools=False,
             exploration=float(self.exploration),
-            counts_actions=True,
-            shift=1.0,
-            entropy=0.0,
-            prior=prior,
-            initial=self._initial,
-            warm=self._warm,
             most_visited=False,
+            temperature=self._temperature(problem_operator),
+            counts_actions=True,
+            prior=prior,
         )
 
 
@@ -433,20 +419,16 @@ class _Boltzmann(Search):
         return problem_operator.strength or DEFAULT_TEMPERATURE
 
     def _rule(self, problem_operator: Operator, entropy: float) -> TreeRule:
-        return TreeRule(
+        return self._rule_of(
             descent=BOLTZMANN,
             up=MEAN if self.average_returns else BEST,
             code=Entropy.code,
+            exploration=float(self.exploration),
+            most_visited=False,
             temperature=self._search(problem_operator),
             cools=self.average_returns,
-            exploration=float(self.exploration),
-            counts_actions=False,
             shift=math.e,
             entropy=entropy,
-            prior=NO_PRIOR,
-            initial=self._initial,
-            warm=self._warm,
-            most_visited=False,
         )
 
 

@@ -41,6 +41,7 @@ from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.notes import notes_of, promise_of
+from smoothcruiser.tree.pruning import excluded_by
 from smoothcruiser.tree.roots import chosen, plan_root, search_policy
 from smoothcruiser.tree.searches import (
     IMPROVED,
@@ -112,6 +113,7 @@ class Tree(Shown):
                 "its value is 0."
             )
         proof.check_solvable(problem, self.method)
+        self.excluded = excluded_by(problem, self.method)
         self.operator = self.method.operator(problem.operator)
         self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
         self.elapsed = 0  # moves made since the tree was created
@@ -263,7 +265,7 @@ class Tree(Shown):
 
         Statistics below are kept, the rest is forgotten.
         """
-        if action not in self.node(0).actions:
+        if action not in self.problem.legal_actions(self.state):
             raise InvalidInput(
                 f"Action {action!r} is not legal in state {self.state!r}."
             )

@@ -18,14 +18,14 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.tree.evaluators.base import LeafEvaluator, Leaves
 
-__all__ = ["LeafEvaluator", "Leaves", "evaluator_of"]
+__all__ = ["LeafEvaluator", "Leaves", "evaluator_of", "named_object"]
 
 
 def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
     """The evaluator of what a user gave for the parameter ``name`` of ``method``."""
     if given is None or isinstance(given, LeafEvaluator):
         return given
-    found = _named(method, name, given) if isinstance(given, str) else given
+    found = named_object(method, name, given) if isinstance(given, str) else given
     if isinstance(found, Batched):
         from smoothcruiser.tree.evaluators.functions import OverArrays
 
@@ -54,7 +54,7 @@ def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
     )
 
 
-def _named(method: str, name: str, text: str) -> Any:
+def named_object(method: str, name: str, text: str) -> Any:
     """What ``module:attribute`` names."""
     module, colon, attribute = text.partition(":")
     try:
@@ -63,6 +63,6 @@ def _named(method: str, name: str, text: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"{method}: {name}={text!r:.60} could not be found ({error}); name a "
-            "function as module:attribute."
+            f"{method}: {name}={text!r:.60} could not be found ({error}); name it as "
+            "module:attribute."
         ) from error
