@@ -104,7 +104,7 @@ def _single(tree: Tree, machine: bool, number: int) -> Any:
         weights=weights,
         state=tree.state,
         rng=stream(tree.seed, *key),
-        excluded=tree.excluded,
+        bounds=tree.bounds,
     )
     asks = asks_of(problem, tree.method, tree.elapsed)
     if machine and asks is not None:

@@ -86,7 +86,7 @@ def has_extras(start: TreeStart) -> bool:
     setting = start.setting
     return (
         start.rule.warm
-        or len(start.excluded.actions) > 0
+        or len(start.bounds.excluded) > 0
         or setting.solves
         or setting.action_widening > 0.0
         or limits_chance(setting)
@@ -169,7 +169,7 @@ class CompiledTree:
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
             spans = spans_of(problem, setting)
-            excluded = start.excluded.rows(setting.num_actions)
+            excluded = start.bounds.table(setting.num_actions)
             self.desk = kernel.desk_for(
                 start.rule, setting, self.weights, spans, excluded
             )

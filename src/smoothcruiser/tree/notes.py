@@ -41,6 +41,8 @@ def notes_of(tree: Tree) -> tuple[str, ...]:
             "twice: give them __eq__ and __hash__."
         )
     said += asked_notes(tree._backend)
+    if tree.method.bounds is not None:
+        said.append(tree.bounds.sentence)
     span, off = truncation(tree.problem, tree.method, tree.elapsed)
     if off > REACH * span and not deep_values(tree._backend):
         steps = _counted(tree.setting.limit, "step")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
@@ -67,7 +68,8 @@ class PlainTree(PlainNodes):
     def __init__(self, start: TreeStart) -> None:
         problem, setting = start.problem, start.setting
         self.problem, self.rule, self.setting = problem, start.rule, setting
-        self.rng, self.excluded = start.rng, start.excluded
+        self.rng = start.rng
+        self.bounds = replace(start.bounds, rows={})  # what is excluded is enough
         self.head = [float(f) for f in start.head]
         self.weights = [float(w) for w in start.weights]
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = (
@@ -243,7 +245,10 @@ class PlainTree(PlainNodes):
         parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(key)
         if child is not None:
+            known: tuple[int, ...] | None
             known = (1 if child.sign > 0 else 2, *child.actions)
+            if self.bounds.excluded:  # which a node leaves out
+                known = self.problem.profile(child.state)
             self.problem.check_alike(state, child.state, known)
         if child is not None and id(child) not in self.unborn:
             self.nodes.append(child)
@@ -395,8 +400,8 @@ class PlainTree(PlainNodes):
     def _new(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
         moves, actions = self.setting.elapsed + depth, self.problem.legal_actions(state)
-        if self.excluded.actions:
-            actions = self.excluded.left(self.problem.key_of(state), moves, actions)
+        if self.bounds.excluded:
+            actions = self.bounds.left(self.problem.key_of(state), moves, actions)
         node = self.node_class(state, self._sign(state), actions)
         if not self.setting.solves:
             return node

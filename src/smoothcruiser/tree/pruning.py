@@ -9,7 +9,8 @@ the operator is Max and max moves, an action with
 is not best in s, and V is the same without it (min mirrors: L(s, a) > min_b U(s, b)). So
 a tree may search the smaller problem. Its nodes treat such an action as if it were
 illegal; rollouts from leaves stay blind. An action with the largest L is never excluded,
-so that every node keeps one. With a horizon, bounds are those of the steps left.
+so that every node keeps one. With a horizon, bounds are those of the steps left. What
+the tree says of its root is put inside the bounds there.
 
 An exact ``Solution`` excludes in the same way: L and U are its q_values, less and plus
 ``residual_bound``.
@@ -34,7 +35,7 @@ from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.fingerprint.walk import INITIAL
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Ints
-from smoothcruiser.tree.evaluators import named_object
+from smoothcruiser.tree.evaluators import is_memory, named_object
 from smoothcruiser.tree.pruning_kernel import ANY_TIME, FLAGS
 
 if TYPE_CHECKING:
@@ -50,26 +51,65 @@ class KnownRow(NamedTuple):
     intervals: Any  # (K, 2)
 
 
-@dataclass(frozen=True, eq=False)
-class Excluded:
-    """Which actions bounds exclude, by the key of a state and the moves made before it.
+Place = tuple[Any, int]  # the key of a state, and the moves made before it
 
-    Where there is no horizon, the moves are ``ANY_TIME``.
+
+@dataclass(frozen=True, eq=False)
+class KnownBounds:
+    """Bounds on the values of actions, and what they exclude.
+
+    Where there is no horizon, the moves of a place are ``ANY_TIME``.
     """
 
-    actions: dict[tuple[Any, int], frozenset[int]] = field(default_factory=dict)
-    confidence: float = 1.0  # that none of them is best, all together
+    rows: dict[Place, KnownRow] = field(default_factory=dict)
+    excluded: dict[Place, frozenset[int]] = field(default_factory=dict)
+    confidence: float = 1.0  # that all bounds hold together
     timed: bool = False
 
     def left(self, key: Hashable, moves: int, actions: list[int]) -> list[int]:
         """Those of a state's legal actions that are not excluded."""
-        out = self.actions.get((key, moves if self.timed else ANY_TIME))
+        out = self.excluded.get((key, moves if self.timed else ANY_TIME))
         return actions if out is None else [a for a in actions if a not in out]
 
-    def rows(self, num_actions: int) -> Ints:
-        """The same for ``pruning_kernel``, where states are whole numbers."""
-        found = np.zeros((len(self.actions), FLAGS + num_actions), np.int64)
-        places = sorted(self.actions.items(), key=lambda item: item[0][::-1])
+    def informed(
+        self, key: Hashable, moves: int, q: dict[int, float], value: float
+    ) -> tuple[dict[int, float], float]:
+        """Estimates of Q and V at a state, put inside their bounds.
+
+        An action that was excluded has no estimate: it has the middle of its bounds.
+        """
+        row = self.rows.get((key, moves if self.timed else ANY_TIME))
+        if row is None:
+            return q, value
+        ends = {
+            a: (low, high)
+            for a, (low, high) in enumerate(np.asarray(row.intervals).tolist())
+            if low <= high
+        }
+        found = {
+            a: min(max(q.get(a, 0.5 * (low + high)), low), high)
+            for a, (low, high) in ends.items()
+        }
+        best = max if row.sign > 0.0 else min
+        low = best((low for low, _ in ends.values()), default=value)
+        high = best((high for _, high in ends.values()), default=value)
+        return q | found, min(max(value, low), high)
+
+    @property
+    def sentence(self) -> str:
+        """What it is worth, for the notes of an estimate."""
+        if not self.excluded:
+            return "bounds= excludes no action of any state yet."
+        pairs = sum(len(out) for out in self.excluded.values())
+        many = f"bounds= left out {pairs:,} actions of {len(self.excluded):,} states"
+        sure = self.confidence == 1.0
+        chance = "" if sure else f"with probability at least {self.confidence:g} "
+        return f"{many}; {chance}none of them is best."
+
+    def table(self, num_actions: int) -> Ints:
+        """What is excluded, for ``pruning_kernel``: states are whole numbers."""
+        found = np.zeros((len(self.excluded), FLAGS + num_actions), np.int64)
+        places = sorted(self.excluded.items(), key=lambda item: item[0][::-1])
         for row, ((state, moves), out) in zip(found, places, strict=True):
             row[:FLAGS] = moves, state
             row[[FLAGS + a for a in out]] = 1
@@ -96,20 +136,20 @@ def check_bounds(search: Any) -> None:
         )
 
 
-def is_memory(given: Any) -> bool:
-    """Whether ``given`` is a ``Certified``, which is defined in a later layer."""
-    return hasattr(given, "table") and hasattr(given, "query")
-
-
-def excluded_by(problem: Problem, search: Search) -> Excluded:
-    """What the bounds of a search exclude now; nothing where it has none."""
+def bounds_of(problem: Problem, search: Search) -> KnownBounds:
+    """The bounds of a search as they are now; none where it has none."""
     if search.bounds is None:
-        return Excluded()
+        return KnownBounds()
     if problem.operator != Max():
         raise InvalidInput(
             f"{search.name}: bounds= leaves out actions that are not best, and under "
             f"{problem.operator.label} all actions count; use operator=Max(), or give "
             "the memory as value=."
+        )
+    if search.operator(problem.operator) != Max():
+        raise InvalidInput(
+            f"{search.name}: bounds= needs a search for the plain maximum; use uct, bts, "
+            "dents, puct or gumbel, or drop bounds."
         )
     if isinstance(search.bounds, Solution):
         rows, confidence = _solved(problem, search), 1.0
@@ -118,13 +158,12 @@ def excluded_by(problem: Problem, search: Search) -> Excluded:
         table = search.bounds.table()
         rows, confidence = _remembered(table), table.confidence
     horizon = problem.horizon
-    actions = {}
+    known = {}
     for row in rows:
-        out = _worse(row)
-        if out:
-            moves = ANY_TIME if horizon is None else horizon - (row.remaining or 0)
-            actions[problem.key_of(row.state), moves] = out
-    return Excluded(actions, confidence, timed=horizon is not None)
+        moves = ANY_TIME if horizon is None else horizon - (row.remaining or 0)
+        known[problem.key_of(row.state), moves] = row
+    excluded = {place: out for place, row in known.items() if (out := _worse(row))}
+    return KnownBounds(known, excluded, confidence, timed=horizon is not None)
 
 
 def _worse(row: KnownRow) -> frozenset[int]:

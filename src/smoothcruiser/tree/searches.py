@@ -39,6 +39,7 @@ from smoothcruiser.operators import KL, OPERATORS, Entropy, Max, Operator, Spars
 from smoothcruiser.operators.base import OWN
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import is_number, is_whole
+from smoothcruiser.shown import Shown
 from smoothcruiser.tree.evaluators import LeafEvaluator, evaluator_of
 from smoothcruiser.tree.evaluators.checks import check_leaves
 from smoothcruiser.tree.parameters import finite, widening
@@ -251,11 +252,16 @@ class Search(ABC):
 
     def __str__(self) -> str:
         given = [
-            f"{field.name}={getattr(self, field.name)}"
+            f"{field.name}={_brief(getattr(self, field.name))}"
             for field in fields(self)
             if getattr(self, field.name) != field.default
         ]
         return f"{self.name}({', '.join(given)})" if given else self.name
+
+
+def _brief(value: Any) -> Any:
+    """A parameter in few words: what has a page of its own is named by its class."""
+    return type(value).__name__ if isinstance(value, Shown) else value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.kernel import Setting
-from smoothcruiser.tree.pruning import Excluded
+from smoothcruiser.tree.pruning import KnownBounds
 from smoothcruiser.tree.searches import TreeRule
 
 
@@ -22,4 +22,4 @@ class TreeStart:
     weights: Any  # of the actions, where the problem's operator has a prior
     state: Any  # the root
     rng: Any
-    excluded: Excluded  # actions that nodes leave out
+    bounds: KnownBounds  # which exclude actions

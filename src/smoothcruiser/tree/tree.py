@@ -41,7 +41,7 @@ from smoothcruiser.tree.growth import Growth
 from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.notes import notes_of, promise_of
-from smoothcruiser.tree.pruning import excluded_by
+from smoothcruiser.tree.pruning import bounds_of
 from smoothcruiser.tree.roots import chosen, plan_root, search_policy
 from smoothcruiser.tree.searches import (
     IMPROVED,
@@ -113,7 +113,7 @@ class Tree(Shown):
                 "its value is 0."
             )
         proof.check_solvable(problem, self.method)
-        self.excluded = excluded_by(problem, self.method)
+        self.bounds = bounds_of(problem, self.method)
         self.operator = self.method.operator(problem.operator)
         self.rule = check_rule(self.method.name, self.method.rule(problem.operator))
         self.elapsed = 0  # moves made since the tree was created
@@ -474,6 +474,8 @@ class Tree(Shown):
         action, policy = self.action(0), self.policy(0)
         # A mean over the descent is what exploring earns, not what it found.
         value = q[action] if self.rule.up == MEAN else root.value
+        key = self.problem.key_of(self.state)
+        q, value = self.bounds.informed(key, self.elapsed, q, value)
         certificate = proof.certificate_of(self, looked) if self.method.solve else None
         interval = None if certificate is None else certificate.interval
         if interval is not None:

@@ -18,7 +18,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.tree.evaluators.base import LeafEvaluator, Leaves
 
-__all__ = ["LeafEvaluator", "Leaves", "evaluator_of", "named_object"]
+__all__ = ["LeafEvaluator", "Leaves", "evaluator_of", "is_memory", "named_object"]
 
 
 def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
@@ -40,7 +40,7 @@ def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
         from smoothcruiser.tree.evaluators.known import Solved
 
         return Solved(found)
-    if hasattr(found, "table") and hasattr(found, "query"):  # certified comes later
+    if is_memory(found):
         from smoothcruiser.tree.evaluators.known import CertifiedValues
 
         return CertifiedValues(found)
@@ -52,6 +52,11 @@ def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
         f"{method}: {name} must be a function of the state, sc.batched(function), an "
         f"array over states, a Solution or a Certified, got {given!r:.60}."
     )
+
+
+def is_memory(given: Any) -> bool:
+    """Whether ``given`` is a ``Certified``, which is defined in a later layer."""
+    return hasattr(given, "table") and hasattr(given, "query")
 
 
 def named_object(method: str, name: str, text: str) -> Any:

@@ -1,0 +1,344 @@
+"""``bounds=``: what a memory excludes is never tried, nothing else changes, and the two
+trees agree to the last bit.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytest
+from test_forest import everything
+from test_tree_agreement import same
+
+import smoothcruiser as sc
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.tree.pruning import ANY_TIME, KnownBounds, bounds_of
+from smoothcruiser.tree.pruning_kernel import leave_out
+from smoothcruiser.tree.tree import Tree
+
+pytestmark = pytest.mark.compiles
+
+GARNET = sc.make("garnet:states=12,actions=4,seed=1", discount=0.8, operator="max")
+GAME = sc.make("random-game:states=9,actions=3,seed=2", discount=0.7, operator="max")
+SAIL = sc.make("sailing:n=4", discount=1.0, operator="max")
+
+
+class BoundsRow(NamedTuple):
+    state: Any
+    remaining: int | None
+    player: int
+    q_intervals: Any
+
+
+class BoundsTable(list):
+    confidence = 0.9
+
+
+class Known:
+    """A memory with the bounds that a test gives it."""
+
+    def __init__(self, problem, rows):
+        self.problem, self.rows = problem, rows
+
+    def table(self):
+        return BoundsTable(self.rows)
+
+    def query(self):
+        raise AssertionError("a tree asks nothing new")
+
+
+def some_bounds(problem, seed=0):
+    """Any bounds at most states (and steps left), with NaN where illegal."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    lefts = [None] if problem.horizon is None else range(1, problem.horizon + 1)
+    for state in range(len(problem.tables.terminal)):
+        if problem.is_terminal(state) or rng.random() < 0.2:
+            continue
+        for left in lefts:
+            ends = np.sort(rng.random((problem.num_actions, 2)), axis=1)
+            ends[:, 0] += 0.3
+            ends.sort(axis=1)
+            illegal = set(range(problem.num_actions)) - set(
+                problem.legal_actions(state)
+            )
+            ends[list(illegal)] = math.nan
+            rows.append(BoundsRow(state, left, problem.mover(state), ends))
+    return Known(problem, rows)
+
+
+MEMORIES = {
+    name: some_bounds(problem)
+    for name, problem in (("garnet", GARNET), ("game", GAME), ("sailing", SAIL))
+}
+
+
+def nodes_below(tree):
+    """(node, its depth) of every node."""
+    found = [(0, 0)]
+    for number, depth in found:
+        found += [(child, depth + 1) for _, child in tree.children(number)]
+    return [(tree.node(number), depth) for number, depth in found]
+
+
+def one_state(intervals, player=1):
+    """What bounds exclude at one state."""
+    problem = GARNET if player == 1 else GAME
+    found = bounds_of(
+        problem,
+        sc.UCT(bounds=Known(problem, [BoundsRow(0, None, player, intervals)])),
+    )
+    return set(found.excluded.get((0, ANY_TIME), ()))
+
+
+def test_what_is_not_best_is_excluded():
+    nan = (math.nan, math.nan)
+    assert one_state([(0, 1), (2, 3), (0.5, 2.5), nan]) == {0}
+    assert one_state([(0, 2), (2, 3), (0, 9), nan]) == set()  # a tie may be best
+    assert one_state([(0, 1), (2, 3), (5, 6), (5.5, 6.5)]) == {0, 1}
+    assert one_state([nan] * 4) == set()
+    assert one_state([(0, 1), (2, 3), (0.5, 2.5)], player=2) == {1}
+    assert one_state([(0, 1), (1, 3), (-5, -4)], player=2) == {0, 1}
+
+
+@pytest.mark.parametrize("problem", [GARNET, GAME], ids=["garnet", "game"])
+def test_bounds_that_hold_never_exclude_a_best_action(problem):
+    """V is the same without what is excluded, in games too."""
+    solution, rng = sc.solve(problem), np.random.default_rng(5)
+    q, counted = solution.q_values, 0
+    for _ in range(40):
+        width = 10.0 ** rng.uniform(-3, 0)
+        ends = np.stack([q - rng.random(q.shape) * width, q + width / 2], axis=2)
+        rows = [
+            BoundsRow(s, None, problem.mover(s), ends[s])
+            for s in range(len(q))
+            if np.isfinite(q[s]).any()
+        ]
+        found = bounds_of(problem, sc.UCT(bounds=Known(problem, rows)))
+        for (state, _), out in found.excluded.items():
+            best = np.argmax if problem.mover(state) == 1 else np.argmin
+            assert best(q[state]) not in out
+            counted += len(out)
+    assert counted > 200
+
+
+def test_rows_are_found_by_time_and_state():
+    places = {(s, t): frozenset({s % 3}) for s in range(0, 20, 2) for t in (0, 3, 4)}
+    rows = KnownBounds(excluded=places, timed=True).table(3)
+    for time in range(6):
+        for state in range(22):
+            ints = np.zeros((1, 5), np.int64)
+            leave_out(rows, time, state, ints, 1, 0)
+            out = {a for a in range(3) if ints[0, 1 + a] == -1}
+            assert out == set(places.get((state, time), ()))
+            assert ints[0, 0] == ints[0, 4] == 0
+    ints = np.zeros((1, 4), np.int64)
+    leave_out(KnownBounds().table(3), 0, 0, ints, 1, 0)
+    assert not ints.any()
+
+
+METHODS = [
+    sc.UCT(),
+    sc.UCT(expansion=None, depth=6, action_widening=(1.0, 0.4)),
+    sc.BTS(widening=(1.0, 0.4)),
+    sc.DENTS(expansion=3, max_nodes=25),
+    sc.RENTS(temperature=0.3),
+    sc.PUCT(),
+    sc.Gumbel(considered=3),
+    sc.UCT(value=lambda state: 0.1 * state, leaf_batch=4),
+]
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("name", MEMORIES)
+def test_an_excluded_action_gets_no_visit_and_the_trees_agree(name, method):
+    memory = MEMORIES[name]
+    problem = memory.problem
+    tree = same(problem, replace(method, bounds=memory), simulations=60)
+    excluded, met = tree.bounds.excluded, 0
+    for node, depth in nodes_below(tree):
+        time = ANY_TIME if problem.horizon is None else depth
+        out = excluded.get((node.state, time), frozenset())
+        legal = set(problem.legal_actions(node.state))
+        assert set(node.actions) <= legal - out
+        if method.action_widening is None:
+            assert set(node.actions) == legal - out
+        assert node.size > 0
+        met += len(legal & out)
+    assert met > 5
+
+
+@pytest.mark.parametrize("method", [sc.UCT(), sc.PUCT(), sc.DENTS()], ids=str)
+def test_a_memory_that_knows_nothing_changes_no_bit(method):
+    for problem in (GARNET, SAIL):
+        empty = sc.Certified(problem, delta=0.1)
+        for executor in ("compiled", "reference"):
+            trees = [
+                Tree(problem, method=search, seed=4, executor=executor)
+                for search in (method, replace(method, bounds=empty))
+            ]
+            with_none, with_empty = (tree.grow(simulations=50) for tree in trees)
+            assert everything(with_empty) == everything(with_none)
+
+
+def test_several_trees_and_moves():
+    memory = MEMORIES["garnet"]
+    method = sc.UCT(trees=2, bounds=memory)
+    found = []
+    for executor in ("compiled", "reference"):
+        tree = Tree(GARNET, method=method, seed=1, executor=executor)
+        tree.grow(simulations=60)
+        action, child = tree.children(0)[0]
+        tree.advance(action, tree.node(child).state).grow(simulations=20)
+        found.append(everything(tree))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("executor", ["compiled", "reference"])
+def test_a_move_that_was_excluded_may_be_made(executor):
+    """The other player may err; time goes on counting."""
+    memory = MEMORIES["sailing"]
+    tree = Tree(SAIL, method=sc.UCT(bounds=memory), seed=1, executor=executor)
+    tree.grow(simulations=20)
+    root = tree.node(0)
+    legal = SAIL.legal_actions(root.state)
+    action = next(a for a in legal if a not in root.actions)
+    after = next(
+        row.state for row in memory.rows if (row.state, 1) in tree.bounds.excluded
+    )
+    tree.advance(action, after).grow(simulations=20)
+    out = tree.bounds.excluded[after, 1]
+    assert set(tree.node(0).actions) == set(SAIL.legal_actions(after)) - out
+    illegal = next(iter(set(range(SAIL.num_actions)) - set(legal)), 99)
+    with pytest.raises(InvalidInput, match="not legal"):
+        Tree(SAIL, method="uct").advance(illegal, after)
+
+
+def test_a_memory_that_learns_changes_the_next_tree():
+    memory = sc.Certified(GARNET, delta=0.1)
+    method = sc.UCT(bounds=memory)
+    before = Tree(GARNET, method=method, seed=1, executor="reference")
+    memory.query(budget=60_000)
+    after = Tree(GARNET, method=method, seed=1, executor="reference")
+    assert before.bounds.excluded == {}
+    found = after.grow(simulations=30).bounds.excluded
+    q = sc.solve(GARNET).q_values
+    assert all(q[state].argmax() not in out for (state, _), out in found.items())
+    out = found[GARNET.initial_state, ANY_TIME]
+    estimate = after.estimate()
+    assert estimate.certificate is None
+    assert estimate.interval is None
+    row = memory.table().at(GARNET.initial_state)
+    assert row.interval[0] <= estimate.value <= row.interval[1]
+    for action, (low, high) in enumerate(row.q_intervals):
+        q = estimate.q_values[action]
+        assert low <= q <= high
+        assert (q == 0.5 * (low + high)) == (action in out)
+    assert any(
+        "with probability at least 0.9 none of them is best" in n
+        for n in estimate.notes
+    )
+
+
+@pytest.mark.parametrize("player", [1, 2])
+def test_estimates_lie_inside_the_bounds(player):
+    problem = next(
+        replace(GAME, initial_state=s) for s in range(9) if GAME.mover(s) == player
+    )
+    state = problem.initial_state
+    ends = [(-3.0, -2.0), (4.0, 5.0), (4.5, 6.0)]
+    memory = Known(GAME, [BoundsRow(state, None, player, ends)])
+    trees = [
+        Tree(problem, method=sc.UCT(bounds=b), executor="reference")
+        for b in (memory, None)
+    ]
+    found, plain = (tree.grow(simulations=30).estimate() for tree in trees)
+    assert -2.0 < plain.value < 4.0
+    assert found.value == (4.5 if player == 1 else -2.0)
+    assert found.q_values == ((-2.5, 4.0, 4.5) if player == 1 else (-2.0, 4.5, 5.25))
+
+
+def test_an_exact_solution_leaves_best_actions():
+    solution = sc.solve(GARNET)
+    tree = Tree(GARNET, method=sc.UCT(bounds=solution), seed=1, executor="reference")
+    estimate = tree.grow(simulations=5).estimate()
+    assert tree.node(0).actions == (int(solution.q_values[0].argmax()),)
+    assert any(note.endswith("; none of them is best.") for note in estimate.notes)
+
+
+@numba.njit
+def walk(state, action, rng):
+    return 0.5 * action, min(5, state + 1 + action)
+
+
+WALK = sc.MDP(walk, num_actions=2, discount=0.9, operator=sc.Max(), initial_state=0)
+
+
+def test_states_of_any_kind_are_known_by_their_keys():
+    problem = sc.MDP(
+        lambda s, a, rng: (0.5 * a, [s[0] + 1, a]),
+        num_actions=2,
+        discount=0.9,
+        operator=sc.Max(),
+        initial_state=[0, 0],
+        key=lambda s: s[0] % 3,
+    )
+    rows = [BoundsRow([4, 7], None, 1, [(0.0, 0.1), (0.5, 0.9)])]
+    tree = Tree(problem, method=sc.UCT(bounds=Known(problem, rows)), seed=1)
+    tree.grow(simulations=40)
+    shapes = {node.state[0] % 3: node.actions for node, _ in nodes_below(tree)}
+    assert shapes == {0: (0, 1), 1: (1,), 2: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: sc.UCT(bounds=3), "must be a Certified or a Solution"),
+        (lambda: sc.UCT(bounds="nowhere:memory"), "could not be found"),
+        (lambda: sc.UCT(bounds=Known(GARNET, []), solve=True), "drop one of them"),
+        (
+            lambda: Tree(
+                replace(GARNET, operator=sc.Entropy(0.1)),
+                method=sc.UCT(bounds=Known(GARNET, [])),
+            ),
+            "all actions count",
+        ),
+        (
+            lambda: Tree(
+                replace(GARNET, discount=0.7), method=sc.UCT(bounds=Known(GARNET, []))
+            ),
+            "another problem .discount differ",
+        ),
+        (
+            lambda: Tree(GARNET, method=sc.MENTS(bounds=Known(GARNET, []))),
+            "a search for the plain maximum",
+        ),
+        (lambda: Tree(GARNET, method=sc.UCT(bounds=sc.solve(GAME))), "9 states"),
+        (lambda: Tree(SAIL, method=sc.UCT(bounds=sc.solve(SAIL))), "a horizon"),
+        (
+            lambda: Tree(
+                WALK, method=sc.UCT(bounds=Known(WALK, [])), executor="compiled"
+            ),
+            "no table of states",
+        ),
+    ],
+)
+def test_refusals(make, why):
+    with pytest.raises(InvalidInput, match=why):
+        make()
+
+
+def test_compiled_steps_without_a_table_grow_plain_trees():
+    rows = [BoundsRow(0, None, 1, [(0.0, 0.1), (0.5, 0.9)])]
+    tree = Tree(WALK, method=sc.UCT(bounds=Known(WALK, rows)), seed=1)
+    assert tree.grow(simulations=5)._backend.name == "reference"
+    assert tree.node(0).actions == (1,)
+
+
+def test_where_a_memory_began_makes_no_difference():
+    other = replace(GARNET, initial_state=3)
+    memory = Known(GARNET, MEMORIES["garnet"].rows)
+    found = bounds_of(other, sc.UCT(bounds=memory))
+    assert found.excluded == bounds_of(GARNET, sc.UCT(bounds=memory)).excluded
