@@ -2,8 +2,8 @@
 
 Simulations per second and games against OpenSpiel, mctx and plain Python.
 
-    python benchmarks/tree_search.py [speed] [workers] [games] [quality] [cart-pole]
-                                     [--quick] [--out FILE]
+    python benchmarks/tree_search.py [speed] [workers] [games] [quality] [bounds]
+                                     [cart-pole] [--quick] [--out FILE]
 
 speed      compiled UCT against OpenSpiel's C++ MCTS and mctx (both if
            installed), OpenSpiel's Python MCTS and our own plain tree, from the
@@ -15,6 +15,8 @@ games      connect four, UCT and MENTS against OpenSpiel's MCTS bot at equal
            simulations; win rate with a 95% Wilson interval
 quality    oracle calls until the recommended policy loses at most 5% of what
            the blind policy loses in one step, on seven problems
+bounds     the same calls for trees with and without bounds= of a certified memory that
+           was stopped before it had decided
 cart-pole  a replanning UCT policy certified from below at gamma = 0.99
 """
 
@@ -34,6 +36,7 @@ from board_games import cart_pole, connect_four, tic_tac_toe
 import smoothcruiser as sc
 from smoothcruiser.comparison import compare, truth_of
 from smoothcruiser.playing.episodes import wilson
+from smoothcruiser.tree.pruning import bounds_of
 from smoothcruiser.tree.tree import Tree
 
 HAS_SPIEL = importlib.util.find_spec("pyspiel") is not None
@@ -339,6 +342,69 @@ def quality(quick):
     return found
 
 
+def decided_after(problem, method, truth, seeds, top):
+    """Median calls, doubled up to 2**top, from which on the action stays a good one.
+
+    Good is what loses at most 5% of what the blind policy loses.
+    """
+    actions = range(problem.num_actions)
+    blind = [(a in truth.q_values) / len(truth.q_values) for a in actions]
+    target = 0.05 * truth.policy_regret(blind)
+    needed = []
+    for seed in seeds:
+        tree, reached = Tree(problem, method=method, seed=seed), math.inf
+        for power in range(5, top + 1):
+            tree.grow(calls=2**power - tree.num_calls)
+            tried = any(tree.node(0).edge_visits)
+            good = tried and truth.policy_regret(tree.policy()) <= target
+            reached = min(reached, 2**power) if good else math.inf
+        needed.append(reached)
+    middle = statistics.median(needed)
+    return {
+        "calls": None if math.isinf(middle) else middle,
+        "decided": sum(math.isfinite(calls) for calls in needed) / len(needed),
+    }
+
+
+def bounds(quick):
+    """Calls to a decision with and without a memory that has not decided yet."""
+    cases = {
+        "gridworld 5, gamma 0.9": ("gridworld:n=5", 0.9, 2**17),
+        "garnet 20, 4 actions, gamma 0.9": ("garnet:states=20,actions=4", 0.9, 2**16),
+        "random game 20, gamma 0.8": ("random-game:states=20,actions=4", 0.8, 2**16),
+        "frozen lake 8, 100 steps, gamma 0.95": ("frozen-lake", 0.95, 2**20),
+    }
+    seeds, top = (range(3), 10) if quick else (range(15), 14)
+    found = {}
+    for label, (text, discount, calls) in cases.items():
+        problem = sc.make(text, discount=discount, operator="max")
+        truth = truth_of(problem, problem.initial_state)
+        memory = sc.Certified(problem, delta=0.1)
+        known = memory.query(epsilon=1e-4, budget=calls)
+        excluded = bounds_of(problem, sc.UCT(bounds=memory)).excluded
+        row = {
+            "calls of the memory": known.num_calls,
+            "actions that it excludes": sum(len(out) for out in excluded.values()),
+            "of these many": sum(
+                sum(not math.isnan(low) for low, _ in state.q_intervals)
+                for state in memory.table()
+            ),
+            "left at the root": len(known.certificate.best_actions),
+        }
+        for search in (sc.UCT, sc.BTS):
+            for word, given in (
+                ("", {}),
+                (", bounds", {"bounds": memory}),
+                (", value", {"value": memory}),
+                (", value and bounds", {"value": memory, "bounds": memory}),
+            ):
+                ran = decided_after(problem, search(**given), truth, seeds, top)
+                row[f"{search.name}{word}"] = ran
+        found[label] = row
+        print(label, row, flush=True)
+    return found
+
+
 def certified_cart_pole(quick):
     """The value of replanning at gamma = 0.99, certified from below.
 
@@ -424,6 +490,7 @@ PARTS = {
     "workers": workers,
     "games": games,
     "quality": quality,
+    "bounds": bounds,
     "cart-pole": certified_cart_pole,
 }
 

@@ -17,10 +17,12 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.tree import asking_kernel as asking
 from smoothcruiser.tree import kernel
+from smoothcruiser.tree.asker import Asker
 from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.compiled import CompiledTree, Machine, machine_for
 from smoothcruiser.tree.evaluators.base import Leaves, named_like
 from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.rows import copied
 from smoothcruiser.tree.start import TreeStart
 
 _machines: dict[Any, AskingMachine] = {}
@@ -107,15 +109,14 @@ def _part(name: str, function: Any, K: int) -> Any:
     return {"value": value, "network": network}.get(name, actions)
 
 
-class AskingTree(CompiledTree):
+class AskingTree(Asker, CompiledTree):
     """The tree of a compiled problem whose leaves are evaluated."""
 
     machine: AskingMachine
 
     def __init__(self, asks: Asks, start: TreeStart) -> None:
-        self.asks, self.elapsed = asks, start.setting.elapsed
+        self.ask_with(asks, start)
         self.answered = False
-        self.gumbel = asking.no_root(asks.problem.num_actions)
         self.waiting: Any = None
         # what is wrong with them is not the oracle's fault
         if asks.machines is not None:
@@ -166,12 +167,6 @@ class AskingTree(CompiledTree):
             value = asking.clipped(numbers, float(row[0]), counts)
             counts[asking.ASKED] += 1
             kernel.first_estimate(self.nodes.ints, self.nodes.floats, 0, value)
-
-    def _remaining(self, depths: Any) -> list[int] | None:
-        horizon = self.problem.horizon
-        if horizon is None:
-            return None
-        return [horizon - self.elapsed - int(d) for d in depths]
 
     def _leaves(self) -> Leaves:
         """The leaves that wait."""
@@ -238,7 +233,7 @@ class AskingTree(CompiledTree):
         """A copy that grows by itself."""
         other = super().twin()
         assert isinstance(other, AskingTree)
-        store = _copied(self.waiting.states)
+        store = copied(self.waiting.states)
         arrays = {name: getattr(self.waiting, name).copy() for name in _OWN}
         other.waiting = self.waiting._replace(states=store, **arrays)
         return other
@@ -262,22 +257,6 @@ class AskingTree(CompiledTree):
         counts = self.waiting.counts
         return int(counts[asking.ASKED]), int(counts[asking.CLIPPED])
 
-    def restart(self, state: Any) -> None:
-        """Begin anew at ``state``, one move later."""
-        self.flush()
-        super().restart(state)
-        self.gumbel = asking.no_root(self.setting.num_actions)
-        self.elapsed += 1
-        self._inform_root()
-
-    def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
-        self.flush()
-        super().advance(child)
-        self.gumbel = asking.no_root(self.setting.num_actions)
-        self.elapsed += 1
-        self._inform_root()
-
     def whole(self) -> AskingTree:
         """This tree: it calls nothing by address."""
         return self
@@ -291,9 +270,3 @@ def _rows(store: Any, count: int) -> Any:
     if isinstance(store, tuple):
         return tuple(_rows(part, count) for part in store)
     return store[:count].copy()
-
-
-def _copied(store: Any) -> Any:
-    if isinstance(store, tuple):
-        return tuple(_copied(part) for part in store)
-    return store.copy()

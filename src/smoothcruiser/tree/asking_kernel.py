@@ -26,14 +26,12 @@ from smoothcruiser.tree.kernel import (
     ADDED,
     AT_NODE,
     BAD_BOUNDS,
-    BAD_REWARD,
     CALLS,
     COUNT,
     CUT,
     DEEPEST,
     DONE,
     EDGE,
-    FAULT,
     FIRST,
     HELD,
     IN_ROLLOUT,
@@ -45,7 +43,6 @@ from smoothcruiser.tree.kernel import (
     SIMULATIONS,
     STEPS,
     TOTAL,
-    UNDECLARED_END,
     VALUE,
     VISITS,
     Desk,
@@ -55,6 +52,7 @@ from smoothcruiser.tree.kernel import (
     Setting,
     add_node,
     backup,
+    blame,
     blind_rollout,
     find_child,
     first_estimate,
@@ -389,11 +387,7 @@ def grow(
             if not (setting.low <= reward <= setting.high) or (
                 over and not setting.ends
             ):
-                STORE(scratch, 1, state)
-                meta[FAULT] = action
-                fault[0] = reward
-                fine = setting.low <= reward <= setting.high
-                return UNDECLARED_END if fine else BAD_REWARD
+                return blame(setting, scratch, state, action, reward, meta, fault)
             path[depth, 0], path[depth, 1], path[depth, 2] = node, action, -1
             rewards[depth] = reward
             depth += 1

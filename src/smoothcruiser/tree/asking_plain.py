@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import lent
-from smoothcruiser.tree import asking_kernel
+from smoothcruiser.tree.asker import Asker
 from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.evaluators.base import Leaves
 from smoothcruiser.tree.node import Node
@@ -76,7 +76,7 @@ class WaitingPath(NamedTuple):
     rolled: float
 
 
-class AskingPlain(PlainTree):
+class AskingPlain(Asker, PlainTree):
     """The tree of any problem whose leaves are evaluated."""
 
     node_class = AskingNode
@@ -84,9 +84,8 @@ class AskingPlain(PlainTree):
     nodes: list[AskingNode]  # type: ignore[assignment]
 
     def __init__(self, asks: Asks, start: TreeStart) -> None:
-        self.asks, self.elapsed = asks, start.setting.elapsed
+        self.ask_with(asks, start)
         self.numbers = asks.numbers
-        self.gumbel = asking_kernel.no_root(asks.problem.num_actions)
         self.queue: list[WaitingPath] = []
         self.collided = self.num_asked = self.num_clipped = 0
         self.collides = False
@@ -198,12 +197,6 @@ class AskingPlain(PlainTree):
         if self.numbers.values:
             self.num_asked += 1
             self._arrive(self.root, self._clipped(row[0]))
-
-    def _remaining(self, depths: Sequence[int]) -> list[int] | None:
-        horizon = self.problem.horizon
-        if horizon is None:
-            return None
-        return [horizon - self.elapsed - depth for depth in depths]
 
     # --- the rules of the template --------------------------------------------
 
@@ -331,19 +324,3 @@ class AskingPlain(PlainTree):
         assert isinstance(other, AskingPlain)
         other.queue = []
         return other
-
-    def restart(self, state: Any) -> None:
-        """Begin anew at ``state``, one move later."""
-        self.flush()
-        super().restart(state)
-        self.gumbel = asking_kernel.no_root(self.setting.num_actions)
-        self.elapsed += 1
-        self._inform_root()
-
-    def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
-        self.flush()
-        super().advance(child)
-        self.gumbel = asking_kernel.no_root(self.setting.num_actions)
-        self.elapsed += 1
-        self._inform_root()

@@ -429,6 +429,18 @@ def gather(
     return size
 
 
+def blame(
+    setting: Setting, scratch: Any, state: Any, action: int, reward: float, meta: Ints,
+    fault: Floats,
+) -> int:  # fmt: skip
+    """Note the state, action and reward of a bad answer, and return what is wrong."""
+    STORE(scratch, 1, state)
+    meta[FAULT] = action
+    fault[0] = reward
+    inside_range = setting.low <= reward <= setting.high
+    return UNDECLARED_END if inside_range else BAD_REWARD
+
+
 def blind_rollout(
     setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float,
     weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int,
@@ -469,13 +481,7 @@ def blind_rollout(
         meta[CALLS] += 1
         reward, after, over = STEP(data, state, action, rng)
         if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
-            STORE(scratch, 1, state)
-            meta[FAULT] = action
-            fault[0] = reward
-            return (
-                total,
-                UNDECLARED_END if setting.low <= reward <= setting.high else BAD_REWARD,
-            )
+            return total, blame(setting, scratch, state, action, reward, meta, fault)
         total += weight * (sign * head[size] + reward)
         if setting.ends and (over or TERMINAL(data, after)):
             return total, DONE
@@ -623,14 +629,7 @@ def grow(
             if not (setting.low <= reward <= setting.high) or (
                 over and not setting.ends
             ):
-                STORE(scratch, 1, state)
-                meta[FAULT] = action
-                fault[0] = reward
-                return (
-                    UNDECLARED_END
-                    if setting.low <= reward <= setting.high
-                    else BAD_REWARD
-                )
+                return blame(setting, scratch, state, action, reward, meta, fault)
             path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = (
                 node,
                 action,

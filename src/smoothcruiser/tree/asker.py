@@ -1,0 +1,58 @@
+"""What trees that ask evaluators share, compiled or plain: moves, and steps left."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from smoothcruiser.problem.problem import Problem
+from smoothcruiser.tree.asking_kernel import GumbelRoot, no_root
+from smoothcruiser.tree.asks import Asks
+from smoothcruiser.tree.start import TreeStart
+
+
+class Asker:
+    """A tree whose root is informed again after every move; it comes before the tree."""
+
+    problem: Problem
+    asks: Asks
+    elapsed: int  # moves made before the root
+    gumbel: GumbelRoot
+
+    def ask_with(self, asks: Asks, start: TreeStart) -> None:
+        """Set what is asked, before the tree has a root."""
+        self.asks, self.elapsed = asks, start.setting.elapsed
+        self.gumbel = no_root(asks.problem.num_actions)
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Answer the leaves that still wait."""
+
+    @abstractmethod
+    def _inform_root(self) -> None:
+        """Ask about the root, which is then a node like any other."""
+
+    def _remaining(self, depths: Iterable[int]) -> list[int] | None:
+        """Steps left at some depths, where the problem has a horizon."""
+        horizon = self.problem.horizon
+        if horizon is None:
+            return None
+        return [horizon - self.elapsed - int(depth) for depth in depths]
+
+    def restart(self, state: Any) -> None:
+        """Begin anew at ``state``, one move later."""
+        self.flush()
+        super().restart(state)  # type: ignore[misc]
+        self._moved()
+
+    def advance(self, child: int) -> None:
+        """Make ``child`` the root and forget what is not below it."""
+        self.flush()
+        super().advance(child)  # type: ignore[misc]
+        self._moved()
+
+    def _moved(self) -> None:
+        self.gumbel = no_root(self.problem.num_actions)
+        self.elapsed += 1
+        self._inform_root()
