@@ -69,7 +69,8 @@ from smoothcruiser.tree.prior_kernel import (
     prior_pick,
     shares_of,
 )
-from smoothcruiser.tree.pruning_kernel import leave_out
+from smoothcruiser.tree.proof_kernel import clip
+from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.searches import (
     IMPROVED,
     NO_PRIOR,
@@ -149,12 +150,16 @@ def count_waiting(
 
 
 def select(
-    rule: TreeRule, asking: Asking, ints: Ints, floats: Floats, node: int, depth: int, K: int,
-    head: Floats, weights: Floats, policies: Floats, root: GumbelRoot, acts: Ints, n: Ints,
-    x: Floats, h: Floats, y: Floats, p: Floats, w: Floats, rng: Any,
+    rule: TreeRule, setting: Setting, asking: Asking, ints: Ints, floats: Floats,
+    boxes: Floats, node: int, depth: int, head: Floats, weights: Floats, policies: Floats,
+    root: GumbelRoot, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+    rng: Any,
 ) -> int:  # fmt: skip
     """The action that the method's tree policy selects at a node."""
+    K = setting.num_actions
     size = gather(rule, ints, floats, node, K, head, acts, n, x, h, K)
+    if PRUNES and setting.bounds:
+        clip(boxes, node, floats[node, SIGN], K, acts, x, size)
     visits = ints[node, VISITS]
     if asking.batch > 1:
         visits += count_waiting(floats, node, K, acts, size, asking.loss, n, x)
@@ -331,7 +336,7 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
-    excluded = uncounted(desk.excluded)
+    places, ends = uncounted(desk.known), uncounted(desk.ends)
     K = setting.num_actions
     capacity = len(ints)
     while True:
@@ -378,8 +383,8 @@ def grow(
                 held[HELD], held[AT_NODE], held[STEPS] = IN_TREE, node, depth
                 return CUT
             action = select(
-                rule, asking, ints, floats, node, depth, K, head, weights, policies, root, acts,
-                n, x, h, y, p, w, rng,
+                rule, setting, asking, ints, floats, boxes, node, depth, head, weights,
+                policies, root, acts, n, x, h, y, p, w, rng,
             )  # fmt: skip
             state = LOAD(states, node)
             meta[CALLS] += 1
@@ -423,9 +428,9 @@ def grow(
                     STORE(scratch, 1, after)
                     return -child
                 table[place] = child
-                if PRUNES:
+                if PRUNES and setting.bounds:
                     at = setting.elapsed + depth
-                    leave_out(excluded, at, after, ints, EDGE, child)
+                    bound_node(places, ends, at, after, ints, EDGE, boxes, child)
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 if depth > meta[DEEPEST]:

@@ -265,6 +265,8 @@ class AskingPlain(Asker, PlainTree):
             for j, n in enumerate(node.n):
                 if n == 0:
                     x[j] = node.sign * node.first_q[j]
+            if self.setting.bounds:
+                x = node.clipped(x)
         return x, h
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:

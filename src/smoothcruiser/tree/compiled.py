@@ -38,9 +38,9 @@ from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.states import is_fixed
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.complaints import complain
-from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.node import Ends, Node, known_ends
 from smoothcruiser.tree.proof_kernel import open_boxes
-from smoothcruiser.tree.pruning_kernel import leave_out
+from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copied
 from smoothcruiser.tree.setting import spans_of
 from smoothcruiser.tree.start import TreeStart
@@ -86,7 +86,7 @@ def has_extras(start: TreeStart) -> bool:
     setting = start.setting
     return (
         start.rule.warm
-        or len(start.bounds.excluded) > 0
+        or setting.bounds
         or setting.solves
         or setting.action_widening > 0.0
         or limits_chance(setting)
@@ -169,9 +169,9 @@ class CompiledTree:
             room = min(FIRST_ROOM, setting.most_nodes)
             self.nodes = self._blank(room)
             spans = spans_of(problem, setting)
-            excluded = start.bounds.table(setting.num_actions)
+            known = start.bounds.tables(setting.num_actions)
             self.desk = kernel.desk_for(
-                start.rule, setting, self.weights, spans, excluded
+                start.rule, setting, self.weights, spans, *known
             )
             self.states = self.machine.allocate(room)
             # For a rollout's state, a state at fault, and a state that waits.
@@ -236,7 +236,7 @@ class CompiledTree:
             np.empty((room, columns)),
             np.full(size, -1, np.int64),
             *tables(room if limits_chance(self.setting) else 0, K),
-            np.empty((room, 3 * K) if self.setting.solves else (1, 1)),
+            np.empty((room, 3 * K) if self._is_boxed else (1, 1)),
         )
 
     def _double(self) -> None:
@@ -249,7 +249,7 @@ class CompiledTree:
         )
         self.nodes.outcomes[:count] = old.outcomes[:count]
         self.nodes.paid[:count] = old.paid[:count]
-        if self.setting.solves:
+        if self._is_boxed:
             self.nodes.boxes[:count] = old.boxes[:count]
         self.states = self.machine.move_states(self.states, room, count)
         self.machine.rehash(self.nodes.ints, self.nodes.table, self.states, count)
@@ -384,13 +384,16 @@ class CompiledTree:
             actions=tuple(allowed),
             edge_visits=tuple(int(ints[kernel.EDGE + a]) for a in allowed),
             edge_totals=tuple(float(floats[kernel.TOTAL + a]) for a in allowed),
-            boxes=self._boxes(i, allowed),
+            boxes=self._boxes(i, allowed) if self.setting.solves else (),
+            bounds=known_ends(self._boxes(i, allowed)) if self.setting.bounds else (),
         )
 
-    def _boxes(self, i: int, actions: list[int]) -> tuple[tuple[float, float], ...]:
+    @property
+    def _is_boxed(self) -> bool:
+        return self.setting.solves or self.setting.bounds
+
+    def _boxes(self, i: int, actions: list[int]) -> Ends:
         """The boxes of some actions of node ``i``, where the tree has any."""
-        if not self.setting.solves:
-            return ()
         row, K = self.nodes.boxes[i], self.setting.num_actions
         return tuple((float(row[a]), float(row[K + a])) for a in actions)
 
@@ -453,9 +456,10 @@ class CompiledTree:
         )
         if root < 0:
             complain(self.problem, setting, -root, state, 0, 0.0)
-        excluded = self.desk.excluded
-        if len(excluded):  # then the form of a state is its number
-            leave_out(excluded, moves, form, nodes.ints, kernel.EDGE, 0)
+        if setting.bounds:  # then the form of a state is its number
+            known, ends = self.desk.known, self.desk.ends
+            ints, boxes = nodes.ints, nodes.boxes
+            bound_node(known, ends, moves, form, ints, kernel.EDGE, boxes, 0)
         if setting.solves:
             low, high = spans[min(moves, len(spans) - 1)]
             open_boxes(nodes.boxes, 0, setting.num_actions, low, high)

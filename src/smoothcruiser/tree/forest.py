@@ -335,6 +335,7 @@ def merged(parts: list[Node], number: int, tree: Any) -> Node:
         edge_visits=tuple(n),
         edge_totals=tuple(totals),
         boxes=boxes,
+        bounds=max((part.bounds for part in parts), key=len),
     )
     if rule.up == MEAN or rule.prior == PARENT_PRIOR or not any(n):
         return found

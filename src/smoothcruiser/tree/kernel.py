@@ -52,7 +52,7 @@ from smoothcruiser.tree.proof_kernel import (
     open_boxes,
     prove,
 )
-from smoothcruiser.tree.pruning_kernel import leave_out
+from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.searches import MEAN, NO_PRIOR, PARENT_PRIOR, UPPER, TreeRule
 from smoothcruiser.tree.selection import (
     descent_policy,
@@ -111,7 +111,8 @@ class Nodes(NamedTuple):
     # always sample
     outcomes: Ints
     paid: Floats
-    boxes: Floats  # (C, 3 K) of ``proof_kernel`` where the tree solves, else (1, 1)
+    # (C, 3 K) of ``proof_kernel`` where the tree solves or knows bounds, else (1, 1)
+    boxes: Floats
 
 
 class Desk(NamedTuple):
@@ -134,12 +135,14 @@ class Desk(NamedTuple):
     held: Ints  # a simulation that ran out of calls, to be resumed
     carry: Floats  # the return of its rollout so far, and the weight of what follows
     spans: Floats  # (T, 2): the box of an untried action after t moves; (1, 2): any t
-    excluded: Ints  # (R, 2 + K) of ``pruning_kernel``: actions that nodes leave out
+    known: Ints  # (R, 2 + K) of ``pruning_kernel``: known states
+    ends: Floats  # (R, 2 K): their bounds
 
 
 def desk_for(
-    rule: TreeRule, setting: Setting, weights: Floats, spans: Floats, excluded: Ints
-) -> Desk:
+    rule: TreeRule, setting: Setting, weights: Floats, spans: Floats, known: Ints,
+    ends: Floats,
+) -> Desk:  # fmt: skip
     """The workspace of a tree with these limits."""
     K, rows = setting.num_actions, setting.limit + 1
     policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
@@ -157,7 +160,8 @@ def desk_for(
         held=np.zeros(5, np.int64),
         carry=np.zeros(2),
         spans=spans,
-        excluded=excluded,
+        known=known,
+        ends=ends,
     )
 
 
@@ -193,6 +197,8 @@ class Setting(NamedTuple):
     solves: bool = False
     closes: bool = False
     elapsed: int = 0
+    # whether boxes are bounds that are known (``pruning_kernel``)
+    bounds: bool = False
     # how many actions are open
     action_widening: float = 0.0
     action_growth: float = 0.0
@@ -220,7 +226,7 @@ BOUNDED = False
 # Whether a tree may have what most have not: stored outcomes, boxes, actions that open
 # one by one, first values of actions. A constant, so that the others do not pay for it.
 EXTRAS = False
-# Whether nodes may leave out actions that bounds exclude: where states are numbers.
+# Whether nodes may know bounds: where states are numbers.
 PRUNES = False
 
 
@@ -550,7 +556,7 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     boxes, spans = uncounted(nodes.boxes), uncounted(desk.spans)
-    excluded = uncounted(desk.excluded)
+    places, ends = uncounted(desk.known), uncounted(desk.ends)
     K = setting.num_actions
     if solves:
         low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
@@ -593,6 +599,8 @@ def grow(
                 if solves:
                     sign = floats[node, SIGN]
                     size = narrow(boxes, node, sign, K, acts, n, x, h, size)
+                if PRUNES and setting.bounds:
+                    clip(boxes, node, floats[node, SIGN], K, acts, x, size)
                 if rule.descent == UPPER:
                     j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
                 else:
@@ -683,9 +691,9 @@ def grow(
                     STORE(scratch, 1, after)
                     return -child
                 table[place] = child
-                if PRUNES:
+                if PRUNES and setting.bounds:
                     at = setting.elapsed + depth
-                    leave_out(excluded, at, after, ints, EDGE, child)
+                    bound_node(places, ends, at, after, ints, EDGE, boxes, child)
                 if solves:
                     at = min(setting.elapsed + depth, len(spans) - 1)
                     open_boxes(boxes, child, K, spans[at, 0], spans[at, 1])
@@ -816,7 +824,7 @@ def backup(
             back += sign * head[size]
             floats[node, FIRST] = back
             size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
-        if EXTRAS and setting.solves:
+        if EXTRAS and (setting.solves or setting.bounds):
             clip(boxes, node, sign, K, acts, x, size)
         if rule.prior != NO_PRIOR:
             set_prior(rule, weights, policies, i, acts, n, size, w)

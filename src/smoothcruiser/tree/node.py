@@ -11,6 +11,13 @@ from typing import Any
 
 from smoothcruiser.tree.searches import TreeRule
 
+Ends = tuple[tuple[float, float], ...]  # of each action
+
+
+def known_ends(ends: Ends) -> Ends:
+    """Bounds of actions, none where nothing is known of any."""
+    return ends if any(-math.inf < low or high < math.inf for low, high in ends) else ()
+
 
 @dataclass(frozen=True)
 class Node:
@@ -26,7 +33,9 @@ class Node:
     edge_visits: tuple[int, ...]
     edge_totals: tuple[float, ...]
     # of each legal action, where the tree solves: two ends that hold for sure
-    boxes: tuple[tuple[float, float], ...] = ()
+    boxes: Ends = ()
+    # of each action that is not excluded, where the tree has bounds= (``tree.pruning``)
+    bounds: Ends = ()
     prior: tuple[float, ...] | None = None  # shares of the legal actions
     first_q: tuple[float, ...] | None = None  # values of untried ones, where asked for
 
@@ -54,11 +63,11 @@ class Node:
         firsts = self.first_q or [untried] * len(self.actions)
         sums = zip(self.edge_totals, self.edge_visits, firsts, strict=True)
         found = [total / n if n > 0 else first for total, n, first in sums]
-        if not self.boxes:
+        ends = self.boxes or self.bounds
+        if not ends:
             return found
         return [
-            min(max(q, low), high)
-            for q, (low, high) in zip(found, self.boxes, strict=True)
+            min(max(q, low), high) for q, (low, high) in zip(found, ends, strict=True)
         ]
 
     @property

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.watchdog import watched
@@ -68,8 +67,7 @@ class PlainTree(PlainNodes):
     def __init__(self, start: TreeStart) -> None:
         problem, setting = start.problem, start.setting
         self.problem, self.rule, self.setting = problem, start.rule, setting
-        self.rng = start.rng
-        self.bounds = replace(start.bounds, rows={})  # what is excluded is enough
+        self.rng, self.bounds = start.rng, start.bounds
         self.head = [float(f) for f in start.head]
         self.weights = [float(w) for w in start.weights]
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = (
@@ -247,7 +245,7 @@ class PlainTree(PlainNodes):
         if child is not None:
             known: tuple[int, ...] | None
             known = (1 if child.sign > 0 else 2, *child.actions)
-            if self.bounds.excluded:  # which a node leaves out
+            if self.setting.bounds:  # a node leaves out what they exclude
                 known = self.problem.profile(child.state)
             self.problem.check_alike(state, child.state, known)
         if child is not None and id(child) not in self.unborn:
@@ -400,12 +398,20 @@ class PlainTree(PlainNodes):
     def _new(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
         moves, actions = self.setting.elapsed + depth, self.problem.legal_actions(state)
-        if self.bounds.excluded:
-            actions = self.bounds.left(self.problem.key_of(state), moves, actions)
+        known = None
+        if self.setting.bounds:
+            known = self.bounds.at(self.problem.key_of(state), moves)
+        if known is not None:
+            actions = [a for a in actions if a not in known.excluded]
         node = self.node_class(state, self._sign(state), actions)
-        if not self.setting.solves:
-            return node
-        return node.open(*self.spans[min(moves, len(self.spans) - 1)])
+        if known is not None:
+            node.lows = [known.lows[a] for a in actions]
+            node.highs = [known.highs[a] for a in actions]
+        elif self.setting.bounds:
+            node.open(-math.inf, math.inf)
+        elif self.setting.solves:
+            node.open(*self.spans[min(moves, len(self.spans) - 1)])
+        return node
 
     def _is_proven(self) -> bool:
         if not self.setting.solves:
@@ -429,8 +435,8 @@ class PlainTree(PlainNodes):
             sign * (total / n) if n > 0 else untried
             for total, n in zip(node.totals[:most], node.n[:most], strict=True)
         ]
-        if self.setting.solves:
-            x = [sign * node.inside(j, sign * value) for j, value in enumerate(x)]
+        if self.setting.solves or self.setting.bounds:
+            x = node.clipped(x)
         if rule.entropy <= 0.0:
             return x, [0.0] * len(x)
         return x, [

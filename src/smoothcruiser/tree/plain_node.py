@@ -40,16 +40,16 @@ class PlainNode:
         self.children: dict[tuple[int, Any], PlainNode] = {}
         # slot of an action -> what it was answered with; empty where moves always sample
         self.outcomes: dict[int, MoveAnswers] = {}
-        # the box of each action and its reward, where the tree solves
+        # the box of each action, where the tree solves or knows bounds; its reward, where
+        # it solves
         self.lows: list[float] = []
         self.highs: list[float] = []
         self.paid: list[float] = []
 
-    def open(self, low: float, high: float) -> PlainNode:
-        """This node with the box that the rewards allow for every action."""
+    def open(self, low: float, high: float) -> None:
+        """Give every action the same box."""
         size = len(self.actions)
         self.lows, self.highs, self.paid = [low] * size, [high] * size, [0.0] * size
-        return self
 
     def ends(self) -> list[tuple[float, float]]:
         """The boxes of the actions, from the mover's point of view."""
@@ -66,6 +66,11 @@ class PlainNode:
     def inside(self, j: int, value: float) -> float:
         """The nearest value that the box of an action holds."""
         return min(max(value, self.lows[j]), self.highs[j])
+
+    def clipped(self, x: list[float]) -> list[float]:
+        """The signed values of its first actions, put into their boxes."""
+        sign = self.sign
+        return [sign * self.inside(j, sign * value) for j, value in enumerate(x)]
 
     def twin(self) -> PlainNode:
         """A copy with the same numbers, without children."""

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.node import Node
+from smoothcruiser.tree.kernel import Setting
+from smoothcruiser.tree.node import Node, known_ends
 from smoothcruiser.tree.plain_node import PlainNode
 
 
@@ -17,6 +18,7 @@ class PlainNodes(ABC):
 
     problem: Problem
     root: PlainNode
+    setting: Setting
     rng: Any
     num_nodes: int
     deepest: int
@@ -47,6 +49,7 @@ class PlainNodes(ABC):
         """Node ``i``; 0 is the root."""
         node = self._listed()[i]
         most = self._opened(node, 0)
+        boxes = tuple(zip(node.lows[:most], node.highs[:most], strict=True))
         return Node(
             number=i,
             state=node.state,
@@ -57,7 +60,8 @@ class PlainNodes(ABC):
             actions=tuple(node.actions[:most]),
             edge_visits=tuple(node.n[:most]),
             edge_totals=tuple(node.totals[:most]),
-            boxes=tuple(zip(node.lows, node.highs, strict=True)),
+            boxes=boxes if self.setting.solves else (),
+            bounds=known_ends(boxes) if self.setting.bounds else (),
         )
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:

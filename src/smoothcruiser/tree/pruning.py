@@ -1,4 +1,4 @@
-"""Actions that known bounds exclude: a tree with ``bounds=`` never tries them.
+"""Bounds that are known: a tree with ``bounds=`` never tries what they exclude.
 
 A memory of certified search has bounds L(s, a) <= Q(s, a) <= U(s, a) for the states that
 it has met, and all of them hold together with probability 1 - delta. Where they hold,
@@ -9,13 +9,16 @@ the operator is Max and max moves, an action with
 is not best in s, and V is the same without it (min mirrors: L(s, a) > min_b U(s, b)). So
 a tree may search the smaller problem. Its nodes treat such an action as if it were
 illegal; rollouts from leaves stay blind. An action with the largest L is never excluded,
-so that every node keeps one. With a horizon, bounds are those of the steps left. What
-the tree says of its root is put inside the bounds there.
+so that every node keeps one. With a horizon, bounds are those of the steps left.
+
+The values of the other actions are put inside their bounds wherever a node is known:
+when it chooses, when it passes a value up that is made of them, and when it is read.
+Returns themselves are not: one sample may well lie outside of what holds for the mean.
 
 An exact ``Solution`` excludes in the same way: L and U are its q_values, less and plus
 ``residual_bound``.
 
-What this file decides: what is excluded, once, when the tree is made; a memory that goes
+What this file decides: what is known, once, when the tree is made; a memory that goes
 on learning changes no tree. What it leaves out: a certificate. The search itself samples
 no bound, and what the memory certifies of the root is the memory's to say.
 """
@@ -34,7 +37,7 @@ from smoothcruiser.operators import Max
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.fingerprint.walk import INITIAL
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Ints
+from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.tree.evaluators import is_memory, named_object
 from smoothcruiser.tree.pruning_kernel import ANY_TIME, FLAGS
 
@@ -43,12 +46,11 @@ if TYPE_CHECKING:
 
 
 class KnownRow(NamedTuple):
-    """Bounds on the values of a state's actions, NaN where an action is illegal."""
+    """Bounds on the values of a state's actions: infinite where nothing is known."""
 
-    state: Any
-    remaining: int | None  # steps left, where the problem has a horizon
-    sign: float  # +1 where max moves, -1 where min does
-    intervals: Any  # (K, 2)
+    lows: list[float]
+    highs: list[float]
+    excluded: frozenset[int]
 
 
 Place = tuple[Any, int]  # the key of a state, and the moves made before it
@@ -56,64 +58,54 @@ Place = tuple[Any, int]  # the key of a state, and the moves made before it
 
 @dataclass(frozen=True, eq=False)
 class KnownBounds:
-    """Bounds on the values of actions, and what they exclude.
+    """Bounds on the values of actions in the states that are known.
 
     Where there is no horizon, the moves of a place are ``ANY_TIME``.
     """
 
     rows: dict[Place, KnownRow] = field(default_factory=dict)
-    excluded: dict[Place, frozenset[int]] = field(default_factory=dict)
-    confidence: float = 1.0  # that all bounds hold together
+    confidence: float = 1.0  # that all of them hold together
     timed: bool = False
 
-    def left(self, key: Hashable, moves: int, actions: list[int]) -> list[int]:
-        """Those of a state's legal actions that are not excluded."""
-        out = self.excluded.get((key, moves if self.timed else ANY_TIME))
-        return actions if out is None else [a for a in actions if a not in out]
+    def at(self, key: Hashable, moves: int) -> KnownRow | None:
+        """What is known of a state after so many moves."""
+        return self.rows.get((key, moves if self.timed else ANY_TIME))
 
-    def informed(
-        self, key: Hashable, moves: int, q: dict[int, float], value: float
-    ) -> tuple[dict[int, float], float]:
-        """Estimates of Q and V at a state, put inside their bounds.
-
-        An action that was excluded has no estimate: it has the middle of its bounds.
-        """
-        row = self.rows.get((key, moves if self.timed else ANY_TIME))
+    def middles(self, key: Hashable, moves: int) -> dict[int, float]:
+        """What excluded actions of a state count as: a tree has no estimate of them."""
+        row = self.at(key, moves)
         if row is None:
-            return q, value
-        ends = {
-            a: (low, high)
-            for a, (low, high) in enumerate(np.asarray(row.intervals).tolist())
-            if low <= high
-        }
-        found = {
-            a: min(max(q.get(a, 0.5 * (low + high)), low), high)
-            for a, (low, high) in ends.items()
-        }
-        best = max if row.sign > 0.0 else min
-        low = best((low for low, _ in ends.values()), default=value)
-        high = best((high for _, high in ends.values()), default=value)
-        return q | found, min(max(value, low), high)
+            return {}
+        return {a: 0.5 * (row.lows[a] + row.highs[a]) for a in row.excluded}
+
+    @property
+    def excluded(self) -> dict[Place, frozenset[int]]:
+        """The actions that are left out, where there are any."""
+        found = {place: row.excluded for place, row in self.rows.items()}
+        return {place: out for place, out in found.items() if out}
 
     @property
     def sentence(self) -> str:
         """What it is worth, for the notes of an estimate."""
-        if not self.excluded:
-            return "bounds= excludes no action of any state yet."
-        pairs = sum(len(out) for out in self.excluded.values())
-        many = f"bounds= left out {pairs:,} actions of {len(self.excluded):,} states"
+        out = self.excluded
+        known = f"bounds= knew {len(self.rows):,} states"
+        if not out:
+            return f"{known} and left out no action."
+        pairs = sum(map(len, out.values()))
         sure = self.confidence == 1.0
         chance = "" if sure else f"with probability at least {self.confidence:g} "
-        return f"{many}; {chance}none of them is best."
+        return f"{known} and left out {pairs:,} actions; {chance}none of these is best."
 
-    def table(self, num_actions: int) -> Ints:
-        """What is excluded, for ``pruning_kernel``: states are whole numbers."""
-        found = np.zeros((len(self.excluded), FLAGS + num_actions), np.int64)
-        places = sorted(self.excluded.items(), key=lambda item: item[0][::-1])
-        for row, ((state, moves), out) in zip(found, places, strict=True):
-            row[:FLAGS] = moves, state
-            row[[FLAGS + a for a in out]] = 1
-        return found
+    def tables(self, num_actions: int) -> tuple[Ints, Floats]:
+        """The same for ``pruning_kernel``, where states are whole numbers."""
+        known = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
+        ends = np.zeros((len(self.rows), 2 * num_actions))
+        places = sorted(self.rows.items(), key=lambda item: item[0][::-1])
+        for i, ((state, moves), row) in enumerate(places):
+            known[i, :FLAGS] = moves, state
+            known[i, [FLAGS + a for a in row.excluded]] = 1
+            ends[i] = row.lows + row.highs
+        return known, ends
 
 
 def check_bounds(search: Any) -> None:
@@ -152,34 +144,35 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
             "dents, puct or gumbel, or drop bounds."
         )
     if isinstance(search.bounds, Solution):
-        rows, confidence = _solved(problem, search), 1.0
+        found, confidence = _solved(problem, search), 1.0
     else:
         _check_same(problem, search)
         table = search.bounds.table()
-        rows, confidence = _remembered(table), table.confidence
+        found, confidence = _remembered(table), table.confidence
     horizon = problem.horizon
-    known = {}
-    for row in rows:
-        moves = ANY_TIME if horizon is None else horizon - (row.remaining or 0)
-        known[problem.key_of(row.state), moves] = row
-    excluded = {place: out for place, row in known.items() if (out := _worse(row))}
-    return KnownBounds(known, excluded, confidence, timed=horizon is not None)
+    rows = {}
+    for state, remaining, player, ends in found:
+        moves = ANY_TIME if horizon is None else horizon - (remaining or 0)
+        rows[problem.key_of(state), moves] = row_of(player, ends)
+    return KnownBounds(rows, confidence, timed=horizon is not None)
 
 
-def _worse(row: KnownRow) -> frozenset[int]:
-    """The actions that are not best: NaN excludes nothing and is never excluded."""
-    ends = np.asarray(row.intervals, dtype=np.float64)
-    low, high = ends[:, 0], ends[:, 1]
-    if row.sign < 0.0:
-        low, high = -high, -low
-    floor = np.fmax.reduce(low)
-    return frozenset(np.flatnonzero(high < floor).tolist())
+def row_of(player: int, ends: Any) -> KnownRow:
+    """What intervals (K, 2) say of the actions of a state; NaN says nothing."""
+    found = np.asarray(ends, dtype=np.float64)
+    low, high = np.fmax(found[:, 0], -np.inf), np.fmin(found[:, 1], np.inf)
+    worst = high < low.max() if player == 1 else low > high.min()
+    out = frozenset(np.flatnonzero(worst).tolist())
+    return KnownRow(low.tolist(), high.tolist(), out)
 
 
-def _remembered(table: Any) -> Iterator[KnownRow]:
+# of a state: itself, steps left, who moves, intervals (K, 2)
+KnownState = tuple[Any, int | None, int, Any]
+
+
+def _remembered(table: Any) -> Iterator[KnownState]:
     for row in table:
-        sign = 1.0 if row.player == 1 else -1.0
-        yield KnownRow(row.state, row.remaining, sign, row.q_intervals)
+        yield row.state, row.remaining, row.player, row.q_intervals
 
 
 def _check_same(problem: Problem, search: Search) -> None:
@@ -195,7 +188,7 @@ def _check_same(problem: Problem, search: Search) -> None:
         )
 
 
-def _solved(problem: Problem, search: Search) -> Iterator[KnownRow]:
+def _solved(problem: Problem, search: Search) -> Iterator[KnownState]:
     solution: Solution = search.bounds
     q, states = solution.q_values, solution.states
     if solution.stages is not None:
@@ -216,5 +209,4 @@ def _solved(problem: Problem, search: Search) -> Iterator[KnownRow]:
     ends = np.stack([low, high], axis=2)
     for i, state in enumerate(range(len(q)) if states is None else states):
         if np.isfinite(q[i]).any():
-            sign = 1.0 if problem.mover(state) == 1 else -1.0
-            yield KnownRow(state, None, sign, ends[i])
+            yield state, None, problem.mover(state), ends[i]

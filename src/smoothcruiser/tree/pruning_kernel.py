@@ -1,37 +1,51 @@
-"""How a compiled node leaves out what known bounds exclude (``tree.pruning``).
+"""How a compiled node learns the bounds that are known of its state (``tree.pruning``).
 
-The actions are marked as illegal ones are, so that nothing else in the machine knows of
-them. The rows are sorted by time and state: one binary search per new node.
+Actions that the bounds exclude are marked as illegal ones are, so that nothing else in
+the machine knows of them. The bounds of the others become the node's boxes
+(``proof_kernel.clip``). The rows are sorted by time and state: one binary search per new
+node.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 ANY_TIME = -1  # in the first column, where no steps are counted
 TIME, STATE, FLAGS = range(3)  # columns of a row: moves made, state, then K flags
 
 
-def leave_out(
-    excluded: Any, time: int, state: int, ints: Any, edge: int, node: int
-) -> None:
-    """Mark the excluded actions of a new node; ``edge`` is the first of its K columns."""
-    if len(excluded) == 0:
-        return
-    if excluded[0, TIME] == ANY_TIME:
+def known_row(known: Any, time: int, state: int) -> int:
+    """The row of a state after ``time`` moves, -1 where nothing is known of it."""
+    if len(known) == 0:
+        return -1
+    if known[0, TIME] == ANY_TIME:
         time = ANY_TIME
-    low, high = 0, len(excluded) - 1
+    low, high = 0, len(known) - 1
     while low < high:
         middle = (low + high) // 2
-        before = excluded[middle, TIME] < time or (
-            excluded[middle, TIME] == time and excluded[middle, STATE] < state
+        before = known[middle, TIME] < time or (
+            known[middle, TIME] == time and known[middle, STATE] < state
         )
         if before:
             low = middle + 1
         else:
             high = middle
-    if excluded[low, TIME] != time or excluded[low, STATE] != state:
-        return
-    for a in range(excluded.shape[1] - FLAGS):
-        if excluded[low, FLAGS + a] == 1:
+    return low if known[low, TIME] == time and known[low, STATE] == state else -1
+
+
+def bound_node(
+    known: Any, ends: Any, time: int, state: int, ints: Any, edge: int, boxes: Any, node: int
+) -> None:  # fmt: skip
+    """Give a new node its boxes, and mark its excluded actions.
+
+    ``edge`` is the first of its K columns of edge visits. ``ends`` are K lower ends and K
+    upper ends.
+    """
+    row = known_row(known, time, state)
+    K = known.shape[1] - FLAGS
+    for a in range(K):
+        boxes[node, a] = -math.inf if row < 0 else ends[row, a]
+        boxes[node, K + a] = math.inf if row < 0 else ends[row, K + a]
+        if row >= 0 and known[row, FLAGS + a] == 1:
             ints[node, edge + a] = -1

@@ -43,7 +43,9 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     low, high = _range(problem, search, left)
     # bytes of two tables, the hash table and a state of one word
     entropic = search.rule(problem.operator).entropy > 0.0
-    per_action = (4 if entropic else 3) + (3 if search.solve else 0)
+    per_action = (4 if entropic else 3) + (
+        3 if search.solve or search.bounds is not None else 0
+    )
     bytes_per_node = 8 * (10 + per_action * K)
     k, alpha = search.widening or (0.0, 0.0)
     k_actions, alpha_actions = search.action_widening or (
@@ -79,6 +81,7 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
         action_widening=float(k_actions),
         action_growth=float(alpha_actions),
         solves=search.solve,
+        bounds=search.bounds is not None,
         closes=left == 0,
         elapsed=elapsed,
     )

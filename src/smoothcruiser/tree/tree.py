@@ -470,12 +470,12 @@ class Tree(Shown):
                 "oracle calls; give it more calls "
                 "(--budget) or seconds, or a smaller depth=."
             )
-        q = dict(zip(root.actions, self.q_values(0), strict=True))
+        key = self.problem.key_of(self.state)
+        q = self.bounds.middles(key, self.elapsed)
+        q |= zip(root.actions, self.q_values(0), strict=True)
         action, policy = self.action(0), self.policy(0)
         # A mean over the descent is what exploring earns, not what it found.
         value = q[action] if self.rule.up == MEAN else root.value
-        key = self.problem.key_of(self.state)
-        q, value = self.bounds.informed(key, self.elapsed, q, value)
         certificate = proof.certificate_of(self, looked) if self.method.solve else None
         interval = None if certificate is None else certificate.interval
         if interval is not None:

@@ -14,8 +14,8 @@ from test_tree_agreement import same
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.tree.pruning import ANY_TIME, KnownBounds, bounds_of
-from smoothcruiser.tree.pruning_kernel import leave_out
+from smoothcruiser.tree.pruning import ANY_TIME, KnownBounds, bounds_of, row_of
+from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
@@ -125,18 +125,20 @@ def test_bounds_that_hold_never_exclude_a_best_action(problem):
 
 
 def test_rows_are_found_by_time_and_state():
-    places = {(s, t): frozenset({s % 3}) for s in range(0, 20, 2) for t in (0, 3, 4)}
-    rows = KnownBounds(excluded=places, timed=True).table(3)
+    places = {
+        (s, t): row_of(1, [(s, s + 1.0), (t, t + 2.0), (-1.0, 99.0)])
+        for s in range(0, 20, 2)
+        for t in (0, 3, 4)
+    }
+    known, ends = KnownBounds(places, timed=True).tables(3)
     for time in range(6):
         for state in range(22):
-            ints = np.zeros((1, 5), np.int64)
-            leave_out(rows, time, state, ints, 1, 0)
-            out = {a for a in range(3) if ints[0, 1 + a] == -1}
-            assert out == set(places.get((state, time), ()))
+            ints, boxes = np.zeros((1, 5), np.int64), np.zeros((1, 9))
+            bound_node(known, ends, time, state, ints, 1, boxes, 0)
+            row = places.get((state, time)) or row_of(1, [(math.nan, math.nan)] * 3)
+            assert {a for a in range(3) if ints[0, 1 + a] == -1} == row.excluded
+            assert boxes[0, :6].tolist() == row.lows + row.highs
             assert ints[0, 0] == ints[0, 4] == 0
-    ints = np.zeros((1, 4), np.int64)
-    leave_out(KnownBounds().table(3), 0, 0, ints, 1, 0)
-    assert not ints.any()
 
 
 METHODS = [
@@ -147,7 +149,7 @@ METHODS = [
     sc.RENTS(temperature=0.3),
     sc.PUCT(),
     sc.Gumbel(considered=3),
-    sc.UCT(value=lambda state: 0.1 * state, leaf_batch=4),
+    sc.UCT(value=lambda state: 0.1 * state, leaf_batch=4, virtual_loss=0.1),
 ]
 
 
@@ -166,8 +168,20 @@ def test_an_excluded_action_gets_no_visit_and_the_trees_agree(name, method):
         if method.action_widening is None:
             assert set(node.actions) == legal - out
         assert node.size > 0
+        for q, (low, high) in zip(
+            tree.q_values(node.number), node.bounds, strict=False
+        ):
+            assert low <= q <= high
+        assert bool(node.bounds) == ((node.state, time) in tree.bounds.rows)
+        assert not node.is_proven
         met += len(legal & out)
     assert met > 5
+
+
+@pytest.mark.parametrize("search", [sc.UCT, sc.BTS, sc.PUCT])
+def test_first_values_of_actions_lie_inside_the_bounds(search):
+    firsts = lambda state: np.array([0.3, 2.0, -1.0])  # noqa: E731
+    same(GAME, search(initial_q=firsts, bounds=MEMORIES["game"]), simulations=60)
 
 
 @pytest.mark.parametrize("method", [sc.UCT(), sc.PUCT(), sc.DENTS()], ids=str)
@@ -231,13 +245,12 @@ def test_a_memory_that_learns_changes_the_next_tree():
     assert estimate.certificate is None
     assert estimate.interval is None
     row = memory.table().at(GARNET.initial_state)
-    assert row.interval[0] <= estimate.value <= row.interval[1]
     for action, (low, high) in enumerate(row.q_intervals):
         q = estimate.q_values[action]
         assert low <= q <= high
         assert (q == 0.5 * (low + high)) == (action in out)
     assert any(
-        "with probability at least 0.9 none of them is best" in n
+        "with probability at least 0.9 none of these is best" in n
         for n in estimate.notes
     )
 
@@ -256,8 +269,9 @@ def test_estimates_lie_inside_the_bounds(player):
     ]
     found, plain = (tree.grow(simulations=30).estimate() for tree in trees)
     assert -2.0 < plain.value < 4.0
-    assert found.value == (4.5 if player == 1 else -2.0)
     assert found.q_values == ((-2.5, 4.0, 4.5) if player == 1 else (-2.0, 4.5, 5.25))
+    assert found.value == found.q_values[found.action]
+    assert found.action in ((1, 2) if player == 1 else (0,))
 
 
 def test_an_exact_solution_leaves_best_actions():
@@ -265,7 +279,7 @@ def test_an_exact_solution_leaves_best_actions():
     tree = Tree(GARNET, method=sc.UCT(bounds=solution), seed=1, executor="reference")
     estimate = tree.grow(simulations=5).estimate()
     assert tree.node(0).actions == (int(solution.q_values[0].argmax()),)
-    assert any(note.endswith("; none of them is best.") for note in estimate.notes)
+    assert any(note.endswith("; none of these is best.") for note in estimate.notes)
 
 
 @numba.njit
