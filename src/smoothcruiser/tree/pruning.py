@@ -110,8 +110,6 @@ class KnownBounds:
 
 def check_bounds(search: Any) -> None:
     """Refuse ``bounds=`` of another kind, or with what it does not go with."""
-    if search.bounds is None:
-        return
     found = search.bounds
     if isinstance(found, str):
         found = named_object(search.name, "bounds", found)
