@@ -58,7 +58,7 @@ def timed(run, simulations, clock=time.process_time):
     return simulations / (clock() - begin)
 
 
-def spiel_bot(game, simulations, seed, memory_mb=1000):
+def spiel_bot(game, simulations, seed, memory_mb=1000, solve=False):
     import pyspiel
 
     return pyspiel.MCTSBot(
@@ -67,7 +67,7 @@ def spiel_bot(game, simulations, seed, memory_mb=1000):
         EXPLORATION,
         simulations,
         memory_mb,
-        False,
+        solve,
         seed,
         False,
     )

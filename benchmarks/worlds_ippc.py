@@ -195,11 +195,14 @@ def blindly(row: Row, problem: Any, plan: Plan) -> None:
     row.means["random"] = returns(row, problem, plan.blind, blind)
 
 
-def searching(name: str, row: Row, problem: Any, plan: Plan) -> None:
-    """A tree search; between decisions it keeps the tree below the moves made."""
-    made, decisions, cpu = search(name, problem, plan), 0, 0.0
+def played(
+    row: Row, problem: Any, made: dict[str, Any], plan: Plan
+) -> tuple[Mean, float]:
+    """Returns of an agent that keeps its tree below the moves made, and the CPU
+    seconds of a decision; ``made`` is its method.
+    """
+    decisions, cpu, agent = 0, 0.0, None
     sc.plan(problem, **made, budget=200)  # what is compiled once is not timed
-    agent: Any = None
 
     def decide(state: Any, left: int) -> int:
         nonlocal agent, decisions, cpu
@@ -211,8 +214,14 @@ def searching(name: str, row: Row, problem: Any, plan: Plan) -> None:
         cpu += time.process_time() - began
         return action
 
-    row.means[name] = returns(row, problem, plan.episodes, decide)
-    row.cpu[name] = cpu / decisions
+    found = returns(row, problem, plan.episodes, decide)
+    return found, cpu / decisions
+
+
+def searching(name: str, row: Row, problem: Any, plan: Plan) -> None:
+    """A tree search by its name."""
+    made = search(name, problem, plan)
+    row.means[name], row.cpu[name] = played(row, problem, made, plan)
 
 
 def certifying(row: Row, problem: Any, plan: Plan) -> None:
