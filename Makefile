@@ -111,6 +111,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/steering.py --out docs/evidence/steering.md
 	@$(BIN)/python benchmarks/widening.py --calls 100000 --out docs/evidence/widening.md
 	@$(BIN)/python benchmarks/sampled_actions.py --out docs/evidence/sampled-actions.md
+	@$(BIN)/python benchmarks/strength.py --out docs/evidence/strength.md
 	@$(BIN)/smoothcruiser reproduce all --out docs/evidence/reproduce
 	@$(BIN)/python benchmarks/literature.py
 	@$(BIN)/python benchmarks/tree_search.py --out docs/evidence/literature/tree-search.json

@@ -1,12 +1,15 @@
 """How strong searches with evaluators are: connect four, sailing and IPPC domains.
 
-    python benchmarks/strength.py [simulations] [time] [heuristics] [--quick] [--out FILE]
+    python benchmarks/strength.py [simulations] [time] [constants] [heuristics]
+                                  [--quick] [--out FILE]
 
 simulations  PUCT and Gumbel MuZero with the network that
              examples/connect_four_network.py trains, against our UCT with as many
              simulations for each move
 time         the same PUCT, and our UCT, against OpenSpiel's C++ MCTS, each with as many
              simulations as fit into the same processor seconds per move
+constants    UCT with other constants against UCT with 1.4: whether the opponent above
+             was a weak one
 heuristics   UCT and BTS with a few lines of a user's knowledge as ``value=`` against
              the same search without, at equal calls for each decision
              (``strength_heuristics.py``)
@@ -177,16 +180,12 @@ def world() -> tuple[Any, Any]:
     return problem, example.compiled(example.trained(problem))
 
 
-def simulations(quick: bool) -> list[str]:
-    """Games at equal simulations."""
-    problem, network = world()
+def against_uct(problem: Any, players: dict[str, Any], quick: bool) -> list[str]:
+    """Games of searches against UCT with as many simulations for each move.
+
+    ``players`` has a method and numbers of simulations for each name.
+    """
     begun = openings(problem, 2 if quick else 100)
-    some = (50,) if quick else (100, 400, 800)
-    players = {
-        "PUCT, mix=0.3": (sc.PUCT(network=network, exploration=1.5, mix=0.3), some),
-        "PUCT": (sc.PUCT(network=network, exploration=1.5), some[:2]),
-        "Gumbel, mix=0.3": (sc.Gumbel(network=network, noise=0.0, mix=0.3), some),
-    }
     uct = sc.UCT(exploration=EXPLORATION)
     lines = [
         "| player | simulations per move | score against UCT | wins | draws | losses | "
@@ -206,6 +205,27 @@ def simulations(quick: bool) -> list[str]:
             )
             print(lines[-1], flush=True)
     return lines
+
+
+def simulations(quick: bool) -> list[str]:
+    """Games at equal simulations."""
+    problem, network = world()
+    some = (50,) if quick else (100, 400, 800)
+    players = {
+        "PUCT, mix=0.3": (sc.PUCT(network=network, exploration=1.5, mix=0.3), some),
+        "PUCT": (sc.PUCT(network=network, exploration=1.5), some[:2]),
+        "Gumbel, mix=0.3": (sc.Gumbel(network=network, noise=0.0, mix=0.3), some),
+    }
+    return against_uct(problem, players, quick)
+
+
+def constants(quick: bool) -> list[str]:
+    """UCT with other constants, at 400 simulations."""
+    players = {
+        f"UCT, exploration={c:g}": (sc.UCT(exploration=c), (50 if quick else 400,))
+        for c in (0.7, 1.0, 2.0)
+    }
+    return against_uct(example.connect_four(), players, quick)
 
 
 def fitting(problem: Any, make: Callable[[int], Player], begun: list[Any]) -> int:
@@ -253,6 +273,7 @@ def time_games(quick: bool) -> list[str]:
 PARTS = {
     "simulations": ("Connect four at equal simulations", simulations),
     "time": ("Connect four at equal time", time_games),
+    "constants": ("Connect four, other constants of UCT", constants),
     "heuristics": ("Heuristics at equal calls", heuristics),
 }
 
@@ -261,8 +282,8 @@ HEAD = """# How strong searches with evaluators are
 
 Connect four: games begin with 4 random moves, and each beginning is played twice, with
 colours exchanged; every move is searched afresh, by both. A draw counts half. Intervals
-are Wilson's, 95%. UCT has the constant 1.4 (0.7, 1 and 2 played no better against it),
-and OpenSpiel's MCTS the same; times are processor time."""
+are Wilson's, 95%. UCT and OpenSpiel's MCTS have the constant 1.4; times are processor
+time."""
 
 
 def sections(text: str) -> dict[str, str]:
