@@ -1,13 +1,14 @@
 """How strong searches with evaluators are: connect four, sailing and IPPC domains.
 
-    python benchmarks/strength.py [simulations] [time] [constants] [heuristics]
-                                  [--quick] [--out FILE]
+    python benchmarks/strength.py [simulations] [time] [time-uct] [constants]
+                                  [heuristics] [--quick] [--out FILE]
 
 simulations  PUCT and Gumbel MuZero with the network that
              examples/connect_four_network.py trains, against our UCT with as many
              simulations for each move
-time         the same PUCT, and our UCT, against OpenSpiel's C++ MCTS, each with as many
-             simulations as fit into the same processor seconds per move
+time         the same PUCT against OpenSpiel's C++ MCTS, each with as many simulations as
+             fit into the same processor seconds per move
+time-uct     our UCT against it, likewise
 constants    UCT with other constants against UCT with 1.4: whether the opponent above
              was a weak one
 heuristics   UCT and BTS with a few lines of a user's knowledge as ``value=`` against
@@ -27,10 +28,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -62,20 +64,18 @@ class Player:
     name: str
     simulations: int
     begin: Callable[[int], Chooser]  # by the number of the game
-    moves: int = 0
-    seconds: float = 0.0
+    spent: list[float] = field(default_factory=list)  # processor seconds of its moves
 
     def move(self, choose: Chooser, *position: Any) -> int:
         began = time.process_time()
         action = choose(*position)
-        self.seconds += time.process_time() - began
-        self.moves += 1
+        self.spent.append(time.process_time() - began)
         return action
 
     @property
     def each(self) -> float:
         """Processor seconds of a move."""
-        return self.seconds / max(1, self.moves)
+        return statistics.mean(self.spent)
 
 
 @dataclass
@@ -239,28 +239,22 @@ def fitting(problem: Any, make: Callable[[int], Player], begun: list[Any]) -> in
             for action in opening:
                 _, state, _ = problem.oracle(state, action, None)
             player.move(player.begin(number), opening, state, number)
-        count = max(1, round(count * SLICE / player.each))
+        count = max(1, round(count * SLICE / statistics.median(player.spent)))
     return count
 
 
-def time_games(quick: bool) -> list[str]:
-    """Games at equal processor time."""
-    problem, network = world()
+def against_open_spiel(problem: Any, players: list[Any], quick: bool) -> list[str]:
+    """Games at equal processor time; ``players``: name, method, the other's solver."""
     begun = openings(problem, 2 if quick else 100)
-    samples = [o for n in (4, 12, 20) for o in openings(problem, 4 if quick else 20, n)]
-    puct = sc.PUCT(network=network, exploration=1.5, mix=0.3)
-    uct = sc.UCT(exploration=EXPLORATION)
+    few = 4 if quick else 20
+    samples = [o for moves in (4, 12, 20) for o in openings(problem, few, moves)]
     lines = [
         "| player | against | score | wins | draws | losses | simulations per move of "
         "both | ms per move of both |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    pairs = [("PUCT, mix=0.3", puct, True), ("PUCT, mix=0.3", puct, False)]
-    for name, method, solve in [*pairs, ("UCT", uct, True)]:
-        makers = (
-            partial(searcher, name, problem, method),
-            partial(open_spiel, solve),
-        )
+    for name, method, solve in players:
+        makers = partial(searcher, name, problem, method), partial(open_spiel, solve)
         both = [make(fitting(problem, make, samples)) for make in makers]
         score = match(problem, *both, begun)
         counts = " and ".join(f"{player.simulations:,}" for player in both)
@@ -270,9 +264,24 @@ def time_games(quick: bool) -> list[str]:
     return lines
 
 
+def time_games(quick: bool) -> list[str]:
+    """PUCT with the network, at equal time."""
+    problem, network = world()
+    puct = sc.PUCT(network=network, exploration=1.5, mix=0.3)
+    players = [("PUCT, mix=0.3", puct, solve) for solve in (True, False)]
+    return against_open_spiel(problem, players, quick)
+
+
+def time_uct(quick: bool) -> list[str]:
+    """UCT without a network, at equal time."""
+    players = [("UCT", sc.UCT(exploration=EXPLORATION), True)]
+    return against_open_spiel(example.connect_four(), players, quick)
+
+
 PARTS = {
     "simulations": ("Connect four at equal simulations", simulations),
     "time": ("Connect four at equal time", time_games),
+    "time-uct": ("Connect four at equal time, without a network", time_uct),
     "constants": ("Connect four, other constants of UCT", constants),
     "heuristics": ("Heuristics at equal calls", heuristics),
 }
