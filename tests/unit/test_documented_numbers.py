@@ -25,6 +25,8 @@ CLAIMS = [
         "certified-scaling.md",
         ["181,955", "1,148,187", "8,721,644", "48,537", "515,914", "4,752,659"],
     ),
+    ("evaluators.md", "evaluators.md", ["0.45", "0.08", "19.51", "0.49"]),
+    ("evaluators.md", "strength.md", ["0.873", "0.718", "0.495", "0.705", "0.703"]),
     ("randomized.md", "prices.md", ["3.09", "2.47"]),
     ("statements.md", "prices.md", ["3.09", "2.47"]),
 ]
