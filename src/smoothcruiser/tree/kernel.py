@@ -649,9 +649,11 @@ def grow(
             over = setting.ends and (over or TERMINAL(data, after))
             if solves:
                 known = ints[node, EDGE + K + action]
+                # an end decides an action: one that is still open did not end before
+                is_open = boxes[node, action] < boxes[node, K + action]
                 if (
                     ints[node, EDGE + action] > 0
-                    and boxes[node, 2 * K + action] != reward
+                    and (boxes[node, 2 * K + action] != reward or (over and is_open))
                 ) or (known >= 0 and (over or not SAME(LOAD(states, known), after))):
                     STORE(scratch, 1, state)
                     meta[FAULT] = action

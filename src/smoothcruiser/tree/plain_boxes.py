@@ -34,7 +34,9 @@ def prove(tree: PlainTree, path: Sequence[Step]) -> None:
         action = step.selection.action
         j = node.actions.index(action)
         known = [key for move, key in node.children if move == action]
-        again = node.n[j] > 0 and node.paid[j] != step.reward
+        # an end decides an action: one that is still open did not end before
+        ends_now = step.ended and node.lows[j] < node.highs[j]
+        again = node.n[j] > 0 and (node.paid[j] != step.reward or ends_now)
         if again or len(known) > 1 or (known and step.ended):
             raise two_outcomes(at(step.state, action))
         node.paid[j] = step.reward

@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from numba import njit
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError
@@ -413,6 +414,36 @@ def test_a_second_outcome_is_an_error(kind):
         OracleError, match=r"deterministic=True is declared, but .* two"
     ):
         list(map(searched, range(8)))
+
+
+@pytest.mark.parametrize("executor", ["reference", "compiled"])
+def test_an_end_after_none_is_an_error_in_a_full_tree_too(executor):
+    """A full tree keeps no child that would tell; the open box of the action does."""
+
+    @njit
+    def step(state, action, rng):
+        over = state == 1 and rng.random() < 0.5
+        return (1.0 if state == 2 else 0.0), state + 1, over
+
+    liar = sc.MDP(
+        step,
+        num_actions=1,
+        discount=1.0,
+        horizon=4,
+        operator=sc.Max(),
+        terminal=True,
+        initial_state=0,
+        deterministic=True,
+    )
+    method = sc.UCT(solve=True, max_nodes=2)
+    refuted = []
+    for seed in range(8):
+        tree = Tree(liar, method=method, seed=seed, executor=executor)
+        try:
+            tree.grow(simulations=60)
+        except OracleError:
+            refuted.append(seed)
+    assert refuted == [0, 1, 5, 7]  # the others met the end first
 
 
 def test_a_play_that_breaks_a_claim_is_an_error():
