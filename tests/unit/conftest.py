@@ -11,7 +11,8 @@ nothing more and is not seen; hence the order.
 A few compiled functions are allowed everywhere: those of the random stream that
 every simulator in plain Python uses. They are compiled or loaded before the
 counting begins (a second, once). So is matplotlib's list of fonts, for which it starts a
-process on a machine where it never ran.
+process on a machine where it never ran, and NumPy's testing, which up to NumPy 1.26 starts
+one (``lscpu``) when it is imported.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.font_manager  # noqa: F401 (lists the fonts of a new machine)
+import numpy.testing  # noqa: F401
 import pytest
 from numba.core import event
 

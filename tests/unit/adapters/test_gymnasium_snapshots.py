@@ -4,11 +4,12 @@ and an environment that was never reset.
 
 from __future__ import annotations
 
-import gymnasium as gym
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.gymnasium import problem as gym_problem
+
+gym = pytest.importorskip("gymnasium")
+from smoothcruiser.adapters.gymnasium import problem as gym_problem  # noqa: E402
 
 
 class Three(gym.Env):
