@@ -1,10 +1,11 @@
-"""Whether a built site is whole: links lead somewhere, and nothing is fetched.
+"""Whether a built site is whole: links lead somewhere, nothing is fetched, tables are tables.
 
     python docs/_site/check.py docs/_build/html
 
 Laws: every link inside the site leads to a file of it, and to an element if it has a
 fragment; no page, style sheet or script of the site loads anything from elsewhere. Links
-that a reader may follow to elsewhere are allowed. Standard library alone.
+that a reader may follow to elsewhere are allowed. No paragraph begins with ``| ``: a row
+that an empty line parts from its table. Standard library alone.
 """
 
 from __future__ import annotations
@@ -41,16 +42,19 @@ IN_SCRIPT = re.compile(
 
 
 class Page(HTMLParser):
-    """The links, the anchors and the fetched addresses of one page."""
+    """The links, the anchors, the fetched addresses and the stray rows of one page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.links: list[str] = []
         self.anchors: set[str] = set()
         self.fetched: list[str] = []
+        self.rows: list[str] = []  # of tables, as text
+        self._begins = False  # a paragraph, with the next text
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what an element names."""
+        self._begins = tag == "p"
         values = {name: value or "" for name, value in attrs}
         self.anchors.update(values[key] for key in ("id", "name") if key in values)
         if tag == "a" and "href" in values:
@@ -69,6 +73,12 @@ class Page(HTMLParser):
             found[0] or found[1] for found in IN_STYLE.findall(values.get("style", ""))
         ]
 
+    def handle_data(self, data: str) -> None:
+        """Note a paragraph that is a row of a table."""
+        if self._begins and data.startswith("| "):
+            self.rows.append(data.split("\n")[0][:40])
+        self._begins = False
+
 
 def flaws(site: Path) -> list[str]:
     """What is wrong with a site, one sentence each."""
@@ -80,6 +90,7 @@ def flaws(site: Path) -> list[str]:
         pages[path.resolve()] = page
     for path, page in pages.items():
         shown = path.relative_to(site.resolve())
+        found += [f"{shown}: a row outside of its table: {row}" for row in page.rows]
         for address in page.fetched:
             if OUTSIDE.match(address):
                 found.append(f"{shown} fetches {address}")

@@ -1,8 +1,9 @@
 """A Sphinx extension: docstrings in Google's form, whose text is plain, as reStructuredText.
 
-Napoleon turns sections such as ``Args:`` into fields. Two things are done beside it:
-``|x|`` is an absolute value and no substitution, and the text of a property is a sentence
-even where it has a colon.
+Napoleon turns sections such as ``Args:`` into fields. Three things are done beside it:
+``|x|`` is an absolute value and no substitution, the text of a property is a sentence
+even where it has a colon, and the two hyphens that Sphinx puts behind the name of an
+argument are a dash (``smartquotes`` is off, since it would turn ``--option`` into one).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, GoogleDocstring
 
@@ -43,7 +45,15 @@ def _with_bars(lines: list[str]) -> list[str]:
     return written
 
 
+def dashes(_app: Sphinx, tree: nodes.document) -> None:
+    """Turn the hyphens between an argument and what it means into a dash."""
+    for text in list(tree.findall(nodes.Text)):
+        if text == " -- " and isinstance(text.parent, nodes.paragraph):
+            text.parent.replace(text, nodes.Text(" – "))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
     app.connect("autodoc-process-docstring", process)
+    app.connect("doctree-read", dashes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,7 +2,7 @@
 
 Laws: every public name is on a page of the reference, once, and nothing else is; every
 page is in a table of contents, so that a reader finds it; the checker of a built site
-sees what is broken and what is fetched from elsewhere.
+sees what is broken, what is fetched from elsewhere, and rows outside of their tables.
 """
 
 import re
@@ -55,6 +55,8 @@ GOOD = '<h1 id="top">x</h1><a href="b.html#there">b</a><img src="data:image/png,
         ('<link rel="stylesheet" href="//example.org/x.css">', "fetches //"),
         ('<img src="gone.png">', "leads to no file"),
         ('<p style="background: url(https://example.org/x.png)">', "fetches https"),
+        ("<p>| a row | no table |</p>", "outside of its table"),
+        ("<p>the norm |x| of x</p>", None),
     ],
 )
 def test_the_checker_sees_what_is_broken_or_fetched(tmp_path, page, said):

@@ -1,7 +1,7 @@
 """What a shell offers when Tab is pressed: problems, methods, operators, executors.
 
 The shell asks by running the program with ``_SMOOTHCRUISER_COMPLETE`` set (click's
-protocol; docs/index.md says how to switch it on). Names come from the tables, so what is
+protocol; docs/terminal.md says how to switch it on). Names come from the tables, so what is
 registered is offered. Nothing is computed and no adapter's library is imported.
 """
 
