@@ -1,15 +1,18 @@
 """Numbers in the docs are those of the evidence that they rest on.
 
-Laws: a number of ``CLAIMS`` stands in its page and in the committed evidence; tables of
+Laws: a number of ``CLAIMS`` stands in its page and in the committed evidence; sums, ranges
+and exponents that a page states are those of the rows that it rests on; tables of
 the literature's comparisons are the last points of the committed curves; every page of
 evidence names the command that wrote it, and its script exists. So a new run of the
 evidence that changes a main figure fails here until the page says the new one.
 """
 
 import json
+import math
 import re
 from pathlib import Path
 
+import capacity
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,15 @@ CLAIMS = [
     ),
     ("evaluators.md", "evaluators.md", ["0.45", "0.08", "19.51", "0.49"]),
     ("evaluators.md", "strength.md", ["0.873", "0.718", "0.495", "0.705", "0.703"]),
+    (
+        "certified.md",
+        "certified-scaling.md",
+        ["38,432,469", "930,967", "2,500,637"],
+    ),
+    ("certified.md", "certified.txt", ["511"]),
+    ("certified.md", "steering.md", ["483,072", "1,282,560"]),
+    ("promises.md", "paid.md", ["241,812,480"]),
+    ("theory.md", "paid.md", ["101,553,172"]),
     ("randomized.md", "prices.md", ["3.09", "2.47"]),
     ("statements.md", "prices.md", ["3.09", "2.47"]),
 ]
@@ -70,6 +82,54 @@ def test_the_share_of_the_price_that_runs_pay():
     assert [round(100 * min(shares)), round(100 * max(shares))] == [
         *map(int, said.groups())
     ]
+
+
+def cells(page: str, start: str) -> list[list[str]]:
+    """The cells of those rows of a page's tables that begin so."""
+    lines = (DOCS / page).read_text().splitlines()
+    rows = [line for line in lines if line.startswith(f"| {start}")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_runs_and_the_allowance_of_auto_are_the_sums_of_their_rows():
+    """auto.md: 5,400 runs; 0 intervals exclude the truth where so many are allowed."""
+    rows = [
+        [int(cell.replace(",", "")) for cell in row[2:5]]
+        for row in cells("evidence/portfolio-coverage.md", "")
+        if row[2] != "runs"
+    ]
+    runs, failures, allowed = map(sum, zip(*rows, strict=True))
+    page = (DOCS / "auto.md").read_text()
+    assert f"{runs:,} runs on random MDPs" in page
+    assert f"{failures} intervals exclude the truth where δ allows {allowed:,};" in page
+
+
+def test_what_widening_gains():
+    """tree-search.md: the errors with 100,000 calls are the last column but one."""
+    ((*_, wide, _),) = cells("evidence/widening.md", "BTS, widening 2, 0.25")
+    ((*_, plain, _),) = cells("evidence/widening.md", "BTS |")
+    off, half = (float(x) for x in wide.split(" / ")[0].split(" ± "))
+    said = f"off by {off:.2f} ± {half:.2f} with widening and by {float(plain[:5]):.2f}"
+    assert said in (DOCS / "tree-search.md").read_text()
+
+
+def test_the_orders_of_magnitude_of_the_readme_are_those_of_the_prices():
+    """README: the paper's constants ask for 10²⁹ to 10¹¹³ calls and more, ours 10⁴ to 10⁸."""
+    rows = [row for row in cells("promises.md", "`") if row[3][0].isdigit()]
+    papers = [math.log10(float(row[3])) for row in rows]
+    every = [row for row in cells("promises.md", "`") if row[1][0].isdigit()]
+    ours = [math.log10(float(row[1].replace(",", ""))) for row in every]
+    raised = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+    least, most = (str(int(x)).translate(raised) for x in (min(papers), max(papers)))
+    low, high = (str(round(x)).translate(raised) for x in (min(ours), max(ours)))
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"10{least} to 10{most} calls and more where 10{low} to 10{high} " in readme
+
+
+def test_a_price_of_what_can_be_paid_is_todays():
+    """scale.md: the third row, as benchmarks/capacity.py prints it."""
+    ((_, price, *_),) = cells("scale.md", "0.5, 1, 10, 1%")
+    assert price == f"{capacity.schedule(*capacity.PROMISES[2]).num_calls:.2e}"
 
 
 def last(world: str, method: str) -> tuple[float, float]:
