@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.records.adding import added
 from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.fields import miscounted, outside, uncountable
@@ -251,7 +252,7 @@ class Spread:
         gradient: Sequence[float],
     ) -> Spread:
         """Illegal actions get NaN and 0; the gradient is scaled to a policy."""
-        total = sum(gradient)
+        total = added(gradient)
         q_values = [math.nan] * num_actions
         intervals, policy = [NOWHERE] * num_actions, [0.0] * num_actions
         for a, q, box, share in zip(actions, values, boxes, gradient, strict=True):

@@ -34,6 +34,7 @@ from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Compute
+from smoothcruiser.records.adding import added
 from smoothcruiser.schedule.numbers import counts
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def policy_loss(
     policy = operator.gradient(middles, player=player, weights=weights)
     worst = 0.0
     for corner in product(*boxes):
-        linear = sum(
+        linear = added(
             p * (q - m) for p, q, m in zip(policy, corner, middles, strict=True)
         )
         worst = max(

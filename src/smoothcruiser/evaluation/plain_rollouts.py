@@ -15,6 +15,7 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.states import Guard, copied
+from smoothcruiser.records.adding import added
 from smoothcruiser.tree.selection import drawn
 
 # how far probabilities may be from summing to 1, as printed decimals are
@@ -140,4 +141,5 @@ class PlainRollouts:
                 f"policy({state!r}) must give probabilities of "
                 f"legal actions that sum to 1, got {values}."
             )
-        return [share / sum(p) for share in p]
+        total = added(p)
+        return [share / total for share in p]

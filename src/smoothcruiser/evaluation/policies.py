@@ -30,6 +30,7 @@ from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import lent
 from smoothcruiser.problem.tabular import Tables
+from smoothcruiser.records.adding import added
 from smoothcruiser.tree.compiled import CompiledTree
 from smoothcruiser.tree.tree import Tree
 
@@ -164,7 +165,7 @@ def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
         )
         out = [0.0] * K
         for a, share in zip(actions, shares, strict=True):
-            out[a] = share / sum(shares)
+            out[a] = share / added(shares)
         return out
 
     return walk

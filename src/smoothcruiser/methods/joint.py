@@ -21,6 +21,7 @@ from smoothcruiser.estimate import (
 )
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.query import Query
+from smoothcruiser.records.adding import added
 
 
 def together(query: Query, first: Estimate, second: Estimate, delta: float) -> Estimate:
@@ -113,5 +114,5 @@ def _policy(query: Query, q_values: tuple[float, ...]) -> tuple[float, ...]:
             w for w, q in zip(weights, q_values, strict=True) if not math.isnan(q)
         ],
     )
-    total, shares = sum(gradient), iter(gradient)
+    total, shares = added(gradient), iter(gradient)
     return tuple(0.0 if math.isnan(q) else next(shares) / total for q in q_values)

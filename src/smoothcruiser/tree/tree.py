@@ -33,6 +33,7 @@ from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Where, check_problem
+from smoothcruiser.records.adding import added
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree import proof
 from smoothcruiser.tree.backends import backend_of
@@ -435,7 +436,7 @@ class Tree(Shown):
             player=node.player,
             weights=[weights[a] for a in node.actions],
         )
-        total = sum(gradient)
+        total = added(gradient)
         for a, g in zip(node.actions, gradient, strict=True):
             out[a] = g / total
         return out

@@ -1,0 +1,12 @@
+"""Law: numbers are added from left to right, on every version of Python.
+
+Broken on purpose: the built-in ``sum`` of Python 3.12 and later, or ``math.fsum``, gives 2.
+"""
+
+from smoothcruiser.records.adding import added
+
+
+def test_each_number_is_rounded_as_it_is_added():
+    assert added([1.0, 1e100, 1.0, -1e100]) == 0.0
+    assert added([0.1] * 10) == 0.9999999999999999
+    assert added([]) == 0.0
