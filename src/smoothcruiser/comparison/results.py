@@ -13,6 +13,7 @@ from smoothcruiser.estimate import NOWHERE
 from smoothcruiser.methods.base import Method
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.problem import Problem
+from smoothcruiser.records.adding import added
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.fields import DataclassShape, uncountable
 from smoothcruiser.records.frames import Framed, drawn
@@ -82,7 +83,7 @@ class Truth:
         actions = sorted(self.q_values)
         weights = operator.weights(self.num_actions)
         p, w = [policy[a] for a in actions], [weights[a] for a in actions]
-        worth = sum(
+        worth = added(
             share * sign * self.q_values[a] for share, a in zip(p, actions, strict=True)
         )
         return sign * self.value - (worth - operator.omega(p, w))

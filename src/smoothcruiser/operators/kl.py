@@ -14,6 +14,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.records.adding import added
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:
@@ -86,7 +87,7 @@ class KL(TemperedOperator):
                 f"KL needs a prior of positive weights, got {prior}; an action "
                 "that must not be taken belongs in legal=."
             )
-        total = sum(prior)
+        total = added(prior)
         object.__setattr__(self, "prior", tuple(p / total for p in prior))
 
     @property
@@ -114,7 +115,7 @@ class KL(TemperedOperator):
 
     def omega_range(self, num_actions: int) -> tuple[float, float]:  # noqa: D102
         weights = self.weights(num_actions)
-        return 0.0, -self.strength * math.log(min(weights) / sum(weights))
+        return 0.0, -self.strength * math.log(min(weights) / added(weights))
 
     def omega_width(self, num_actions: int) -> float:
         """Return lambda log(1 / min mu) over the whole prior.

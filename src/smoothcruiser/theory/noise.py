@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.operators import Operator
+from smoothcruiser.records.adding import added
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 
@@ -211,7 +212,7 @@ def _vertex_weights(
         return []
     prior = operator.weights(k)
     return [
-        sum(prior[a] for a in subset)
+        added(prior[a] for a in subset)
         for size in range(1, k)
         for subset in combinations(range(k), size)
     ]

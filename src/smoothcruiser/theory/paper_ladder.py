@@ -38,6 +38,7 @@ from fractions import Fraction
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.records.adding import added
 
 # rungs that are counted one by one; beyond, theory.paper gives bounds in log10
 MAX_LEVELS = 10_000
@@ -299,5 +300,5 @@ def log_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list
         if rung.case == 3:
             terms.append(logs[rung.continuation])
         peak = max(terms)
-        logs.append(peak + math.log(sum(math.exp(term - peak) for term in terms)))
+        logs.append(peak + math.log(added(math.exp(term - peak) for term in terms)))
     return logs

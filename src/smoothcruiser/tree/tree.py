@@ -98,15 +98,11 @@ class Tree(Shown):
     ) -> None:
         check_problem(problem)
         self.compute = Compute.of("Tree", where)
-        executor = self.compute.executor
-        if executor is None and self.compute.scheduler is not None:
-            executor = "dask"
+        elsewhere = "dask" if self.compute.scheduler is not None else None
+        executor = self.compute.executor or elsewhere
         refuse_undiscounted(problem, "A search tree")
-        self.problem, self.method, self.seed = (
-            problem,
-            tree_search(method, options),
-            check_seed(seed),
-        )
+        self.problem, self.seed = problem, check_seed(seed)
+        self.method = tree_search(method, options)
         self.state = problem.start(state)
         if problem.is_terminal(self.state):
             raise InvalidInput(
