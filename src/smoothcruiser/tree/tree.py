@@ -117,8 +117,7 @@ class Tree(Shown):
         self.seconds = 0.0
         self.head = heads(self.operator, problem.num_actions)
         self._backend = backend_of(self, executor, read_progress(progress))
-        # Whether the step is known not to write into its state.
-        self._untouched = problem.tables is not None
+        self._untouched = problem.tables is not None  # no step writes into its state
         self.refuted: proof.Refuted | None = None  # what has shown a declaration false
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
