@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.records.adding import added
 from smoothcruiser.records.alike import same_fields
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.fields import miscounted, outside, uncountable

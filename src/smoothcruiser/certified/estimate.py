@@ -30,11 +30,11 @@ from smoothcruiser.estimate import (
     not_excluded,
 )
 from smoothcruiser.operators import Operator
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.assumptions import assumptions as assumed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.query import Compute
-from smoothcruiser.records.adding import added
 from smoothcruiser.schedule.numbers import counts
 
 if TYPE_CHECKING:

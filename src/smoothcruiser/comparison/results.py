@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 from smoothcruiser.estimate import NOWHERE
 from smoothcruiser.methods.base import Method
 from smoothcruiser.operators import Operator
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.records.adding import added
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.fields import DataclassShape, uncountable
 from smoothcruiser.records.frames import Framed, drawn

@@ -13,9 +13,9 @@ from smoothcruiser.evaluation.confidence import take
 from smoothcruiser.evaluation.rollouts import RolloutTask, check_total
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.states import Guard, copied
-from smoothcruiser.records.adding import added
 from smoothcruiser.tree.selection import drawn
 
 # how far probabilities may be from summing to 1, as printed decimals are

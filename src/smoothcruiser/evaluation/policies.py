@@ -27,10 +27,10 @@ from smoothcruiser.evaluation.actions import ActionRollouts
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import lent
 from smoothcruiser.problem.tabular import Tables
-from smoothcruiser.records.adding import added
 from smoothcruiser.tree.compiled import CompiledTree
 from smoothcruiser.tree.tree import Tree
 

@@ -19,9 +19,9 @@ from smoothcruiser.estimate import (
     best_action,
     not_excluded,
 )
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.query import Query
-from smoothcruiser.records.adding import added
 
 
 def together(query: Query, first: Estimate, second: Estimate, delta: float) -> Estimate:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.adding import added
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
-from smoothcruiser.records.adding import added
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:

@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.operators import Operator
-from smoothcruiser.records.adding import added
+from smoothcruiser.operators.adding import added
 
 Array = Any  # a float or a float64 array; every function here broadcasts
 

@@ -37,8 +37,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.adding import added
 
 # rungs that are counted one by one; beyond, theory.paper gives bounds in log10
 MAX_LEVELS = 10_000

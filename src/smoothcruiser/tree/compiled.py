@@ -42,7 +42,7 @@ from smoothcruiser.tree.node import Ends, Node, known_ends
 from smoothcruiser.tree.proof_kernel import open_boxes
 from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copied
-from smoothcruiser.tree.setting import spans_of
+from smoothcruiser.tree.spans import spans_of
 from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.widening import limits_chance, tables
 

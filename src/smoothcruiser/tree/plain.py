@@ -36,7 +36,7 @@ from smoothcruiser.tree.selection import (
     upper_pick,
     visit_shares,
 )
-from smoothcruiser.tree.setting import spans_of
+from smoothcruiser.tree.spans import spans_of
 from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.template import Selection, Step, search
 from smoothcruiser.tree.widening import (

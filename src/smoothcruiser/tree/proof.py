@@ -8,7 +8,7 @@ moves again and again; a second outcome of one of them ends the search with an e
 The ends of a play are proven once and not tried again; ``plan`` inspects some calls
 before and after the search, as for every certificate.
 
-Rounding: what it may have added is in the interval (``setting.rounding``). Where no
+Rounding: what it may have added is in the interval (``spans.rounding``). Where no
 number was rounded (whole rewards at discount 1) nothing is added.
 """
 
@@ -22,7 +22,7 @@ from smoothcruiser.estimate import NOWHERE, Certificate, Interval, not_excluded
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.setting import rounding, spans_are_exact
+from smoothcruiser.tree.spans import rounding, spans_are_exact
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.searches import Search

@@ -26,6 +26,7 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate, about, best_action
 from smoothcruiser.jit.interrupts import held
 from smoothcruiser.jit.stopwatch import Stopwatch
+from smoothcruiser.operators.adding import added
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
@@ -33,7 +34,6 @@ from smoothcruiser.problem.undiscounted import refuse_undiscounted
 from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Where, check_problem
-from smoothcruiser.records.adding import added
 from smoothcruiser.shown import Shown, brief
 from smoothcruiser.tree import proof
 from smoothcruiser.tree.backends import backend_of

@@ -3,7 +3,7 @@
 Broken on purpose: the built-in ``sum`` of Python 3.12 and later, or ``math.fsum``, gives 2.
 """
 
-from smoothcruiser.records.adding import added
+from smoothcruiser.operators.adding import added
 
 
 def test_each_number_is_rounded_as_it_is_added():
