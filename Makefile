@@ -20,7 +20,8 @@ help: ## show this list
 
 # Re-done only when what is to be installed has changed. Exact versions are in constraints.txt; the locks add the hash of every file.
 # make run installs what the library itself needs; make test adds the tools of developers.
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location
+# Bytecode is written when a module is first imported; writing all of it is a third of an installation.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location --no-compile
 $(RUNS): pyproject.toml runtime.lock
 	@test -n "$(PYTHON)" || { echo "smoothcruiser needs Python 3.11 or later; name it with make PYTHON=..." >&2; exit 2; }
 	@echo "setting up $(VENV) (once; about 20 seconds)" >&2
