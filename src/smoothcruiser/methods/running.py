@@ -21,6 +21,7 @@ from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle
 from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods.fitting import Fitted, inspects
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
@@ -226,6 +227,7 @@ class _Clock:
         self.end = time.perf_counter() + (
             math.inf if seconds is None else seconds - spent
         )
+        self.watch: Stopwatch | None = None  # runs once all is opened
 
     @property
     def share(self) -> float | None:
@@ -243,10 +245,12 @@ class _Clock:
         Workers elsewhere are waited for.
         """
         self.end += time.perf_counter() - opening if here else 0.0
+        self.watch = Stopwatch()
 
     def left(self) -> float:
-        """The seconds until the limit, below 0 after it."""
-        return self.end - time.perf_counter()
+        """The seconds until the limit, below 0 after it; compiling puts it off."""
+        still = 0.0 if self.watch is None else self.watch.stood_still()
+        return self.end + still - time.perf_counter()
 
     def last_look(self, outcome: Outcome) -> float | None:
         """The seconds for the inspection after the run; None is no limit."""
