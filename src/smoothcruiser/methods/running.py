@@ -207,7 +207,7 @@ def _sampled(
     if pool is None:
         return outcome, Ran(row.name)
     looks = pool.look_calls  # also of an inspection that was stopped
-    compiling = pool.compile_seconds + chosen.compile_seconds
+    compiling = pool.compile_seconds + chosen.compile_seconds + clock.still
     return outcome, Ran(pool.name, compiling, looks, pool.seen(repeated))
 
 
@@ -249,8 +249,12 @@ class _Clock:
 
     def left(self) -> float:
         """The seconds until the limit, below 0 after it; compiling puts it off."""
-        still = 0.0 if self.watch is None else self.watch.stood_still()
-        return self.end + still - time.perf_counter()
+        return self.end + self.still - time.perf_counter()
+
+    @property
+    def still(self) -> float:
+        """The seconds of compiling since all was opened."""
+        return 0.0 if self.watch is None else self.watch.stood_still()
 
     def last_look(self, outcome: Outcome) -> float | None:
         """The seconds for the inspection after the run; None is no limit."""
