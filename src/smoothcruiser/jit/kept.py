@@ -88,7 +88,7 @@ class Kept(OnDisk):
         return Path(self._cache_file._index_path)
 
     def _forget(self) -> None:
-        """Remove what could not be read: nobody ever writes it again."""
+        """Remove an entry that could not be read; what is compiled instead replaces it."""
         with contextlib.suppress(OSError):
             _remove(self.index)
 

@@ -91,7 +91,8 @@ def says_stop(said: object) -> bool:
     False does, and NumPy's, which a comparison of its numbers is. None, 0 and others do
     not: a function that returns nothing in particular asks for nothing.
     """
-    numpys = getattr(said, "shape", None) == () and str(said.dtype) == "bool"  # type: ignore[attr-defined]
+    shape, dtype = getattr(said, "shape", None), getattr(said, "dtype", None)
+    numpys = shape == () and str(dtype) == "bool"  # without loading NumPy for --help
     return said is False or (numpys and not said)
 
 
