@@ -73,8 +73,8 @@ if TYPE_CHECKING:
         Operator,
         Sparsemax,
         SquareRoot,
-        check_operator,
     )
+    from smoothcruiser.operators.check import check_operator
     from smoothcruiser.playing.agent import Agent
     from smoothcruiser.playing.episodes import Summary, play
     from smoothcruiser.problem.batched import batched
@@ -225,8 +225,8 @@ _HOMES = {
         "Operator",
         "Sparsemax",
         "SquareRoot",
-        "check_operator",
     ),
+    "operators.check": ("check_operator",),
     "playing.agent": ("Agent",),
     "playing.episodes": (
         "Summary",

@@ -24,18 +24,17 @@ from smoothcruiser.methods.base import (
     prepared,
     refuse_unused,
 )
-from smoothcruiser.methods.estimates import Estimates
-from smoothcruiser.methods.many import plan_all
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.progress import Callback, finish, shown
 from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
-from smoothcruiser.schedule.schedule import Schedule
-from smoothcruiser.tree.searches import Search
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.solution import Solution
+    from smoothcruiser.methods.estimates import Estimates
+    from smoothcruiser.schedule.schedule import Schedule
+    from smoothcruiser.tree.searches import Search
 
 # methods that follow a schedule, and ways to solve a known model
 Scheduled = Literal["smoothcruiser", "paper", "sparse-sampling"]
@@ -145,6 +144,8 @@ def plan_many(
         **asked: the keywords of ``plan`` but ``store``. ``delta``, ``budget`` and
             ``seconds`` are for all states together.
     """
+    from smoothcruiser.methods.many import plan_all
+
     check_keywords("plan_many", asked, KEYWORDS)
     query = Query.of(problem, None, **asked)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)

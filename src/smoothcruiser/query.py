@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import (
@@ -30,7 +30,9 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Progress
 from smoothcruiser.progress import read as read_progress
-from smoothcruiser.schedule.schedule import Target
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Target
 
 _OF_VALUE = re.compile(r"(\S+)\s*%\s*of\s+(?:the\s+)?value", re.IGNORECASE)
 # a smaller one cannot be shared out among the levels of a plan: float64 ends at 5e-324

@@ -26,7 +26,7 @@ from smoothcruiser.schedule.schedule import Level, Root, Schedule
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.leaves import constant
 from smoothcruiser.theory.moments import backup, plug_in
-from smoothcruiser.tree.template import SampleV
+from smoothcruiser.tree.sample_v import SampleV
 
 
 @pytest.fixture

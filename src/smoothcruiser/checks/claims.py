@@ -16,7 +16,7 @@ from smoothcruiser.checks.probe import (
 from smoothcruiser.checks.state_bounds import state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
-from smoothcruiser.operators import check_operator
+from smoothcruiser.operators.check import check_operator
 from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.rows import check_rewards, known_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state

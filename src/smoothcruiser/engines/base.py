@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from smoothcruiser.engines.pools.base import Build, Pool
 from smoothcruiser.engines.scores import NO_SCORE, Score
@@ -23,7 +23,9 @@ from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
-from smoothcruiser.schedule.schedule import Kind, Schedule
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # Called with every finished shard, and with the first samples of one that goes on;
 # True means that no more shards are needed.

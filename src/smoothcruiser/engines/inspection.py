@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.engines.reference import retyped_by
+from smoothcruiser.engines.retyping import retyped_by
 from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, OracleError
 from smoothcruiser.jit.interrupts import stoppable

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from smoothcruiser.engines.inspection import look
-from smoothcruiser.engines.reference import retyped_by
+from smoothcruiser.engines.retyping import retyped_by
 from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle, watched
 from smoothcruiser.errors import Hung
 from smoothcruiser.jit.keys import Key

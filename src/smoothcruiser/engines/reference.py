@@ -11,19 +11,17 @@ will have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
+from smoothcruiser.engines.retyping import retyped_by
 from smoothcruiser.engines.scores import BINNED, LOGGED, WHOLE, Sums, bin_of
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
-from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.streams import Stream, stream
 from smoothcruiser.problem.answers import answered
 from smoothcruiser.problem.bounds import middle_at
-from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import Guard, copied
 from smoothcruiser.schedule.schedule import Kind, Level
 from smoothcruiser.theory.catoni import psi
@@ -321,16 +319,3 @@ class ReferenceEngine:
                 if u < running:
                     break
         return chosen, norm
-
-
-def retyped_by(problem: Problem, state: Any) -> Callable[[Any], Any] | None:
-    """A function that gives a state from a compiled step its type back.
-
-    It is ``jit.state_words.retyped``; None for plain Python and tables.
-    """
-    if not is_compiled(problem.oracle):
-        return None
-    from smoothcruiser.jit.oracle import next_state_type, state_type
-    from smoothcruiser.jit.state_words import retyped
-
-    return retyped(next_state_type(problem.oracle, state_type(state)))

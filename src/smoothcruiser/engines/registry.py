@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.engines.base import Engine, Executor, Job, Workers
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
@@ -19,7 +19,9 @@ from smoothcruiser.jit.interrupts import unbroken
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Compute
-from smoothcruiser.schedule.kinds import Kinds
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.kinds import Kinds
 
 # --- engines ------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ of completion and any resume.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from smoothcruiser.engines.scores import Sums
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from smoothcruiser.schedule.schedule import Schedule
 
 # 0.01 to 0.1 s compiled: often enough for progress and stops, and so rare that
 # a hand-over costs nothing.

@@ -1,26 +1,70 @@
 """The planning methods by name: ``METHODS`` is the one table, in the order of the help.
 
-``resolve`` turns what a caller wrote (a name, a method, a tree search, with options)
-into a method. To add one, see docs/extending.md.
+A method of this package is imported when it is first looked up, so that a program waits
+only for those that it uses. ``resolve`` turns what a caller wrote (a name, a method, a
+tree search, with options) into a method. To add one, see docs/extending.md.
 """
 
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.methods.auto import Auto
 from smoothcruiser.methods.base import Method
-from smoothcruiser.methods.certified import CertifiedSearch
-from smoothcruiser.methods.exact import Exact
-from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
-from smoothcruiser.methods.tree import TreeSearch
 from smoothcruiser.query import KEYWORDS
-from smoothcruiser.tree import prior_searches  # noqa: F401 - adds PUCT and Gumbel
-from smoothcruiser.tree.searches import TREE_SEARCHES, Search
 
-METHODS: dict[str, Method] = {}
+if TYPE_CHECKING:
+    from smoothcruiser.tree.searches import Search
+
+
+class Methods(MutableMapping[str, Method]):
+    """Methods by name; where only the place of a class is known, it is imported."""
+
+    def __init__(self, places: dict[str, str]) -> None:
+        self._rows: dict[str, Method | str] = dict(places)
+
+    def __getitem__(self, name: str) -> Method:
+        found = self._rows[name]
+        if isinstance(found, str):
+            module, _, class_name = found.partition(":")
+            made = getattr(import_module(f"smoothcruiser.{module}"), class_name)()
+            found = self._rows[name] = _as_method(made)
+        return found
+
+    def __setitem__(self, name: str, method: Method) -> None:
+        self._rows[name] = method
+
+    def __delitem__(self, name: str) -> None:
+        del self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+METHODS = Methods(
+    {
+        "auto": "methods.auto:Auto",
+        "smoothcruiser": "methods.scheduled:SmoothCruiser",
+        "paper": "methods.scheduled:Paper",
+        "sparse-sampling": "methods.scheduled:SparseSampling",
+        "certified": "methods.certified:CertifiedSearch",
+        "exact": "methods.exact:Exact",
+        "uct": "tree.searches:UCT",
+        "ments": "tree.searches:MENTS",
+        "rents": "tree.searches:RENTS",
+        "tents": "tree.searches:TENTS",
+        "bts": "tree.searches:BTS",
+        "dents": "tree.searches:DENTS",
+        "puct": "tree.prior_searches:PUCT",
+        "gumbel": "tree.prior_searches:Gumbel",
+    }
+)
 
 
 def register(method: Method | Search) -> None:
@@ -30,7 +74,7 @@ def register(method: Method | Search) -> None:
         method: an object with its default parameters; another one of the same name is
             refused.
     """
-    found = TreeSearch(search=method) if isinstance(method, Search) else method
+    found = _as_method(method)
     if not isinstance(found, Method):
         raise InvalidInput(
             "A method is an object of a class derived from Method (or of a tree search "
@@ -49,22 +93,12 @@ def register(method: Method | Search) -> None:
         )
     if name in METHODS:
         raise InvalidInput(f"There is a method {name!r} already; choose another name.")
+    from smoothcruiser.methods.tree import TreeSearch
+    from smoothcruiser.tree.searches import TREE_SEARCHES
+
     METHODS[name] = found
     if isinstance(found, TreeSearch):
         TREE_SEARCHES[name] = found.search
-
-
-for _method in (
-    Auto(),
-    SmoothCruiser(),
-    Paper(),
-    SparseSampling(),
-    CertifiedSearch(),
-    Exact(),
-):
-    register(_method)
-for _search in tuple(TREE_SEARCHES.values()):
-    register(_search)
 
 
 def resolve(
@@ -94,11 +128,11 @@ def resolve(
 
 
 def _found(method: str | Method | Search) -> Method:
+    if not isinstance(method, str):
+        method = _as_method(method)
     if isinstance(method, Method):
         return method
-    if isinstance(method, Search):
-        return TreeSearch(search=method)
-    if isinstance(method, type) and issubclass(method, Method | Search):
+    if isinstance(method, type) and _is_kind_of_method(method):
         raise InvalidInput(
             "method is a class; give an object with its parameters, "
             f"{method.__name__}(), or its name."
@@ -113,3 +147,19 @@ def _found(method: str | Method | Search) -> Method:
     raise InvalidInput(
         f"Unknown method {method!r}{hint}; choose one of {', '.join(METHODS)}."
     )
+
+
+def _as_method(found: Any) -> Any:
+    """A tree search as the method that runs it; anything else as it is."""
+    if isinstance(found, Method):
+        return found
+    from smoothcruiser.methods.tree import TreeSearch
+    from smoothcruiser.tree.searches import Search
+
+    return TreeSearch(search=found) if isinstance(found, Search) else found
+
+
+def _is_kind_of_method(found: type) -> bool:
+    from smoothcruiser.tree.searches import Search
+
+    return issubclass(found, Method | Search)

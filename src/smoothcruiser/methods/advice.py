@@ -28,7 +28,6 @@ from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
-from smoothcruiser.schedule.schedule import Schedule
 
 MOST = 2
 COARSE = 0.25  # of what is possible: a promise above it says little
@@ -147,12 +146,14 @@ def _wide(query: Query, explanation: Any, estimate: Estimate) -> str | None:
 
 def _cheaper(query: Query, explanation: Any, facts: Facts) -> str | None:
     """The price with ``facts`` against that of the schedule; None if not worth it."""
-    if not isinstance(explanation, Schedule) or explanation.delta_prime is not None:
-        return None
-    price = explanation.num_calls
-    problem = query.problem
+    price, problem = explanation.num_calls, query.problem
     fast = problem.tables is not None or is_compiled(problem.oracle)
-    if price < (DEAR_COMPILED if fast else DEAR) or (facts.horizon or 0) > LONGEST:
+    least = DEAR_COMPILED if fast else DEAR
+    if price is None or price < least or (facts.horizon or 0) > LONGEST:
+        return None
+    from smoothcruiser.schedule.schedule import Schedule
+
+    if not isinstance(explanation, Schedule) or explanation.delta_prime is not None:
         return None
     promise = (explanation.epsilon, explanation.delta, explanation.root.target)
     found = _log_price(facts, *promise)

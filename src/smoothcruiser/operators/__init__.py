@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.operators.base import Operator, TemperedOperator
-from smoothcruiser.operators.check import check_operator
 from smoothcruiser.operators.custom import CustomOperator
 from smoothcruiser.operators.entropy import Entropy
 from smoothcruiser.operators.kl import KL
@@ -32,7 +31,6 @@ __all__ = [
     "Sparsemax",
     "SquareRoot",
     "TemperedOperator",
-    "check_operator",
     "make_operator",
     "register",
 ]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,9 @@ from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, shown
 from smoothcruiser.query import KEYWORDS, Query
-from smoothcruiser.tree.searches import Search
+
+if TYPE_CHECKING:
+    from smoothcruiser.tree.searches import Search
 
 # A method's own parameters: what ``resolve`` takes beside the name.
 PARAMETERS = ("options", "delta_prime", "certify")

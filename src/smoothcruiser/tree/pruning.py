@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact.solution import Solution
 from smoothcruiser.operators import Max
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.fingerprint.walk import INITIAL
@@ -42,6 +41,7 @@ from smoothcruiser.tree.evaluators import is_memory, named_object
 from smoothcruiser.tree.pruning_kernel import ANY_TIME, FLAGS
 
 if TYPE_CHECKING:
+    from smoothcruiser.exact.solution import Solution
     from smoothcruiser.tree.searches import Search
 
 
@@ -114,7 +114,7 @@ def check_bounds(search: Any) -> None:
     if isinstance(found, str):
         found = named_object(search.name, "bounds", found)
         object.__setattr__(search, "bounds", found)
-    if not isinstance(found, Solution) and not is_memory(found):
+    if not _is_solution(found) and not is_memory(found):
         raise InvalidInput(
             f"{search.name}: bounds must be a Certified or a Solution of the problem, got "
             f"{type(found).__name__}."
@@ -124,6 +124,12 @@ def check_bounds(search: Any) -> None:
             f"{search.name}: solve=True proves for sure, and bounds= may fail with the "
             "memory's delta; drop one of them."
         )
+
+
+def _is_solution(given: Any) -> bool:
+    from smoothcruiser.exact.solution import Solution
+
+    return isinstance(given, Solution)
 
 
 def bounds_of(problem: Problem, search: Search) -> KnownBounds:
@@ -141,7 +147,7 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
             f"{search.name}: bounds= needs a search for the plain maximum; use uct, bts, "
             "dents, puct or gumbel, or drop bounds."
         )
-    if isinstance(search.bounds, Solution):
+    if _is_solution(search.bounds):
         found, confidence = _solved(problem, search), 1.0
     else:
         _check_same(problem, search)

@@ -21,9 +21,9 @@ from smoothcruiser.operators import (
     Operator,
     Sparsemax,
     SquareRoot,
-    check_operator,
 )
 from smoothcruiser.operators.base import Scalar, TemperedOperator
+from smoothcruiser.operators.check import check_operator
 from smoothcruiser.operators.entropy import (
     entropy_gradient,
     entropy_omega,

@@ -19,8 +19,8 @@ from smoothcruiser.operators import (
     Operator,
     Sparsemax,
     SquareRoot,
-    check_operator,
 )
+from smoothcruiser.operators.check import check_operator
 
 Array = np.ndarray
 

@@ -13,7 +13,8 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.paper import paper_schedule
-from smoothcruiser.tree.template import SampleV, Selection, generic_search, search
+from smoothcruiser.tree.sample_v import SampleV
+from smoothcruiser.tree.template import Selection, generic_search, search
 
 
 class Line:

@@ -1,0 +1,49 @@
+"""A program imports the method that it asks for, and no other: that is its first wait."""
+
+import subprocess
+import sys
+
+import pytest
+
+from smoothcruiser.methods import METHODS
+
+PROGRAM = """
+import sys
+import smoothcruiser as sc
+
+problem = sc.make("chain:n=3", discount=0.5, operator="max")
+sc.plan(problem, method={method!r}, **{asked!r})
+print(*(name for name in {others!r} if "smoothcruiser." + name in sys.modules))
+"""
+SCHEDULES = ("schedule.schedule", "schedule.compiler.optimizer", "methods.scheduled")
+CHOICE = ("methods.auto", "methods.portfolio", "methods.many")
+TREES = ("tree.searches", "tree.tree", "methods.tree")
+CERTIFIED = ("methods.certified", "certified.search")
+SOLVER = ("exact", "methods.exact")
+PROMISE = {"epsilon": 0.5, "delta": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "others"),
+    [
+        ("uct", {"budget": 100}, (*SCHEDULES, *CHOICE, *CERTIFIED, *SOLVER)),
+        ("certified", PROMISE, (*SCHEDULES, *CHOICE, *TREES)),
+        ("smoothcruiser", PROMISE, (*CHOICE, *CERTIFIED, *TREES, *SOLVER)),
+        ("exact", {}, (*SCHEDULES, *CHOICE, *TREES, *CERTIFIED)),
+    ],
+)
+@pytest.mark.compiles
+def test_a_method_loads_no_other(
+    method: str, asked: dict[str, float], others: tuple[str, ...]
+) -> None:
+    program = PROGRAM.format(method=method, asked=asked, others=others)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_row_of_the_table_has_the_name_of_its_method(name: str) -> None:
+    assert METHODS[name].name == name
