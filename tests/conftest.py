@@ -1,4 +1,5 @@
-"""Which tests are evidence because of what they cost, where no other test needs it.
+"""Which tests are evidence because of what they cost, where no other test needs it;
+and tests search for their schedules, whatever was kept on disk.
 
 CI has twelve minutes on two cores. A test named here takes seconds, mostly to compile
 what nobody else uses; ``make evidence`` runs it (marker ``slow``). What is measured is
@@ -7,6 +8,8 @@ parts, which ``&`` divides.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -49,3 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _is_named(test: str, name: str) -> bool:
     return all(part in test for part in name.split(" & "))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _schedules_are_searched() -> Iterator[None]:
+    """Keep no schedules; those that started processes keep are apart from these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("smoothcruiser.schedule.kept.is_on", lambda: False)
+        yield

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.schedule.compiler.improving import improving
 from smoothcruiser.schedule.compiler.ladders import Ladders
 from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import (
@@ -116,15 +117,14 @@ class Cells:
         continuation: Array | int,
     ) -> None:
         """Keep the candidates that are cheaper than those in their cells."""
-        cells, first = _cheapest(cell, price)
-        better = price[first] < self.price[cells]
+        cells, first = improving(cell, price, self.price)
         self.put(
-            cells[better],
-            price[first[better]],
+            cells,
+            price[first],
             kind,
-            samples[first[better]],
-            _at(query, first[better]),
-            _at(continuation, first[better]),
+            samples[first],
+            _at(query, first),
+            _at(continuation, first),
         )
 
     def put(
@@ -178,16 +178,6 @@ class Cells:
         )
 
 
-def _cheapest(cell: Array, price: Array) -> tuple[Array, Array]:
-    """Return (cells, candidates): every cell that occurs, with its cheapest one."""
-    if len(price) > 1 and np.any(price[1:] < price[:-1]):
-        order = np.argsort(price, kind="stable")
-        cells, first = np.unique(cell[order], return_index=True)
-        return cells, order[first]
-    cells, first = np.unique(cell, return_index=True)
-    return cells, first
-
-
 def _at(index: Array | int, where: Array) -> Array:
     return index if isinstance(index, int) else index[where]
 
@@ -211,9 +201,7 @@ class Queries:
             cell = np.clip(
                 np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1
             ).astype(np.int64)
-        cells, first = _cheapest(cell, price)
-        better = price[first] < self.price[cells]
-        cells, first = cells[better], first[better]
+        cells, first = improving(cell, price, self.price)
         self.price[cells], self.query[cells], self.samples[cells] = (
             price[first],
             query[first],

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from smoothcruiser.schedule.compiler.improving import improving
 from smoothcruiser.schedule.kinds import Kind, estimator_of
 from smoothcruiser.schedule.schedule import Level
 from smoothcruiser.theory.correction import (
@@ -151,12 +152,8 @@ class Ladders:
         # the cells of all guesses one after the other
         first_cells = self.size * np.arange(len(guesses))[:, None]
         cell, merit = (first_cells + self._cell(width).ravel()).ravel(), merit.ravel()
-        order = np.argsort(merit, kind="stable")
-        cells, where = np.unique(cell[order], return_index=True)
-        where = order[where]
         known = _Best(*(x.ravel() for x in table))  # views of the same numbers
-        better = merit[where] < known.merit[cells]
-        cells, where = cells[better], where[better]
+        cells, where = improving(cell, merit, known.merit)
         known.merit[cells], known.query[cells] = merit[where], query
         known.first[cells] = _FIRST[where % _MEANS.size // _RUNGS]
         known.rungs[cells] = where % _RUNGS + 1

@@ -44,6 +44,7 @@ from smoothcruiser.schedule.compiler.draft import Draft
 from smoothcruiser.schedule.compiler.frontier import LOG_HOPELESS, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.compiler.polishing import polish, tighten
+from smoothcruiser.schedule.kept import Sought, kept
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
 from smoothcruiser.schedule.schedule import (
     Level,
@@ -104,18 +105,16 @@ def compile_schedule(
     """
     _check(facts, epsilon, delta, target)
     promise = (float(epsilon), float(delta), target)
-    return _compiled(facts, _chosen(kinds), promise, adaptive, method)
+    return _compiled(Sought(facts, _chosen(kinds), *promise, adaptive, method))
 
 
 @lru_cache(maxsize=64)
-def _compiled(
-    facts: Facts,
-    kinds: Kinds,
-    promise: tuple[float, float, Target],
-    adaptive: bool,
-    method: str,
-) -> Schedule:
-    epsilon, delta, target = promise
+def _compiled(asked: Sought) -> Schedule:
+    return kept(asked, lambda: _found(asked))
+
+
+def _found(asked: Sought) -> Schedule:
+    facts, kinds, epsilon, delta, target, adaptive, method = asked
     draft, corrected = _best_drafts(facts, kinds, epsilon, delta, target)
     fixed = _close(draft, delta, 0.0)
     random = None if corrected is None else _close(corrected, delta, 0.0)

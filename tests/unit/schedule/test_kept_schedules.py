@@ -1,0 +1,253 @@
+"""Schedules from the disk: the same as a search finds, verified, and never trusted."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.schedule import kept
+from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
+from smoothcruiser.schedule.kept import Sought, clear
+from smoothcruiser.schedule.schedule import Schedule
+
+FACTS = sc.make("chain:n=5", discount=0.4, temperature=0.2).facts
+ASKED = Sought(
+    FACTS, frozenset(ALL_KINDS), 0.15, 0.1, "q_values", True, "smoothcruiser"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in which schedules are kept."""
+    monkeypatch.setattr(kept, "is_on", lambda: True)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def search(epsilon: float = 0.15) -> Schedule:
+    return compile_schedule(FACTS, epsilon=epsilon, delta=0.1)
+
+
+def nothing() -> Schedule:
+    raise AssertionError("it was kept, and need not be searched")
+
+
+def is_searched(asked: Sought = ASKED) -> bool:
+    """Whether a request is searched for; what is found has to be right in any case."""
+    searches = []
+
+    def found() -> Schedule:
+        searches.append(1)
+        return search()
+
+    assert kept.kept(asked, found) == search()
+    return bool(searches)
+
+
+def only(folder: Path) -> Path:
+    (path,) = folder.glob("schedule-*.json")
+    return path
+
+
+def rewritten(path: Path, data: dict) -> None:
+    """An edit by someone who knows how digests are made."""
+    text = json.dumps(data)
+    path.write_text(f"{kept._digest(text)}\n{text}")
+
+
+def written(path: Path) -> dict:
+    return json.loads(path.read_text().partition("\n")[2])
+
+
+def test_what_was_found_once_is_read_and_equal_in_every_bit(folder: Path) -> None:
+    assert is_searched()
+    again = kept.kept(ASKED, nothing)
+    assert again == search()
+    assert again.to_json() == search().to_json()
+
+
+def test_another_request_has_another_entry(folder: Path) -> None:
+    kept.kept(ASKED, search)
+    others = [
+        ASKED._replace(epsilon=0.1500000001),
+        ASKED._replace(delta=0.05),
+        ASKED._replace(target="value"),
+        ASKED._replace(adaptive=False),
+        ASKED._replace(method="other"),
+        ASKED._replace(kinds=frozenset(ALL_KINDS) - {sc.Kind.BLIND}),
+        ASKED._replace(facts=replace(FACTS, discount=0.40000001)),
+        ASKED._replace(facts=replace(FACTS, operator=sc.Entropy(0.20000001))),
+        ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 1.0000001))),
+        ASKED._replace(facts=replace(FACTS, horizon=7)),
+    ]
+    places = {kept._place(asked) for asked in [ASKED, *others]}
+    assert len(places) == len(others) + 1
+
+
+def test_a_long_prior_is_written_out(folder: Path) -> None:
+    """A shortened text of it would make two requests one."""
+    prior = [1.0] * 400
+    first = replace(FACTS, num_actions=400, operator=sc.KL(1.0, tuple(prior)))
+    prior[200], prior[201] = 1.5, 0.5
+    second = replace(first, operator=sc.KL(1.0, tuple(prior)))
+    places = {kept._place(ASKED._replace(facts=facts)) for facts in (first, second)}
+    assert len(places) == 2
+
+
+def test_a_change_of_the_search_makes_other_entries(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept._place(ASKED)
+    monkeypatch.setattr(kept, "_searchers", lambda: "another version")
+    assert kept._place(ASKED) != before
+
+
+@pytest.mark.parametrize("damage", ["", "x", "half", "digest", "directory", "binary"])
+def test_a_damaged_file_is_searched_anew_and_mended(folder: Path, damage: str) -> None:
+    kept.kept(ASKED, search)
+    path = only(folder)
+    text = path.read_text()
+    if damage == "directory":
+        path.unlink()
+        path.mkdir()
+    elif damage == "binary":
+        path.write_bytes(b"\xff\xfe" + os.urandom(100))
+    else:
+        wrong = {"half": text[: len(text) // 2], "digest": text.replace("5", "6", 1)}
+        path.write_text(wrong.get(damage, damage))
+    assert is_searched()
+    assert is_searched() is (damage == "directory")
+
+
+def test_an_edit_that_breaks_the_promise_is_not_used(folder: Path) -> None:
+    """A root or a level with half of its samples, a false shift."""
+    kept.kept(ASKED, search)
+    path = only(folder)
+    for where, name, factor in (
+        ("root", "samples", 0.5),
+        ("level", "samples", 0.5),
+        ("level", "shift", 2.0),
+    ):
+        data = written(path)
+        levels = sorted(data["levels"], key=lambda row: row["samples"])
+        row = data["root"] if where == "root" else levels[-1]
+        row[name] = type(row[name])(row[name] * factor)
+        rewritten(path, data)
+        assert is_searched(), (where, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epsilon", 0.4), ("delta", 0.2), ("method", "sparse-sampling")],
+)
+def test_an_edit_to_another_promise_is_not_used(
+    folder: Path, name: str, value: object
+) -> None:
+    """Each is a sound schedule, and not the one that was asked for."""
+    kept.kept(ASKED, search)
+    path = only(folder)
+    rewritten(path, written(path) | {name: value})
+    assert is_searched()
+
+
+def test_the_schedule_of_another_problem_is_not_used(folder: Path) -> None:
+    """It is built on the facts that were asked for, on which it does not hold."""
+    wide = ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 3.0)))
+    kept.kept(ASKED, search)
+    text = only(folder).read_text()
+    place = kept._place(wide)
+    assert place is not None
+    place.write_text(text)
+    found = kept.kept(
+        wide, lambda: compile_schedule(wide.facts, epsilon=0.2, delta=0.1)
+    )
+    assert found.facts == wide.facts
+    assert found.num_calls > search().num_calls
+
+
+def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(folder: Path) -> None:
+    kept.kept(ASKED, search)
+    path = only(folder)
+    data = written(path)
+    data["root"]["samples"] *= 2
+    rewritten(path, data)
+    found = kept.kept(ASKED, nothing)
+    assert found.root.samples == 2 * search().root.samples
+
+
+def test_operators_and_kinds_of_the_users_own_are_not_kept(folder: Path) -> None:
+    own = sc.CustomOperator(lambda q: float(max(q)), lambda q: q, 1.0)
+    assert kept._place(ASKED._replace(facts=replace(FACTS, operator=own))) is None
+    foreign = frozenset([*ALL_KINDS, 100])
+    assert kept._place(ASKED._replace(kinds=foreign)) is None  # type: ignore[arg-type]
+
+
+def test_nothing_is_kept_where_it_is_switched_off(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
+    monkeypatch.setenv(kept.VARIABLE, "0")
+    assert is_searched()
+    assert list(folder.iterdir()) == []
+
+
+def test_the_oldest_entries_go_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "MOST", 3)
+    places = []
+    for number in range(5):
+        asked = ASKED._replace(epsilon=0.15 + 0.01 * number)
+        kept.kept(asked, lambda epsilon=asked.epsilon: search(epsilon))
+        place = kept._place(asked)
+        assert place is not None
+        os.utime(place, (number, number))
+        places.append(place)
+    assert [place.exists() for place in places] == [False, False, True, True, True]
+    assert clear() == 3
+    assert list(folder.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(blocked))
+    assert is_searched()
+    assert is_searched()
+
+
+@pytest.mark.compiles
+def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
+    """What is printed is the same, and the second process searches nothing."""
+    program = (
+        "import sys, smoothcruiser as sc\n"
+        "problem = sc.make('chain:n=5', discount=0.3, temperature=2.0)\n"
+        "print(sc.explain(problem, epsilon=0.2, delta=0.1).to_json())\n"
+        "from smoothcruiser.schedule.compiler.candidates import frontier_of\n"
+        "print(frontier_of.cache_info().misses)\n"
+    )
+    around = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def printed(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env=around,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.splitlines()
+
+    (first, searched), (second, read) = (printed("-c", program) for _ in range(2))
+    assert first == second
+    assert (searched, read) == ("1", "0")
+    removed = printed("-m", "smoothcruiser.schedule.kept")
+    assert removed == ["1 kept schedules were removed."]
