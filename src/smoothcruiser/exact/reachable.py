@@ -29,6 +29,7 @@ from smoothcruiser.problem.rows import (
     READ_AGAIN,
     answered_again,
     check_ends,
+    check_model,
     read_row,
     same_rows,
 )
@@ -69,16 +70,6 @@ class Known(NamedTuple):
             return np.zeros(self.tables.num_states, dtype=np.bool_)
         found: Bools = self.depth + remaining > horizon
         return found
-
-
-def check_model(problem: Problem) -> None:
-    """Refuse a problem whose model is not known."""
-    if problem.tables is None and problem.outcomes is None:
-        raise InvalidInput(
-            f"{problem.name} has no model, so it cannot be solved exactly: build the "
-            "problem with tabular(), or give outcomes=, a function of (state, action) "
-            "that lists (probability, reward, next_state)."
-        )
 
 
 def known_model(

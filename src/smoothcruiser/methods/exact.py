@@ -18,6 +18,7 @@ from smoothcruiser.methods.base import (
     Prepared,
     Session,
 )
+from smoothcruiser.problem.rows import check_model
 from smoothcruiser.problem.undiscounted import is_undiscounted
 from smoothcruiser.progress import part
 from smoothcruiser.query import Query, nearest_to_zero
@@ -45,8 +46,6 @@ class Exact(Method):
         return frozenset(promise | {"budget", "seconds", "seed", "progress"})
 
     def prepare(self, query: Query) -> Solving:  # noqa: D102
-        from smoothcruiser.exact.reachable import check_model
-
         problem = query.problem
         check_model(problem)
         known = (

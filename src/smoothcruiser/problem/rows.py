@@ -183,3 +183,13 @@ def answered_again(state: Any, action: int) -> OracleError:
 
 def _call(state: Any, action: int) -> str:
     return f"outcomes({state!r}, {action})"
+
+
+def check_model(problem: Problem) -> None:
+    """Refuse a problem whose model is not known."""
+    if problem.tables is None and problem.outcomes is None:
+        raise InvalidInput(
+            f"{problem.name} has no model, so it cannot be solved exactly: build the "
+            "problem with tabular(), or give outcomes=, a function of (state, action) "
+            "that lists (probability, reward, next_state)."
+        )

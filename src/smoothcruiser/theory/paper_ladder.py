@@ -37,7 +37,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.facts import Facts
 
 # rungs that are counted one by one; beyond, theory.paper gives bounds in log10
@@ -284,21 +283,19 @@ def log_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list
     """
     size = coefficient(setting) * ell
     log_size = math.log(size) if size > 0.0 else -math.inf
-    log_k = math.log(setting.K)
+    log_k, exp, log = math.log(setting.K), math.exp, math.log
     logs: list[float] = []
     for rung in rungs:
         if rung.case == 1:
             logs.append(0.0)
             continue
-        draws = (
-            log_size - 2.0 * math.log(rung.zeta) if rung.zeta < math.inf else -math.inf
-        )
-        # e^36 < 2^53: below, the ceiling is visible in a float
+        zeta = rung.zeta
+        draws = log_size - 2.0 * log(zeta) if zeta < math.inf else -math.inf
+        # e^36 < 2^53: below, the ceiling is visible in a float (as ``samples_at`` has it)
         if -math.inf < draws < 36.0:
-            draws = math.log(samples_at(setting, rung.zeta, ell))
-        terms = [0.0, log_k + draws + logs[rung.query]]
-        if rung.case == 3:
-            terms.append(logs[rung.continuation])
-        peak = max(terms)
-        logs.append(peak + math.log(added(math.exp(term - peak) for term in terms)))
+            draws = log(max(1, math.ceil(size / zeta / zeta)))
+        asked = log_k + draws + logs[rung.query]
+        onward = logs[rung.continuation] if rung.case == 3 else -math.inf
+        peak = max(0.0, asked, onward)
+        logs.append(peak + log(exp(-peak) + exp(asked - peak) + exp(onward - peak)))
     return logs

@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +32,11 @@ from smoothcruiser.theory.moments import backup
 from smoothcruiser.theory.noise import plug_in_noise
 
 POLISHED = 3  # candidates that become drafts, of which the cheapest is taken
-# in log price: the range of a sample may still change a little along the walk
-_MARGIN = 0.02
+# in log price: the range and the variance of a sample may still change along the walk
+_MARGIN, _WIDE_MARGIN = 0.02, 0.1
+# Of log price, before both are polished: a randomized table that is dearer by more
+# than this will not become cheaper than the plain one.
+PROMISING = 0.4
 # of epsilon: there the bias takes 1% of epsilon, which costs 2% of the root's samples
 _NARROWEST = 1.0 / 50.0
 # in units of 1/(1 - gamma): there the value bounds are within e^-3 = 5% of those
@@ -137,35 +141,34 @@ def candidates(
         stop = front.stop(number)
         if stop is None:
             break
-        # later levels cost at least what they would with a bias of 0
-        found, still = [], math.inf
+        found, later = [], []
         for draw, table in _sources(front, target):
             levels = min(stop.levels, len(table))
             prices = _prices(facts, table, draw, epsilon, delta, levels)
             bounded = table.bounded[:levels]
-            for group in (np.nonzero(bounded)[0], np.nonzero(~bounded)[0]):
+            for group, plain in (
+                (np.nonzero(bounded)[0], True),
+                (np.nonzero(~bounded)[0], False),
+            ):
                 if len(group) == 0:
                     continue
                 order = np.argsort(prices[group], kind="stable")[: 4 * POLISHED : 4]
-                found += [
+                picked = [
                     Candidate(float(prices[i]), draw, table, int(i))
                     for i in group[order]
                     if prices[i] < math.inf
                 ]
+                found += picked
+                # later levels cost at least what they would with a bias of 0
                 draws = _fewest(facts, table, draw, epsilon, delta, int(group[-1]))
-                each = (
-                    stop.floor
-                    if draw == "value"
-                    else float(np.logaddexp(0.0, stop.floor))
-                    + math.log(facts.num_actions)
+                least, least_plain = (
+                    draws + _of_root(facts, draw, each)
+                    for each in (stop.floor, stop.plain_floor)
                 )
-                still = min(still, draws + each)
+                last = picked[-1].log_price if len(picked) == POLISHED else math.inf
+                later.append(_Later(plain, least, least_plain, last))
         found.sort(key=lambda c: c.log_price)
-        best = [
-            min((c.log_price for c in found if c.bounded is kind), default=-math.inf)
-            for kind in (True, False)
-        ]
-        if found and still > max(best) + _MARGIN:
+        if found and _is_over(found, later):
             break
     if not found:
         levels, digits = _chain(facts, epsilon)
@@ -181,6 +184,50 @@ def candidates(
         for kind in (True, False)
         for c in [c for c in found if c.bounded is kind][:POLISHED]
     ]
+
+
+class _Later(NamedTuple):
+    """What levels that the walk has not come to cost at least: logs of prices.
+
+    ``last`` is the price of the last candidate of the group, infinite if there is
+    room for another.
+    """
+
+    plain: bool
+    least: float
+    least_plain: float
+    last: float
+
+
+def _of_root(facts: Facts, draw: Target, each: float) -> float:
+    """Return the log of what a root pays for one sample over levels of price ``each``."""
+    if draw == "value":
+        return each
+    return float(np.logaddexp(0.0, each)) + math.log(facts.num_actions)
+
+
+def _is_over(found: list[Candidate], later: list[_Later]) -> bool:
+    """Whether no level to come can be among the candidates that count.
+
+    These are the few of plain kinds, and the cheapest randomized one unless it is so
+    dear that nobody would take it.
+    """
+    plain, random = (
+        min((c.log_price for c in found if c.bounded is kind), default=-math.inf)
+        for kind in (True, False)
+    )
+    if min(group.least for group in later) > max(plain, random) + _MARGIN:
+        return True
+    missing = -math.inf
+    if plain == missing or (random == missing and not all(g.plain for g in later)):
+        return False
+    counts = min(random, plain + PROMISING)
+    return all(
+        group.least_plain > group.last + _WIDE_MARGIN
+        if group.plain
+        else group.least > counts + _WIDE_MARGIN
+        for group in later
+    )
 
 
 def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:

@@ -148,12 +148,9 @@ class Cells:
         Its query is one of ``queries``, its continuation one of ``children``.
         It replaces the candidate in the cell only if it is cheaper.
         """
-        room = self.edge(cell) - children.tilt
-        fits = np.nonzero((room > 0.0) & children.bounded)[0]
+        total, where, fits = self.paths(cell, queries, children)
         if len(fits) == 0:
             return
-        price, where = queries.best(room[fits])
-        total = np.logaddexp(price, children.log_calls[fits])
         best = int(np.argmin(total))
         if total[best] < self.price[cell]:
             at = queries.at(int(where[best]))
@@ -165,6 +162,15 @@ class Cells:
                 int(queries.query[at]),
                 int(fits[best]),
             )
+
+    def paths(
+        self, cell: int, queries: Queries, children: LevelTable
+    ) -> tuple[Array, Array, Array]:
+        """Return (price, query, continuation) of the paths that end in ``cell``."""
+        room = self.edge(cell) - children.tilt
+        fits = np.nonzero((room > 0.0) & children.bounded)[0]
+        price, where = queries.best(room[fits])
+        return np.logaddexp(price, children.log_calls[fits]), where, fits
 
     def cheapest(self, cell: int) -> Level | None:
         """Return the candidate of ``cell``, None if it is empty."""
@@ -232,11 +238,12 @@ class Stop:
     """Where the walk may pause.
 
     It holds the number of finished levels and the log of the fewest calls that
-    any later level can cost.
+    any later level can cost, and any later level of plain kinds.
     """
 
     levels: int
     floor: float
+    plain_floor: float
 
 
 def _useful(variance: float, noise: float, hopeless: bool) -> Array:
@@ -280,7 +287,7 @@ class Frontier:
             width = self.table.moments_over(self.table, level).width
             cell, nothing = self.cells.of(width), np.array([0.0])
             self.cells.offer(cell, np.array([-math.inf]), kind, nothing, -1, -1)
-        self.stops = [Stop(len(self.table), self._floor())]
+        self.stops = [self._stop()]
 
     def stop(self, number: int) -> Stop | None:
         """Return the ``number``-th stop of the walk; None beyond the end.
@@ -291,7 +298,7 @@ class Frontier:
         while len(self.stops) <= number:
             if not self._advance(BATCH):
                 return None
-            self.stops.append(Stop(len(self.table), self._floor()))
+            self.stops.append(self._stop())
         return self.stops[number]
 
     def root_table(self, target: Target) -> LevelTable:
@@ -302,19 +309,31 @@ class Frontier:
         """Return the table of a level's children, which is the same table."""
         return table
 
-    def _floor(self) -> float:
-        """Return the log of the fewest calls that a later level can cost.
+    def _stop(self) -> Stop:
+        """Return where the walk is now.
 
-        It is the price of a waiting candidate, or of a continuation that leads
-        to a narrower cell.
+        A level over a later one costs more than that one, so the cheapest later level
+        is over finished ones: a waiting candidate, or a path along a continuation
+        that leads to a narrower cell. A plain path asks a query whose loss fits as well,
+        and there is less room for a loss in every cell that follows.
         """
         ahead = self.cell + 1
         if self.top <= 0.0 or ahead > self.cells.size:
-            return math.inf
+            return Stop(len(self.table), math.inf, math.inf)
+        waiting = float(np.min(self.cells.price[ahead:]))
         leading = self.table.log_calls[self.table.tilt < self.cells.edge(ahead)]
-        return min(
-            float(np.min(self.cells.price[ahead:])),
-            float(np.min(leading, initial=math.inf)),
+        paths = [
+            float(
+                np.min(
+                    self.cells.paths(ahead, queries, self.table)[0], initial=math.inf
+                )
+            )
+            for queries in self.queries.values()
+        ]
+        return Stop(
+            len(self.table),
+            min(waiting, float(np.min(leading, initial=math.inf))),
+            min((waiting, *paths)),
         )
 
     def _advance(self, cells: int) -> bool:

@@ -94,7 +94,7 @@ class StagedFrontier:
     def stop(self, number: int) -> Stop | None:
         """Return the only stop: all levels of all stages."""
         return (
-            Stop(max(len(table) for table in self.tables.values()), math.inf)
+            Stop(max(len(table) for table in self.tables.values()), math.inf, math.inf)
             if number == 0
             else None
         )

@@ -101,6 +101,8 @@ class Ladders:
         self.size = math.ceil(math.log(_LARGEST_OVER_SMALLEST_LOSS) / _LOSS_STEP)
         self.rollouts = _Best.empty(len(_GUESSES), self.size)
         self.plug_ins = _Best.empty(1, self.size)
+        # by kind: query, price of asking all actions, spread, variance and tilt
+        self.waiting: dict[IntEnum, list[tuple[float, ...]]] = {}
 
     def _cell(self, width: Array) -> Array:
         with np.errstate(divide="ignore"):
@@ -110,51 +112,66 @@ class Ladders:
     # --- queries ---------------------------------------------------------------
 
     def add(self, kind: IntEnum, query: int, back: Backup) -> None:
-        """Put every ladder over one query into the tables."""
+        """Propose every ladder over one query; they are looked at when a level is."""
         log_calls = float(back.log_calls[0])
         if log_calls > _LARGEST or not largest(back.variance) > 0.0:
             return  # nobody pays it, or there is no noise to remove
         calls = math.exp(log_calls) * self.base.facts.num_actions
-        spread, variance, tilt = (
-            largest(x) for x in (back.spread, back.variance, back.tilt)
-        )
-        m, last = _MEANS, _LAST
-        if not estimator_of(kind).goes_on:  # plug-ins
-            second = plug_in_correction(self.base.rule, m, spread, variance) ** 2
-            noise = plug_in_noise(self.base.rule, last, spread, variance)
-            within = plug_in_variance(self.base.rule, _FIRST, spread, variance)
-            still = (spread * spread / 4.0 + within)[:, None]
-            self._keep(
-                self.plug_ins, query, tilt + noise, second, still, m * calls, (0.0,)
-            )
-            return
-        parts = correction(self.base.rule, m, spread, variance)
-        second = parts.second(1.5 * tilt, variance)
-        loss = bregman_noise(self.base.rule, last, spread, variance, tilt)
-        still = np.full((len(_FIRST), 1), max(spread * spread / 4.0, 1e-300))
-        self._keep(self.rollouts, query, loss, second, still, m * calls, _GUESSES)
+        numbers = (largest(x) for x in (back.spread, back.variance, back.tilt))
+        self.waiting.setdefault(kind, []).append((query, calls, *numbers))
+
+    def _look(self) -> None:
+        """Put the ladders over all queries that wait into the tables."""
+        rule = self.base.rule
+        guesses: tuple[float, ...]
+        for kind, waiting in self.waiting.items():
+            # (queries, 1, 1) beside (first counts, rungs)
+            query, *numbers = np.array(waiting).T
+            calls, spread, variance, tilt = (x[:, None, None] for x in numbers)
+            square = spread * spread / 4.0
+            if not estimator_of(kind).goes_on:  # plug-ins
+                second = plug_in_correction(rule, _MEANS, spread, variance) ** 2
+                loss = tilt + plug_in_noise(rule, _LAST, spread, variance)
+                still = square + plug_in_variance(
+                    rule, _FIRST[:, None], spread, variance
+                )
+                table, guesses = self.plug_ins, (0.0,)
+            else:
+                parts = correction(rule, _MEANS, spread, variance)
+                second = parts.second(1.5 * tilt, variance)
+                loss = bregman_noise(rule, _LAST, spread, variance, tilt)
+                still = np.maximum(square, 1e-300)
+                table, guesses = self.rollouts, _GUESSES
+            self._keep(table, query, loss, second, still, _MEANS * calls, guesses)
+        self.waiting = {}
 
     def _keep(
         self,
         table: _Best,
-        query: int,
+        query: Array,
         width: Array,
         second: Array,
         still: Array,
         asked: Array,
         guesses: tuple[float, ...],
     ) -> None:
-        """Keep the ladders that beat those in their cells, for every guess."""
-        onward = np.array(guesses)[:, None, None] * asked[:, :1]
-        before = asked[:, :1] + onward
-        corrections = np.cumsum(np.sqrt(second * (2.0 * asked + onward)), axis=2)
+        """Keep the ladders that beat those in their cells, for every guess.
+
+        ``query`` has shape (queries,), the others (queries, first counts, rungs).
+        """
+        # for every query the guesses one after the other, and so their cells
+        second, still, asked = (x[:, None] for x in (second, still, asked))
+        onward = np.array(guesses)[:, None, None] * asked[..., :1]
+        before = asked[..., :1] + onward
+        corrections = np.cumsum(np.sqrt(second * (2.0 * asked + onward)), axis=3)
         merit = np.log(before) + 2.0 * np.log1p(corrections / np.sqrt(still * before))
-        # the cells of all guesses one after the other
-        first_cells = self.size * np.arange(len(guesses))[:, None]
-        cell, merit = (first_cells + self._cell(width).ravel()).ravel(), merit.ravel()
+        first_cells = self.size * np.arange(len(guesses))[:, None, None]
+        cell = first_cells + self._cell(width)[:, None]
         known = _Best(*(x.ravel() for x in table))  # views of the same numbers
-        cells, where = improving(cell, merit, known.merit)
-        known.merit[cells], known.query[cells] = merit[where], query
+        merit = merit.ravel()
+        cells, where = improving(cell.ravel(), merit, known.merit)
+        known.merit[cells] = merit[where]
+        known.query[cells] = query[where // (len(guesses) * _MEANS.size)]
         known.first[cells] = _FIRST[where % _MEANS.size // _RUNGS]
         known.rungs[cells] = where % _RUNGS + 1
 
@@ -164,6 +181,7 @@ class Ladders:
         """Return the best randomized level of width ``edge``, None if there is none."""
         if cell % self.stride or self.base.facts.discount < _LEAST_DISCOUNT:
             return None
+        self._look()
         found: list[tuple[float, Level]] = []
         if Kind.RANDOM_ROLLOUT in self.kinds:
             found += self._rollouts(edge, table)

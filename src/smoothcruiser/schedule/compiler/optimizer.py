@@ -34,6 +34,7 @@ from smoothcruiser.errors import BrokenPromise, InvalidInput, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.candidates import (
     POLISHED,
+    PROMISING,
     Candidate,
     affordable,
     candidates,
@@ -78,9 +79,6 @@ LARGEST_EXACT = 2**53
 # integer, because prices are integers beyond 10^1000.
 _ADAPTIVE_PERCENT = 200
 _LONG = 24  # rows beyond which only the cheapest plan is polished
-# Of log price, before both are polished: a randomized table that is dearer by more
-# than this will not become cheaper than the plain one.
-_PROMISING = 0.4
 _MOST_ROWS = 5000  # of a table; a longer one is refused with its price
 # Halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: they
 # find it to within 1%.
@@ -262,7 +260,7 @@ def _best_drafts(
     found = candidates(facts, kinds, epsilon, delta, target)
     plain, random = ([c for c in found if c.bounded is kind] for kind in (True, False))
     best = _polished(facts, front, plain, epsilon, delta)
-    if not random or random[0].log_price > plain[0].log_price + _PROMISING:
+    if not random or random[0].log_price > plain[0].log_price + PROMISING:
         return best, None
     return best, _polished(facts, front, random[:1], epsilon, delta)
 

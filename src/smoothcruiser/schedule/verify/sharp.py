@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -216,6 +217,7 @@ def _numbers(schedule: Schedule, draw: Backup) -> tuple[float, float, float]:
     )
 
 
+@lru_cache(maxsize=8)
 def row_moments(schedule: Schedule) -> Known:
     """Return the moments of every row that the root reaches, from its children's.
 

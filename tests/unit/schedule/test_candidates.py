@@ -1,0 +1,104 @@
+"""The walk ends where no level to come can count: walking on changes no candidate."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.schedule.compiler import candidates as module
+from smoothcruiser.schedule.compiler.candidates import candidates, frontier_of
+from smoothcruiser.schedule.compiler.improving import improving
+from smoothcruiser.schedule.compiler.optimizer import (
+    ALL_KINDS,
+    SPARSE_SAMPLING_KINDS,
+)
+
+
+def facts(actions: int, discount: float, operator: sc.Operator) -> Facts:
+    return Facts(
+        num_actions=actions,
+        min_actions=actions,
+        discount=discount,
+        operator=operator,
+        reward_range=(0.0, 1.0),
+    )
+
+
+CASES = [
+    (facts(2, 0.2, sc.Entropy(10.0)), 0.05, "q_values", ALL_KINDS),
+    (facts(2, 0.5, sc.Entropy(0.5)), 0.05, "q_values", ALL_KINDS),
+    (facts(4, 0.5, sc.Entropy(0.5)), 0.05, "value", ALL_KINDS),
+    (facts(3, 0.6, sc.Max()), 0.1, "q_values", ALL_KINDS),
+    (facts(3, 0.4, sc.Sparsemax(1.0)), 0.1, "value", ALL_KINDS),
+    (facts(2, 0.7, sc.Entropy(1.0)), 0.1, "q_values", SPARSE_SAMPLING_KINDS),
+]
+
+
+@pytest.mark.parametrize(
+    ("known", "share", "target", "kinds"),
+    CASES,
+    ids=[str(i) for i in range(len(CASES))],
+)
+def test_walking_on_changes_no_candidate_that_counts(
+    known: Facts, share: float, target: str, kinds: frozenset, monkeypatch
+) -> None:
+    asked = (known, frozenset(kinds), share * known.value_span(), 0.1, target)
+    early = _counting(candidates(*asked))
+    frontier = frontier_of(known, frozenset(kinds))
+    stops = len(frontier.stops)
+    monkeypatch.setattr(module, "_is_over", _until(4 + stops))
+    assert _counting(candidates(*asked)) == early
+    assert len(frontier.stops) > stops  # it did walk on
+
+
+def _until(number: int) -> Callable[..., bool]:
+    """A rule that ends the walk at its ``number``-th stop."""
+    calls = []
+    return lambda found, later: bool(calls.append(1)) or len(calls) >= number
+
+
+def _counting(found: list) -> list[tuple[float, str, int]]:
+    """Those that are polished: all of plain kinds, and the cheapest of the others."""
+    plain = [c for c in found if c.bounded]
+    random = [c for c in found if not c.bounded]
+    dear = plain[0].log_price + module.PROMISING
+    counting = [*plain, *(c for c in random[:1] if c.log_price <= dear)]
+    return [(c.log_price, c.target, c.index) for c in counting]
+
+
+def test_the_floor_of_a_stop_is_below_every_later_price() -> None:
+    """And that of plain kinds below every later plain one, from a walk that goes on."""
+    for known, _, _, kinds in CASES[1:4]:
+        frontier = frontier_of(known, frozenset(kinds))
+        assert frontier.stop(8) is not None
+        stops = [frontier.stop(number) for number in range(9)]
+        table = frontier.root_table("q_values")
+        prices = np.array([float(m.log_calls[0]) for m in table.moments])
+        for stop in stops:
+            assert stop is not None
+            assert stop.plain_floor >= stop.floor
+            later, bounded = prices[stop.levels :], table.bounded[stop.levels :]
+            rounding = 1e-9
+            assert np.all(later >= stop.floor - rounding)
+            assert np.all(later[bounded] >= stop.plain_floor - rounding)
+
+
+def test_improving_keeps_the_cheapest_of_every_cell_and_the_first_of_equals() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        size, count = rng.integers(1, 8), rng.integers(0, 30)
+        cell = rng.integers(size, size=count)
+        price = rng.integers(6, size=count).astype(np.float64)
+        price[rng.random(count) < 0.1] = math.inf
+        known = np.where(rng.random(size) < 0.3, math.inf, rng.integers(6, size=size))
+        expected = {}
+        for i in range(count):
+            best = expected.get(cell[i])
+            if price[i] < (known[cell[i]] if best is None else price[best]):
+                expected[cell[i]] = i
+        cells, which = improving(cell, price, known)
+        assert dict(zip(cells.tolist(), which.tolist(), strict=True)) == expected
+        assert cells.tolist() == sorted(expected)
