@@ -8,10 +8,10 @@ was changed can make a plan dearer, never false.
 An entry is known by a digest of all that a search depends on: what was asked, the sources
 of this package that take part, the versions of Python and NumPy. Problems with an
 operator of the user's own, whose functions have no digest here, are searched anew. Entries
-lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this file), at
-most ``MOST`` of them: the one that was not used for the longest time goes first.
-``python -m smoothcruiser.schedule.kept`` removes all of them, and
-``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
+lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this file, or the
+user's cache where that cannot be written), at most ``MOST`` of them: the one that was not
+used for the longest time goes first. ``python -m smoothcruiser.schedule.kept`` removes
+all of them, and ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
 """
 
 from __future__ import annotations
@@ -98,7 +98,13 @@ def _place(asked: Sought) -> Path | None:
 
 def _folder() -> Path:
     given = os.environ.get("NUMBA_CACHE_DIR")
-    return Path(given) if given else Path(__file__).parent / "__pycache__"
+    if given:
+        return Path(given)
+    here = Path(__file__).parent
+    if os.access(here, os.W_OK):
+        return here / "__pycache__"
+    users = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(users) / "smoothcruiser"
 
 
 @cache

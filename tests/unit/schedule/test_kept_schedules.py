@@ -224,6 +224,18 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_time(
     assert is_searched()
 
 
+def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    assert kept._folder() == Path(kept.__file__).parent / "__pycache__"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
+    assert is_searched()
+    assert not is_searched()
+    assert only(tmp_path / "users" / "smoothcruiser").exists()
+
+
 @pytest.mark.compiles
 def test_a_second_process_reads_and_a_command_removes(tmp_path: Path) -> None:
     """What is printed is the same, and the second process searches nothing."""
