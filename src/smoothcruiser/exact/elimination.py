@@ -31,6 +31,7 @@ from smoothcruiser.problem.tabular import Floats, Ints, Tables
 # inner loop has no indices.
 FASTER = 4.0
 MOST_ENTRIES = 2**24  # of the eliminated rows, 128 MB
+LANES = 8  # numbers in the widest registers: loops without a rest are faster
 WIDEST = 256  # half bandwidth; with all those entries it takes a second or two
 
 
@@ -47,18 +48,23 @@ class Narrow:
         """What one elimination takes, in numbers that a sweep would read."""
         return len(self.order) * (self.half + 1.0) ** 2 / FASTER
 
-    def solve(self, packed: Packed) -> Floats | None:
+    def room(self) -> Floats:
+        """Memory for the eliminated rows, which every policy of a search uses again.
+
+        Their length is a multiple of ``LANES``, and three zeros end each.
+        """
+        width = -(-max(self.half, 1) // LANES) * LANES
+        return np.empty((len(self.order), width + 4))
+
+    def solve(self, packed: Packed, room: Floats) -> Floats | None:
         """The fixed point of a policy's sweep; None where it is not finite."""
         x = np.empty(len(self.order))
-        upper = np.empty((len(x), self.half + 1))
-        compiled(kernel.eliminate)(packed, self.order, self.place, upper, x)
+        compiled(kernel.eliminate)(packed, self.order, self.place, room, x)
         return x if bool(np.all(np.isfinite(x))) else None
 
     def settle(self, m: Model, v: Floats, sweeps: int) -> None:
         """Sweep T for Max in place, back and forth along the order."""
-        for sweep in range(sweeps):
-            along = self.order if sweep % 2 else self.order[::-1].copy()
-            compiled(kernel.settle)(m, along, v)
+        compiled(kernel.settle)(m, self.order, v, sweeps)
 
 
 _orders: WeakKeyDictionary[Tables, Narrow | None] = WeakKeyDictionary()
@@ -96,7 +102,7 @@ def _warmed() -> list[float]:
     m = Model(start, index, one, one, live, one, one, one.copy(), False, 0, 0.0, 0.5)
     found = _narrow(m)
     assert found is not None
-    found.solve(Packed(start, index, 0.5 * one, one))
+    found.solve(Packed(start, index, 0.5 * one, one), found.room())
     found.settle(m, one.copy(), 1)
     return [time.perf_counter() - begin]
 

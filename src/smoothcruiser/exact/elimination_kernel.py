@@ -110,11 +110,13 @@ def eliminate(packed: Any, order: Any, place: Any, upper: Any, x: Any) -> None:
     Rows are eliminated one by one in ``order``; ``upper[i]`` keeps what row i still
     says about itself and the ``half`` states after it, divided by its pivot. No pivots
     are exchanged: of a row, the weights sum to less than 1. Inner loops have one fixed
-    length, which is faster than leaving out their zeros.
+    length, which is faster than leaving out their zeros. Four earlier rows are taken
+    off at once, so that the row is read and written once for them; their last columns
+    are the three zeros that end each row of ``upper``.
     """
     start, target, weight = packed.start, packed.target, packed.weight
-    n, half = upper.shape[0], upper.shape[1] - 1
-    row = np.empty(2 * half + 1)  # row i, from place i - half on
+    n, half = upper.shape[0], upper.shape[1] - 4
+    row = np.empty(2 * half + 4)  # row i, from place i - half on
     rest = np.zeros(n + half)
     for i in range(n):
         s = order[i]
@@ -125,16 +127,33 @@ def eliminate(packed: Any, order: Any, place: Any, upper: Any, x: Any) -> None:
             j = place[target[e]]
             row[j - i + half] -= weight[e]
             first = min(first, j)
-        for k in range(first, i):
+        k = first
+        while k + 4 <= i:
+            at = k - i + half
+            u0, u1, u2, u3 = upper[k], upper[k + 1], upper[k + 2], upper[k + 3]
+            a = row[at]
+            b = row[at + 1] - a * u0[1]
+            c = row[at + 2] - a * u0[2] - b * u1[1]
+            d = row[at + 3] - a * u0[3] - b * u1[2] - c * u2[1]
+            here, v0, v1, v2, v3 = row[at + 4 :], u0[4:], u1[3:], u2[2:], u3[1:]
+            for j in range(half):
+                here[j] -= a * v0[j] + b * v1[j] + (c * v2[j] + d * v3[j])
+            total -= a * rest[k] + b * rest[k + 1]
+            total -= c * rest[k + 2] + d * rest[k + 3]
+            k += 4
+        while k < i:
             at = k - i + half
             share, above, here = row[at], upper[k], row[at : at + half + 1]
             for j in range(1, half + 1):
                 here[j] -= share * above[j]
             total -= share * rest[k]
+            k += 1
         below, here = upper[i], row[half:]
+        scale = 1.0 / here[0]
         for j in range(half + 1):
-            below[j] = here[j] / here[0]
-        rest[i] = total / row[half]
+            below[j] = here[j] * scale
+        below[half + 1 :] = 0.0
+        rest[i] = total * scale
     for i in range(n - 1, -1, -1):
         above, known = upper[i, 1:], rest[i + 1 : i + 1 + half]
         total = rest[i]
@@ -144,19 +163,20 @@ def eliminate(packed: Any, order: Any, place: Any, upper: Any, x: Any) -> None:
         x[order[i]] = total
 
 
-def settle(m: Any, order: Any, v: Any) -> None:
-    """One sweep of T for Max in place: each state in ``order`` reads the newest values."""
+def settle(m: Any, order: Any, v: Any, sweeps: int) -> None:
+    """Sweep T for Max in place, back and forth: each state reads the newest values."""
     start, next_state, prob, live = m.start, m.next_state, m.prob, m.live
-    num_actions = live.shape[1]
-    for k in range(len(order)):
-        s = order[k]
-        if m.sign[s] != 0.0:
-            top = -math.inf
-            for a in range(num_actions):
-                if live[s, a]:
-                    row = s * num_actions + a
-                    mean = 0.0
-                    for i in range(start[row], start[row + 1]):
-                        mean += prob[i] * v[next_state[i]]
-                    top = max(top, m.sign[s] * (m.reward[row] + m.discount * mean))
-            v[s] = m.sign[s] * top
+    num_actions, n = live.shape[1], len(order)
+    for sweep in range(sweeps):
+        for k in range(n):
+            s = order[k] if sweep % 2 else order[n - 1 - k]
+            if m.sign[s] != 0.0:
+                top = -math.inf
+                for a in range(num_actions):
+                    if live[s, a]:
+                        row = s * num_actions + a
+                        mean = 0.0
+                        for i in range(start[row], start[row + 1]):
+                            mean += prob[i] * v[next_state[i]]
+                        top = max(top, m.sign[s] * (m.reward[row] + m.discount * mean))
+                v[s] = m.sign[s] * top

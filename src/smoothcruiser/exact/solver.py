@@ -79,7 +79,11 @@ LARGEST_SOLVE = 2_000
 # An elimination may cost so many times the sweeps that were used up in vain: it gives
 # the policy's value, and they did not.
 WORTH = 4.0
-SETTLING = 3  # sweeps in place after an elimination: back, forth and back
+SETTLING = 2  # sweeps in place after an elimination: back and forth
+# Sweeps in place before the first elimination. The policy of the first steps knows the
+# rewards that are a few moves away, and nothing of the others. The order of a ring is
+# folded, so that news need three sweeps to go all the way round.
+FIRST_SETTLING = 4
 # Steps without a smaller width. In exact arithmetic every step shrinks it, so ten in
 # a row are rounding.
 PATIENCE = 10
@@ -192,6 +196,7 @@ class _Search:
         self.slow = False  # an evaluation has used up its sweeps
         self.compile_seconds = 0.0  # of loops that not every search needs
         self.room = room_for_policy(model)
+        self.eliminated: Floats | None = None  # rows of the last elimination
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.rounding_scale = operator.rounding_scale(model.live.shape[1])
         self.longest = int(np.max(np.diff(model.start), initial=1))
@@ -262,6 +267,14 @@ class _Search:
         self.over.compiled(seconds)
         self.compile_seconds += seconds
         return elimination.narrow(self.tables, self.model)
+
+    def settle(self, narrow: elimination.Narrow, x: Floats, sweeps: int) -> Floats:
+        """``x`` after sweeps of T for Max in place."""
+        sweeps = min(sweeps, self.remaining())
+        narrow.settle(self.model, x, sweeps)
+        self.sweeps += sweeps
+        self.over.swept(sweeps)
+        return x
 
     def remaining(self) -> int:
         """The number of passes that are still allowed."""
@@ -403,7 +416,7 @@ def _improve(
     """
     m = search.model
     policy = evaluator(search.kernels, m, point.w, search.room)
-    solved = _solved(search, policy, method, budget)
+    solved = _solved(search, point, policy, method, budget)
     if solved is not None:
         return solved, "policy-iteration", False
     # the width at which the bound is at the aim
@@ -428,14 +441,14 @@ def _improve(
 
 
 def _solved(
-    search: _Search, policy: Evaluator, method: str, budget: int
+    search: _Search, point: _Point, policy: Evaluator, method: str, budget: int
 ) -> Floats | None:
     """The fixed point of T_pi, or better; None where sweeps are cheaper.
 
     A dense solve makes S**3/3 multiplications, which LAPACK makes about five times as
     fast as a sweep makes its own. An elimination in a narrow order is tried once a
-    policy has used up its sweeps. For Max, sweeps of T in place follow it: they move
-    the policy's value towards V*, and far along the order.
+    policy has used up its sweeps. For Max, sweeps of T in place precede the first one and
+    follow all: they move a value towards V*, and far along the order.
     """
     if method not in ("auto", "policy-iteration"):
         return None
@@ -448,14 +461,14 @@ def _solved(
         and policy.packed is not None
         and narrow.cost <= min(dense, WORTH * paid)
     ):
-        x = narrow.solve(policy.packed)
+        greedy = is_greedy(search.model.code)
+        if search.eliminated is None:
+            search.eliminated = narrow.room()
+            if greedy:
+                return search.settle(narrow, point.w.copy(), FIRST_SETTLING)
+        x = narrow.solve(policy.packed, search.eliminated)
         if x is not None:
-            if is_greedy(search.model.code):
-                sweeps = min(SETTLING, search.remaining())
-                narrow.settle(search.model, x, sweeps)
-                search.sweeps += sweeps
-                search.over.swept(sweeps)
-            return x
+            return search.settle(narrow, x, SETTLING) if greedy else x
     return policy.solve() if dense < paid else None
 
 

@@ -205,7 +205,9 @@ def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     plain = Narrow.solve
     monkeypatch.setattr(
-        Narrow, "solve", lambda self, x: made.append(self.half) or plain(self, x)
+        Narrow,
+        "solve",
+        lambda self, x, room: made.append(self.half) or plain(self, x, room),
     )
     return made
 
@@ -261,13 +263,14 @@ def test_nonsense_from_the_elimination_breaks_no_bound(
     """Steps that do not help are undone, and the bound comes from a sweep alone."""
     world, rng = ring(60, 0.9), np.random.default_rng(0)
     made = {
-        "noise": lambda self, packed: rng.normal(size=60),
-        "huge": lambda self, packed: np.full(60, 1e150) * (1.0 + np.arange(60)),
-        "nothing": lambda self, packed: None,
-        "constant": lambda self, packed: np.full(60, 3.0),
+        "noise": lambda self, packed, room: rng.normal(size=60),
+        "huge": lambda self, packed, room: np.full(60, 1e150) * (1.0 + np.arange(60)),
+        "nothing": lambda self, packed, room: None,
+        "constant": lambda self, packed, room: np.full(60, 3.0),
     }
     monkeypatch.setattr(Narrow, "solve", made[wrong])
-    monkeypatch.setattr("smoothcruiser.exact.solver.SETTLING", 0)
+    for name in ("SETTLING", "FIRST_SETTLING"):
+        monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", 0)
     found = solve(world.problem(), method="policy-iteration", tolerance=1e-8)
     assert found.residual_bound <= 1e-8
     assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
@@ -350,12 +353,15 @@ def banded(size: int, half: int, seed: int) -> tuple[np.ndarray, Packed]:
     )
 
 
-@pytest.mark.parametrize(("size", "half"), [(1, 0), (2, 1), (40, 1), (60, 7), (9, 8)])
+@pytest.mark.parametrize(
+    ("size", "half"), [(1, 0), (2, 1), (40, 1), (60, 7), (9, 8), (70, 17)]
+)
 def test_elimination_is_a_linear_solve(size: int, half: int) -> None:
     matrix, packed = banded(size, half, seed=size)
     at = np.arange(size)
     for order in (at, at[::-1].copy()):
-        found = Narrow(order, np.argsort(order), half).solve(packed)
+        narrow = Narrow(order, np.argsort(order), half)
+        found = narrow.solve(packed, narrow.room())
         truth = np.linalg.solve(np.eye(size) - matrix, packed.income)
         assert found == pytest.approx(truth, rel=1e-9)
 
@@ -366,7 +372,7 @@ def test_settling_is_a_sweep_in_place_for_both_players() -> None:
     m, _, _ = prepare(world.problem(), world.problem().tables)
     order = np.random.default_rng(1).permutation(80)
     found, truth = np.linspace(0.0, 1.0, 80), np.linspace(0.0, 1.0, 80)
-    compiled(elimination_kernel.settle)(m, order, found)
+    compiled(elimination_kernel.settle)(m, order[::-1].copy(), found, 1)
     for s in order[~world.terminal[order]]:
         q = (world.R[s] + 0.9 * world.P[s] @ truth)[world.legal[s]]
         truth[s] = q.max() if world.players[s] == 1 else q.min()
@@ -376,4 +382,5 @@ def test_settling_is_a_sweep_in_place_for_both_players() -> None:
 def test_a_system_without_a_solution_gives_none() -> None:
     one, place = np.ones(1), np.zeros(1, np.int64)
     start, target = np.array([0, 1], np.uint64), np.zeros(1, np.uint32)
-    assert Narrow(place, place, 0).solve(Packed(start, target, one, one)) is None
+    narrow = Narrow(place, place, 0)
+    assert narrow.solve(Packed(start, target, one, one), narrow.room()) is None
