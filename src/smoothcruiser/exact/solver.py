@@ -21,11 +21,11 @@ legend   symbol      public name
                      T_pi X = F(Q_V) + <pi, Q_X - Q_V>
   width              hi - lo; one sweep of T makes it at most gamma times as
                      large (same proof)
-  eta                ``_rounding``: how far one computed sweep is from TV
+  eta                ``rounding``: how far one computed sweep is from TV
 
 Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of T_pi
-(Newton's step), by LAPACK or ``elimination``. Modified: V <- T_pi^m V. For MDPs with the
-built-in operators the last two are known to converge (Puterman 1994, Geist et
+(Newton's step), by LAPACK or ``elimination``. Modified: V <- T_pi^m V, or ``flow``.
+For MDPs with the built-in operators the last two are known to converge (Puterman 1994, Geist et
 al. 2019); in games, where both players' policies change at once, they may
 cycle. So steps are tested: where a few of them do not shrink the width by gamma
 they are undone and replaced by TV, which does. How many is ``FIRST_WINDOW`` at
@@ -46,30 +46,21 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, Unpayable
-from smoothcruiser.exact import elimination
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.chains import Work
-from smoothcruiser.exact.loops import Model
-from smoothcruiser.exact.model import (
-    Evaluator,
-    Kernels,
-    evaluator,
-    prepare,
-    room_for_policy,
-)
+from smoothcruiser.exact.model import Evaluator, evaluator, prepare
 from smoothcruiser.exact.reachable import Known
+from smoothcruiser.exact.search import Found, Point, Search
 from smoothcruiser.exact.solution import Solution, names_of
-from smoothcruiser.exact.stopped import SLACK, UNIT, last_stage, left_early
+from smoothcruiser.exact.stopped import SLACK, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
 from smoothcruiser.exact.watch import Watch
-from smoothcruiser.operators import Operator
 from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.tabular import Floats, Tables
+from smoothcruiser.problem.tabular import Floats
 from smoothcruiser.problem.undiscounted import is_undiscounted
 
 DEFAULT_TOLERANCE = 1e-10  # of the span of the expected rewards
@@ -96,7 +87,6 @@ FORCING = 0.1
 # Steps until the width has to be smaller by gamma. Policies improve for a while before
 # it shows: the width is that of the worst state. Steps that were in vain halve it.
 FIRST_WINDOW = 64
-UNLIMITED = 2**62
 MOST_STAGE_VALUES = 250_000_000  # 2 GB of float64
 
 
@@ -122,7 +112,7 @@ def solve_model(
     model, kernels, compile_seconds = prepare(problem, known.tables)
     watch.compiled(compile_seconds)
     watch.begin("solving", known.tables.num_states)
-    search = _Search(
+    search = Search(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
     search.over, search.tables = watch, known.tables
@@ -157,190 +147,10 @@ def solve_model(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    values: Floats
-    bound: float
-    method: str
-    stages: Floats | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class _Point:
-    """A value function with its sweep."""
-
-    v: Floats
-    w: Floats  # Tv
-    width: float  # of w - v
-    middle: float  # of w - v
-    top: float  # no number of v, w or the answer computed from them is larger
-
-
-class _Search:
-    """The model, its loops, and the count of passes, which alone changes."""
-
-    def __init__(
-        self,
-        model: Model,
-        kernels: Kernels,
-        operator: Operator,
-        max_sweeps: int | None,
-        *,
-        finite: bool,
-    ) -> None:
-        self.model, self.kernels, self.finite = model, kernels, finite
-        self.max_sweeps, self.sweeps = max_sweeps, 0
-        self.over = Watch()  # says when to stop with what was reached
-        self.tables: Tables | None = None  # what the model was made of
-        self.slow = False  # an evaluation has used up its sweeps
-        self.compile_seconds = 0.0  # of loops that not every search needs
-        self.room = room_for_policy(model)
-        self.eliminated: Floats | None = None  # rows of the last elimination
-        self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
-        self.rounding_scale = operator.rounding_scale(model.live.shape[1])
-        self.longest = int(np.max(np.diff(model.start), initial=1))
-        rewards = model.reward[model.live.reshape(-1)]
-        self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
-
-    def backup(self, v: Floats, *, zero: bool = False) -> _Point:
-        """One sweep of T: the values, and how far they moved.
-
-        At v = 0 action values are rewards, and the transitions need not be
-        read.
-        """
-        m, low_high = self.model, self.kernels.difference
-        if zero:
-            m.q[:] = m.reward
-        else:
-            self.kernels.q(m, v)
-            self.sweeps += 1
-            self.over.swept(1)
-        w = np.empty(len(v))
-        self.kernels.values(m, w)
-        low, high, top = low_high(v, w)
-        if math.isnan(top):
-            raise InvalidInput(
-                "A value is NaN or infinite after one sweep: the operator must "
-                "return finite numbers; see check_operator."
-            )
-        if self.clamped:
-            low, high = min(low, 0.0), max(high, 0.0)
-        middle = 0.5 * (low + high)
-        return _Point(
-            v,
-            w,
-            high - low,
-            middle,
-            top if self.finite else top + abs(middle) / (1.0 - m.discount),
-        )
-
-    def rounding(self, top: float) -> float:
-        """Eta: how far a computed sweep may be from TV where no value exceeds ``top``.
-
-        Derivation, in units of 2**-53. Action values, relative to Q = max |r| +
-        gamma top, for n successors: n + 2 for the normalization of the stored
-        rows (we solve the problem whose rows sum to 1), n + 1 for the mean
-        reward, n + 1 for the mean of V (in any order), 2 for the last two
-        operations.
-
-        Operators, k actions (F is 1-Lipschitz): shifts and quotients by lambda
-        4 span(q) <= 8 Q; sums of k exponentials and logarithms lambda (k + 8 +
-        log k); sparsemax's threshold is k + 3 off and costs lambda k times
-        that, its sums lambda (2k + 8); the square root's dual form is of second
-        order in its level, its sum costs lambda k sqrt k. All are below lambda
-        (2k^2 + 16). A user's operator is assumed to be computed as well as
-        that, with |F(0)| in the place of lambda.
-        """
-        k = len(self.model.weights)
-        size = self.model.reward_top + self.model.discount * top
-        return UNIT * (
-            size * (3.0 * self.longest + 14.0)
-            + self.rounding_scale * (2.0 * k * k + 16.0)
-        )
-
-    def narrow(self) -> elimination.Narrow | None:
-        """The order in which policies are cheap to eliminate, if there is one."""
-        if self.tables is None:
-            return None
-        seconds = elimination.warm()
-        self.over.compiled(seconds)
-        self.compile_seconds += seconds
-        return elimination.narrow(self.tables, self.model)
-
-    def settle(self, narrow: elimination.Narrow, x: Floats, sweeps: int) -> Floats:
-        """``x`` after sweeps of T for Max in place."""
-        sweeps = min(sweeps, self.remaining())
-        narrow.settle(self.model, x, sweeps)
-        self.sweeps += sweeps
-        self.over.swept(sweeps)
-        return x
-
-    def remaining(self) -> int:
-        """The number of passes that are still allowed."""
-        return (
-            max(1, self.max_sweeps - self.sweeps)
-            if self.max_sweeps is not None
-            else UNLIMITED
-        )
-
-    def check_budget(self, best: _Point | None, aim: float) -> None:
-        """Refuse to continue once ``max_sweeps`` is used up."""
-        if self.max_sweeps is None or self.sweeps < self.max_sweeps:
-            return
-        reached = (
-            ""
-            if best is None
-            else (
-                f"; they reached max |values - V*| <= {self.bound(best):.3g}, not "
-                f"{aim:.3g}"
-            )
-        )
-        raise Unpayable(
-            f"max_sweeps={self.max_sweeps} passes were not enough{reached}; raise "
-            "max_sweeps, or tolerance."
-        )
-
-    def floor(self, top: float) -> float:
-        """What rounding adds to the bound, summed over all later sweeps.
-
-        It is eta and the last bit of the difference itself.
-        """
-        return SLACK * (
-            (self.rounding(top) + 2.0 * UNIT * top) / (1.0 - self.model.discount)
-            + 2.0 * UNIT * top
-        )
-
-    def bound(self, point: _Point) -> float:
-        """Return the proven distance of ``answer(point)`` from V*."""
-        gamma = self.model.discount
-        return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
-
-    def is_rounded(self, point: _Point) -> bool:
-        """Whether rounding may be what keeps the width from shrinking."""
-        return self.bound(point) <= 8.0 * self.floor(point.top)
-
-    def answer(self, point: _Point, bound: float, method: str, note: str) -> _Found:
-        """The middle of MacQueen's two lines.
-
-        From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by
-        the same.
-        """
-        gamma = self.model.discount
-        shift = point.middle * gamma / (1.0 - gamma)
-        self.model.q[:] += shift
-        return _Found(
-            np.where(self.model.sign == 0.0, 0.0, point.w + shift),
-            bound,
-            method,
-            note=note,
-        )
-
-
 # --- fixed point --------------------------------------------------------------
 
 
-def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Found:
+def _fixed_point(search: Search, tolerance: float | None, method: str) -> Found:
     """The solution once the bound is at the aim.
 
     It ends: every step shrinks the width by gamma, or rounding stops it and
@@ -397,7 +207,7 @@ def _fixed_point(search: _Search, tolerance: float | None, method: str) -> _Foun
     return search.answer(best, bound, used, note)
 
 
-def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
+def _aim(search: Search, point: Point, tolerance: float | None) -> float:
     """Return what the bound has to reach."""
     return (
         tolerance
@@ -407,7 +217,7 @@ def _aim(search: _Search, point: _Point, tolerance: float | None) -> float:
 
 
 def _improve(
-    search: _Search, point: _Point, method: str, budget: int, aim: float
+    search: Search, point: Point, method: str, budget: int, aim: float
 ) -> tuple[Floats, str, bool]:
     """An improved value function, how it was computed, and whether the budget ran out.
 
@@ -421,6 +231,10 @@ def _improve(
         return solved, "policy-iteration", False
     # the width at which the bound is at the aim
     target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)
+    if method == "auto" and search.slow:
+        flowed = search.flow(0.5 * target)
+        if flowed is not None:
+            return flowed, "modified-policy-iteration", False
     if method == "policy-iteration":
         most, enough = search.remaining(), 0.25 * target
     else:
@@ -441,7 +255,7 @@ def _improve(
 
 
 def _solved(
-    search: _Search, point: _Point, policy: Evaluator, method: str, budget: int
+    search: Search, point: Point, policy: Evaluator, method: str, budget: int
 ) -> Floats | None:
     """The fixed point of T_pi, or better; None where sweeps are cheaper.
 
@@ -476,8 +290,8 @@ def _solved(
 
 
 def _backward_induction(
-    search: _Search, horizon: int, tolerance: float | None, known: Known
-) -> _Found:
+    search: Search, horizon: int, tolerance: float | None, known: Known
+) -> Found:
     """V_h = T V_{h-1} from V_0 = 0, for h up to the horizon.
 
     There is no iteration error: the bound is the rounding of each stage, passed
@@ -501,7 +315,7 @@ def _backward_induction(
             bound = last_stage(search.model, stages[: h + 1], horizon, bound)
             stages[h, known.unknown(horizon, horizon)] = np.nan
             note = left_early(search.sweeps, bound)
-            return _Found(stages[h], bound, "backward-induction", note=note)
+            return Found(stages[h], bound, "backward-induction", note=note)
     if tolerance is not None and bound > tolerance:
         raise InvalidInput(
             f"tolerance={tolerance!r} cannot be proven: rounding of float64 over "
@@ -510,4 +324,4 @@ def _backward_induction(
     for h in range(1, horizon + 1):
         # only after the last sweep, since known values never depend on unknown ones
         stages[h, known.unknown(horizon, h)] = np.nan
-    return _Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)
+    return Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)
