@@ -11,6 +11,8 @@ schedules and frames. This module imports Numba, so it is itself imported late.
   put_int, put_float (address, index, value)   writes of 8-byte words
   flag_at (address)                            a read that another thread's write
                                                reaches: never moved out of a loop
+  hidden (number)                              the number, as one that the compiler cannot
+                                               compute earlier or with others
   array_at(type) (address, shape)              an array over it in the form that user
                                                functions take, not counted;
                                                ``floats_at`` a vector
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.core.extending import intrinsic
@@ -154,7 +157,23 @@ def _uncounted(typing_context: Any, given: Any) -> Any:
     return given(given), generate
 
 
+def _hidden(typing_context: Any, number: Any) -> Any:
+    """The number itself, of which the compiler knows nothing.
+
+    The assembly is empty. It is marked as one with effects, so that it stays where it
+    is, and with it whatever is computed from the number.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = context.get_value_type(types.intp)
+        kind = ir.FunctionType(word, [word])
+        return builder.asm(kind, "", "=r,0", arguments, True)
+
+    return types.intp(types.intp), generate
+
+
 flag_at: Any = intrinsic(_flag)
+hidden: Any = intrinsic(_hidden)
 uncounted: Any = intrinsic(_uncounted)
 copy_array: Any = intrinsic(_copy)
 floats_at = array_at(types.Array(types.float64, 1, "C"))

@@ -7,35 +7,52 @@ Nothing recurses. A frame of the stack is a node that is collecting its Q-hat
 (the bottom frame is the root), and a rollout is a loop at one depth. An action
 whose samples end in a constant is a tight loop (``leaf_total``).
 
-The machine moves between seven phases:
+The machine runs in turns. A turn begins in one of these ways:
 
   ENTER    a level is sampled at ``state``: constants are finished on the spot
+  HALVES   a randomized level asks again, for two halves
+  COMPLETE all means of a frame are there
+  END      the step before led to a terminal state
+  ROOT     nothing is under way: the first turn
+
+It goes on through phases that stand in the order in which they follow each other, so
+that a compiler can jump from one to the next:
+
   ASK      means of samples are wanted: those of leaves are taken on the spot, others
            open a frame
-  DRAW     the frame takes its next sample, which enters its child one frame higher
-  FINISH   its Q-hat is complete: a plug-in returns F(Q-hat), a rollout samples an
-           action; a randomized level may ask again, for two halves
-  CORRECT  they are complete: what they lack of their whole is added, and a rollout
-           enters its continuation one frame higher
-  ACT      the sampled action is taken and the rollout continues at the same depth
+  FINISH   a Q-hat is complete: a plug-in returns F(Q-hat), a rollout samples an
+           action; a randomized level may ask again
+  CORRECT  two halves are complete: what they lack of their whole is added, and a
+           rollout enters its continuation one frame higher (DESCEND)
   RETURN   a value ``v`` arrives at the frame below
+  ROOT     the root takes its next sample
+  DRAW     a frame takes its next sample, which enters its child one frame higher
+  ACT      the sampled action is taken and the rollout continues at the same depth
+
+What a turn hands to the next are the frame, the row, the state, the total and the weight:
+every other number is set in the turn that uses it. Numbers that live on would take
+registers from the steps. ``hidden`` stands where a compiler would otherwise compute
+addresses and loop counts of rare phases at the beginning of every turn.
 
 Frames and vectors are plain memory, read and written by address (``jit.memory``
 says why). A frame is a row of 8-byte words:
 
-  ROW, SIZE, SIGN                level of the schedule (its complement while a correction
-                                 samples the continuation), number of legal actions, +1
-                                 where max moves and -1 where min does
+  ROW                            level of the schedule (its complement while a correction
+                                 samples the continuation)
+  LEFT, REWARD, SUM, CENTER      samples left of the mean under way, the reward of the
+                                 sample under way, the sum so far, what it is centered at
+  CHILD, ACTION                  what every sample of this mean asks for
+  SLOT, NUMBER, GOAL             the mean being sampled, samples of a mean, number of
+                                 means: one per legal action, for two halves twice as many
+  SIZE, SIGN                     number of legal actions, +1 where max moves and -1 where
+                                 min does
   TOTAL, WEIGHT                  what the rollout through this node has collected, and
                                  gamma**t for what follows
-  SLOT, LEFT, REWARD, SUM        the mean being sampled, its samples left, the reward of
-                                 the sample under way, the sum so far
-  NUMBER, GOAL                   samples of a mean, number of means: one per legal
-                                 action, for two halves twice as many
+  MARK                           digest of the state, where a step could write into it
   HEAD, CHOSEN, NORM             what FINISH found, kept while a correction is sampled
   CHANCE, BRACKET, FACTOR        the chance of its rung, what it amounts to so far, and
                                  the factor of the continuation's sample
-  K actions, 2K means, the state legal actions in order; means that are complete
+  the state, K actions, 2K means legal actions in order; means that are complete
 
 Arithmetic is scalar and in the order of ``reference``: the two return the same bits.
 """
@@ -53,6 +70,7 @@ from smoothcruiser.jit.memory import (
     flag_at,
     float_at,
     floats_at,
+    hidden,
     int_at,
     put_float,
     put_int,
@@ -74,7 +92,8 @@ from smoothcruiser.theory.catoni import psi
 
 # schedule.Kind as plain numbers, for the compiler
 CONSTANT, PLUGIN, ROLLOUT, BLIND, MIDDLE, RANDOM_PLUGIN, RANDOM_ROLLOUT = range(7)
-ENTER, ASK, DRAW, FINISH, CORRECT, ACT, RETURN = range(7)
+ENTER, HALVES, COMPLETE, END, ROOT = range(5)  # how a turn begins
+ASK, FINISH, CORRECT, RETURN, DRAW, ACT, DESCEND = range(5, 12)
 # how a shard ended
 (
     DONE,
@@ -87,9 +106,10 @@ ENTER, ASK, DRAW, FINISH, CORRECT, ACT, RETURN = range(7)
     BAD_BOUNDS,
 ) = range(8)
 
-# words of a frame; 3 K words and the state follow
-ROW, SIZE, SIGN, TOTAL, WEIGHT, SLOT, LEFT, REWARD, SUM, MARK = range(10)
-NUMBER, GOAL, HEAD, CHOSEN, NORM, CHANCE, BRACKET, FACTOR, FIELDS = range(10, 19)
+# words of a frame; the state and 3 K words follow
+ROW, LEFT, REWARD, SUM, CENTER, CHILD, ACTION = range(7)
+SLOT, NUMBER, GOAL, SIZE, SIGN, TOTAL, WEIGHT, MARK = range(7, 15)
+HEAD, CHOSEN, NORM, CHANCE, BRACKET, FACTOR, FIELDS = range(15, 22)
 # words of the vectors before the frames, each times K: x (2 K), y, g, w, d
 VECTORS = 6
 WORD = 8  # bytes
@@ -452,10 +472,10 @@ def run_shard(
     x_at, y_at, g_at = scratch, scratch + 2 * K * WORD, scratch + 3 * K * WORD
     w_at, d_at = scratch + 4 * K * WORD, scratch + 5 * K * WORD
     bottom = scratch + VECTORS * K * WORD
-    actions_at = FIELDS * WORD  # offsets inside a frame
+    state_at = FIELDS * WORD  # offsets inside a frame
+    actions_at = state_at + plan.state_words * WORD
     means_at = actions_at + K * WORD
-    state_at = means_at + 2 * K * WORD
-    stride = state_at + plan.state_words * WORD
+    stride = means_at + 2 * K * WORD
     for j in range(K):
         put_float(w_at, j, float_at(weights, j))
 
@@ -469,45 +489,38 @@ def run_shard(
     frame = bottom
     state = LOAD(bottom + state_at)
     row = root_row
-    kind = CONSTANT
-    size = K
-    slot = 0
-    sign = 1.0
     total = 0.0
     weight = 1.0
-    head = 0.0
-    norm = 1.0
-    v = 0.0
-    phase = DRAW
+    begin = ROOT
     while True:
-        if phase <= ASK:  # ENTER ends in it
-            if phase == ENTER:
-                kind = int_at(kinds, row)
-                if kind == CONSTANT:
-                    v = float_at(constants, row)
-                    shift = float_at(shifts, row)
-                    if shift != 0.0:
-                        mover = PLAYER(data, state) if game else 1
-                        if mover != 1 and mover != 2:
-                            return BAD_PLAYER, calls, grand_total, grand_square
-                        v += (1.0 if mover == 1 else -1.0) * shift
-                    v = total + weight * v
-                    phase = RETURN
-                    continue
-                if BOUNDED and kind == MIDDLE:
-                    v, kept = middle_of(
-                        data,
-                        state,
-                        plan.gap,
-                        plan.value_low,
-                        plan.value_high,
-                        plan.slack,
-                    )
-                    if not kept:
-                        return BAD_BOUNDS, calls, grand_total, grand_square
-                    v = total + weight * v
-                    phase = RETURN
-                    continue
+        if begin == ENTER:
+            kind = int_at(kinds, row)
+            if kind == CONSTANT:
+                v = float_at(constants, row)
+                shift = float_at(shifts, row)
+                if shift != 0.0:
+                    mover = PLAYER(data, state) if game else 1
+                    if mover != 1 and mover != 2:
+                        return BAD_PLAYER, calls, grand_total, grand_square
+                    v += (1.0 if mover == 1 else -1.0) * shift
+                v = total + weight * v
+                phase = RETURN
+            elif BOUNDED and kind == MIDDLE:
+                v, kept = middle_of(
+                    data,
+                    state,
+                    plan.gap,
+                    plan.value_low,
+                    plan.value_high,
+                    plan.slack,
+                )
+                if not kept:
+                    return BAD_BOUNDS, calls, grand_total, grand_square
+                v = total + weight * v
+                phase = RETURN
+            else:
+                sign = 1.0
+                size = K
                 if game:
                     mover = PLAYER(data, state)
                     if mover != 1 and mover != 2:
@@ -549,27 +562,51 @@ def run_shard(
                         shifts, row
                     )
                     phase = ACT
-                    continue
-                number = int_at(samples, row)
-                goal = size
+                else:
+                    number = int_at(samples, row)
+                    goal = size
+                    phase = ASK
+        else:
+            begin = hidden(begin)  # not one switch: ENTER is tested first
+            if begin == HALVES:
+                frame = hidden(frame)
+                kind = int_at(kinds, row)
+                size, sign = int_at(frame, SIZE), float_at(frame, SIGN)
+                number, goal = int_at(frame, NUMBER), 2 * size
+                phase = ASK
+            elif begin == COMPLETE:
+                frame = hidden(frame)
+                row = int_at(frame, ROW)
+                kind = int_at(kinds, row)
+                sign = float_at(frame, SIGN)
+                total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
+                state = LOAD(frame + state_at)
+                goal = int_at(frame, GOAL)
+                for j in range(goal):
+                    put_float(x_at, j, sign * float_at(frame + means_at, j))
+                phase = FINISH if goal == int_at(frame, SIZE) else CORRECT
+            elif begin == END:
+                v = total
+                phase = RETURN
             else:
-                number = int_at(frame, NUMBER)
-                goal = 2 * size
-            # Row, kind, state, size, sign, total and weight are those of the node.
+                phase = ROOT
+        # Row, kind, state, size, sign, total and weight are those of the node.
+        if phase == ASK:
+            frame = hidden(frame)
             child = int_at(query, row)
             if FRAGILE:
                 mark = mark_of(frame + state_at, words)
+            middle = float_at(centers, row)
             bounded = BOUNDED and int_at(kinds, child) == MIDDLE
             if int_at(kinds, child) == CONSTANT or bounded:
                 constant, shift = float_at(constants, child), float_at(shifts, child)
                 simple = not ends and not (game and shift != 0.0)
-                middle = float_at(centers, row)
                 tail = (
                     discount * (constant + shift if shift != 0.0 else constant) - middle
                 )
                 for j in range(goal):
-                    slot = j if j < size else j - size
-                    a = int_at(frame + actions_at, slot) if varies else slot
+                    leaf = j if j < size else j - size
+                    a = int_at(frame + actions_at, leaf) if varies else leaf
                     if BOUNDED and bounded:
                         subtotal, status = bounded_leaf_total(
                             data,
@@ -624,82 +661,29 @@ def run_shard(
                     return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
                 phase = FINISH if goal == size else CORRECT
-                continue
-            STORE(frame + state_at, state)
-            if FRAGILE:
-                put_int(frame, MARK, mark_of(frame + state_at, words))
-            put_int(frame, ROW, row)
-            put_int(frame, SIZE, size)
-            put_float(frame, SIGN, sign)
-            put_float(frame, TOTAL, total)
-            put_float(frame, WEIGHT, weight)
-            put_int(frame, SLOT, 0)
-            put_int(frame, LEFT, number)
-            put_float(frame, SUM, 0.0)
-            put_int(frame, NUMBER, number)
-            put_int(frame, GOAL, goal)
-            phase = DRAW
-            continue
-        elif phase == DRAW:
-            left = int_at(frame, LEFT)
-            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
-                return WRITTEN, calls, grand_total, grand_square
-            if frame == bottom:
-                if left == 0:
-                    return DONE, calls, grand_total, grand_square
-                if flag_at(stop) != 0:
-                    # as in the middle of a sample: LEFT leaves out the next one
-                    put_int(frame, LEFT, left - 1)
-                    return STOPPED, calls, grand_total, grand_square
-                state = LOAD(bottom + state_at)
-                row = root_row
-                a = action
             else:
-                row = int_at(frame, ROW)
-                slot = int_at(frame, SLOT)
-                if left == 0:
-                    left = int_at(frame, NUMBER)
-                    mean = clipped(
-                        float_at(centers, row) + float_at(frame, SUM) / left,
-                        clips,
-                        clip_low,
-                        clip_high,
-                    )
-                    put_float(frame + means_at, slot, mean)
-                    slot += 1
-                    if slot == int_at(frame, GOAL):
-                        size = int_at(frame, SIZE)
-                        sign = float_at(frame, SIGN)
-                        total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
-                        state = LOAD(frame + state_at)
-                        for j in range(slot):
-                            put_float(x_at, j, sign * float_at(frame + means_at, j))
-                        kind = int_at(kinds, row)
-                        phase = FINISH if slot == size else CORRECT
-                        continue
-                    put_int(frame, SLOT, slot)
-                    put_float(frame, SUM, 0.0)
-                state = LOAD(frame + state_at)
-                size = int_at(frame, SIZE) if varies else K
-                if slot >= size:
-                    slot -= size
-                a = int_at(frame + actions_at, slot) if varies else slot
-                row = int_at(query, row)
-            put_int(frame, LEFT, left - 1)
-            if a < 0:  # the root samples X at its own state
-                total = 0.0
-                weight = 1.0
-                size = K
-                frame += stride
-                phase = ENTER
-                continue
-        # Row, kind, state, size, sign, total, weight and x = sign * Q-hat are
-        # those of the node.
-        elif phase == FINISH:
-            # Read again on purpose. With a size that it can follow, the
-            # compiler moves the set-up of every loop over it into each turn of
-            # this machine.
-            size = flag_at(frame + SIZE * WORD)
+                STORE(frame + state_at, state)
+                if FRAGILE:
+                    put_int(frame, MARK, mark_of(frame + state_at, words))
+                put_int(frame, ROW, row)
+                put_int(frame, SIZE, size)
+                put_float(frame, SIGN, sign)
+                put_float(frame, TOTAL, total)
+                put_float(frame, WEIGHT, weight)
+                put_int(frame, SLOT, 0)
+                put_int(frame, ACTION, int_at(frame + actions_at, 0) if varies else 0)
+                put_int(frame, CHILD, child)
+                put_float(frame, CENTER, middle)
+                put_int(frame, LEFT, number)
+                put_float(frame, SUM, 0.0)
+                put_int(frame, NUMBER, number)
+                put_int(frame, GOAL, goal)
+                phase = DRAW
+        # Row, kind, state, sign, total, weight and x = sign * Q-hat are those of the
+        # node.
+        if phase == FINISH:
+            frame = hidden(frame)  # and so the size, the length of every loop here
+            size = int_at(frame, SIZE)
             if varies and weighted:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
@@ -712,9 +696,8 @@ def run_shard(
                 )
                 head = sign * value + sign * float_at(shifts, row)
                 v = total + weight * head
+                slot, norm = 0, 1.0
                 phase = RETURN
-                if kind == PLUGIN:
-                    continue
             else:
                 g = floats_at(g_at, (size,))
                 value = (
@@ -730,22 +713,23 @@ def run_shard(
                     norm = 1.0
                 head = sign * (value - inner) + sign * float_at(shifts, row)
                 phase = ACT
-                if kind == ROLLOUT:
+            if kind >= RANDOM_PLUGIN:
+                rung, chance = sampled_rung(
+                    rungs, int_at(first_rung, row), int_at(first_rung, row + 1), rng
+                )
+                if rung > 0:
+                    put_float(frame, SIGN, sign)
+                    put_float(frame, HEAD, head)
+                    put_int(frame, CHOSEN, slot)
+                    put_float(frame, NORM, norm)
+                    put_float(frame, CHANCE, chance)
+                    put_int(frame, NUMBER, int_at(samples, row) << (rung - 1))
+                    begin = HALVES
                     continue
-            rung, chance = sampled_rung(
-                rungs, int_at(first_rung, row), int_at(first_rung, row + 1), rng
-            )
-            if rung > 0:
-                put_float(frame, HEAD, head)
-                put_int(frame, CHOSEN, slot)
-                put_float(frame, NORM, norm)
-                put_float(frame, CHANCE, chance)
-                put_int(frame, NUMBER, int_at(samples, row) << (rung - 1))
-                phase = ASK
-            continue
         # As in FINISH, with x = sign * q of the first half, then of the second.
         elif phase == CORRECT:
-            size = flag_at(frame + SIZE * WORD)
+            frame = hidden(frame)
+            size = int_at(frame, SIZE)
             if varies and weighted:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
@@ -769,56 +753,38 @@ def run_shard(
                     put_float(d_at, j, float_at(d_at, j) + share * g[j])
                 lacking += share * (value - inner)
             head, norm = float_at(frame, HEAD), float_at(frame, NORM)
+            slot = int_at(frame, CHOSEN)
             bracket, chance = sign * lacking, float_at(frame, CHANCE)
-            if kind == RANDOM_PLUGIN:
-                v = total + weight * (head + bracket / chance)
-                phase = RETURN
-                continue
             drift = 0.0
             moves = False
-            for j in range(size):
-                delta = float_at(d_at, j)
-                drift += delta
-                g[j] = abs(delta)
-                moves = moves or delta != 0.0
-            if not moves:
-                head += bracket / chance
-                slot = int_at(frame, CHOSEN)
-                phase = ACT
-                continue
-            if not unit:
-                bracket += float_at(constants, row) * drift
-            slot, factor = PICK(g, size, rng)
-            STORE(frame + state_at, state)
-            if FRAGILE:
-                put_int(frame, MARK, mark_of(frame + state_at, words))
-            put_int(frame, ROW, ~row)
-            put_float(frame, TOTAL, total)
-            put_float(frame, WEIGHT, weight)
-            put_float(frame, BRACKET, bracket)
-            put_float(frame, FACTOR, factor if float_at(d_at, slot) > 0.0 else -factor)
-            a = int_at(frame + actions_at, slot) if varies else slot
-            row = int_at(continuation, row)
-        elif phase == ACT:  # the sampled slot, head and norm are set
-            a = int_at(frame + actions_at, slot) if varies else slot
-            reward, after, over = STEP(data, state, a, rng)
-            calls += 1
-            if not (low <= reward <= high):
-                return BAD_REWARD, calls, grand_total, grand_square
-            if over and not ends:
-                return UNDECLARED_END, calls, grand_total, grand_square
-            total += weight * (head + norm * reward)
-            if ends and (over or TERMINAL(data, after)):
-                v = total
-                phase = RETURN
-            else:
-                weight *= discount * norm
+            if kind == RANDOM_ROLLOUT:
+                for j in range(size):
+                    delta = float_at(d_at, j)
+                    drift += delta
+                    g[j] = abs(delta)
+                    moves = moves or delta != 0.0
+            if moves:
+                if not unit:
+                    bracket += float_at(constants, row) * drift
+                leaf, factor = PICK(g, size, rng)
+                STORE(frame + state_at, state)
+                if FRAGILE:
+                    put_int(frame, MARK, mark_of(frame + state_at, words))
+                put_int(frame, ROW, ~row)
+                put_float(frame, TOTAL, total)
+                put_float(frame, WEIGHT, weight)
+                put_float(frame, BRACKET, bracket)
+                put_float(
+                    frame, FACTOR, factor if float_at(d_at, leaf) > 0.0 else -factor
+                )
+                a = int_at(frame + actions_at, leaf) if varies else leaf
                 row = int_at(continuation, row)
-                state = KEEP(frame + state_at, after)
-                size = K
-                phase = ENTER
-            continue
-        else:  # RETURN
+                phase = DESCEND
+            else:
+                head += bracket / chance
+                v = total + weight * head
+                phase = RETURN if kind == RANDOM_PLUGIN else ACT
+        if phase == RETURN:
             frame -= stride
             if frame == bottom:
                 distance = (
@@ -831,6 +797,7 @@ def run_shard(
                 add_score(
                     plan.score, plan.score_half, plan.score_scale, distance, score
                 )
+                phase = ROOT
             else:
                 if flag_at(stop) != 0:
                     return STOPPED, calls, grand_total, grand_square
@@ -850,17 +817,86 @@ def run_shard(
                     total, weight = float_at(frame, TOTAL), float_at(frame, WEIGHT)
                     state = LOAD(frame + state_at)
                     phase = ACT
-                    continue
-                middle = float_at(centers, row)
-                put_float(
-                    frame,
-                    SUM,
-                    float_at(frame, SUM)
-                    + (float_at(frame, REWARD) + (discount * v - middle)),
+                else:
+                    put_float(
+                        frame,
+                        SUM,
+                        float_at(frame, SUM)
+                        + (
+                            float_at(frame, REWARD)
+                            + (discount * v - float_at(frame, CENTER))
+                        ),
+                    )
+                    phase = DRAW
+        if phase == ROOT:
+            frame = hidden(frame)
+            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
+                return WRITTEN, calls, grand_total, grand_square
+            left = int_at(frame, LEFT)
+            if left == 0:
+                return DONE, calls, grand_total, grand_square
+            put_int(frame, LEFT, left - 1)
+            if flag_at(stop) != 0:
+                # as in the middle of a sample: LEFT leaves out the next one
+                return STOPPED, calls, grand_total, grand_square
+            state = LOAD(frame + state_at)
+            row = root_row
+            a = action
+            if a < 0:  # the root samples X at its own state
+                total = 0.0
+                weight = 1.0
+                frame += stride
+                begin = ENTER
+                continue
+        elif phase == DRAW:
+            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
+                return WRITTEN, calls, grand_total, grand_square
+            left = int_at(frame, LEFT)
+            if left == 0:
+                left = int_at(frame, NUMBER)
+                place = int_at(frame, SLOT)
+                mean = clipped(
+                    float_at(frame, CENTER) + float_at(frame, SUM) / left,
+                    clips,
+                    clip_low,
+                    clip_high,
                 )
-            phase = DRAW
+                put_float(frame + means_at, place, mean)
+                place += 1
+                if place == int_at(frame, GOAL):
+                    begin = COMPLETE
+                    continue
+                put_int(frame, SLOT, place)
+                put_float(frame, SUM, 0.0)
+                if place >= int_at(frame, SIZE):
+                    place -= int_at(frame, SIZE)
+                put_int(
+                    frame,
+                    ACTION,
+                    int_at(frame + actions_at, place) if varies else place,
+                )
+            put_int(frame, LEFT, left - 1)
+            state = LOAD(frame + state_at)
+            row = int_at(frame, CHILD)
+            a = int_at(frame, ACTION)
+        elif phase == ACT:  # the sampled slot, head and norm are set
+            a = int_at(frame + actions_at, slot) if varies else slot
+            reward, after, over = STEP(data, state, a, rng)
+            calls += 1
+            if not (low <= reward <= high):
+                return BAD_REWARD, calls, grand_total, grand_square
+            if over and not ends:
+                return UNDECLARED_END, calls, grand_total, grand_square
+            total += weight * (head + norm * reward)
+            if ends and (over or TERMINAL(data, after)):
+                begin = END
+            else:
+                weight *= discount * norm
+                row = int_at(continuation, row)
+                state = KEEP(frame + state_at, after)
+                begin = ENTER
             continue
-        # DRAW and CORRECT: a child is sampled at the next state, one frame higher.
+        # ROOT, DRAW and DESCEND: a child is sampled at the next state, one frame higher.
         reward, after, over = STEP(data, state, a, rng)
         calls += 1
         if not (low <= reward <= high):
@@ -870,11 +906,6 @@ def run_shard(
         put_float(frame, REWARD, reward)
         frame += stride
         state = KEEP(frame + state_at, after)
-        if ends and (over or TERMINAL(data, after)):
-            v = 0.0
-            phase = RETURN
-            continue
         total = 0.0
         weight = 1.0
-        size = K
-        phase = ENTER
+        begin = END if ends and (over or TERMINAL(data, after)) else ENTER
