@@ -104,6 +104,9 @@ def _build(
 ) -> Any:
     import numba
 
+    from smoothcruiser.jit import libm
+
+    libm.bind()
     nogil, salt, inner = options
 
     scope = dict(function.__globals__)
