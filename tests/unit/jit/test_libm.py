@@ -21,6 +21,7 @@ def bits(x: float) -> bytes:
     return b"nan" if math.isnan(x) else struct.pack("d", x)
 
 
+@pytest.mark.compiles
 def test_bits_are_those_of_the_math_module() -> None:
     libm.bind()
 
