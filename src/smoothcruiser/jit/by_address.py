@@ -79,6 +79,12 @@ def step(data: Any, state: int, action: int, rng: Any) -> Any:
     return float_at(data[1], 0), data[1] + WORD, over != 0
 
 
+def leaf(data: Any, state: int, action: int, rng: Any) -> Any:
+    """``step`` for whoever ignores the next state."""
+    over = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
+    return float_at(data[1], 0), over != 0
+
+
 def legal(data: Any, state: int, action: int) -> bool:
     """Whether an action is legal."""
     found = invoke(data[0], LEGAL, state + WORD, action, 0, data[1])
@@ -171,6 +177,7 @@ def parts() -> dict[str, Any]:
     """The parts of the shared machine, and what they are cached by."""
     functions = {
         "STEP": step,
+        "LEAF": leaf,
         "LEGAL": legal,
         "TERMINAL": terminal,
         "PLAYER": player,

@@ -49,6 +49,11 @@ def oracle_parts(
             reward, after, over = oracle(state, action, rng)
             return float(reward), after, bool(over)
 
+    @njit(inline="always")
+    def leaf(data: Any, state: Any, action: Any, rng: Any) -> Any:
+        reward, _after, over = step(data, state, action, rng)
+        return reward, over
+
     legal_function = legal if legal is not None else _constant(True)
     terminal_function = terminal if terminal is not None else _constant(False)
     player_function = player if player is not None else _constant(1)
@@ -67,6 +72,7 @@ def oracle_parts(
 
     return {
         "STEP": step,
+        "LEAF": leaf,
         "LEGAL": allowed,
         "TERMINAL": over,
         "PLAYER": mover,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smoothcruiser.jit.memory import byte_at, float_at, int_at
+from smoothcruiser.jit.memory import byte_at, float_at, hidden, int_at
 
 START, NEXT_STATE, REWARD, ACCEPT, ALIAS, PLAYER, TERMINAL, LEGAL, NUM_ACTIONS = range(
     9
@@ -33,6 +33,28 @@ def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
         if u - i >= float_at(data[ACCEPT], slot):
             slot = int_at(data[ALIAS], slot)
     return float_at(data[REWARD], slot), int_at(data[NEXT_STATE], slot)
+
+
+def tabular_reward(data: Any, state: int, action: int, rng: Any) -> Any:
+    """The reward of ``tabular_step`` alone, from the same use of the stream.
+
+    Nothing waits for it, so a processor can work on several samples at once, as long as
+    it need not guess: a branch on the alias is guessed wrong in a third of all samples.
+    A step has the branch, because what follows waits for the next state, and a guess is
+    there earlier.
+    """
+    row = state * data[NUM_ACTIONS] + action
+    low = int_at(data[START], row)
+    size = int_at(data[START], row + 1) - low
+    slot = low
+    if size > 1:
+        u = rng.random() * size
+        i = int(u)
+        slot = low + i
+        # all bits set, or none; a compiler that saw through it would branch
+        other = hidden(-int(u - i >= float_at(data[ACCEPT], slot)))
+        slot += (int_at(data[ALIAS], slot) - slot) & other
+    return float_at(data[REWARD], slot)
 
 
 def tabular_legal(data: Any, state: int, action: int) -> Any:

@@ -65,28 +65,28 @@ def test_operators_have_the_same_bits_compiled(code):
 
 @njit
 def seven(data, state, action, rng):
-    return 7.0, state, False
+    return 7.0, False
 
 
 @njit
 def eight(data, state, action, rng):
-    return 8.0, state, False
+    return 8.0, False
 
 
 def test_a_replacement_reaches_inner_calls_and_is_not_confused_with_another():
-    """``leaf_total`` calls STEP: each replacement gets its own machine, and
+    """``leaf_total`` calls LEAF: each replacement gets its own machine, and
     neither is cached on disk.
     """
     from smoothcruiser.jit.streams import stream
 
     flag = np.zeros(1, np.int64)
     for step, reward in ((seven, 7.0), (eight, 8.0), (seven, 7.0)):
-        leaf = compiled(kernel.leaf_total, STEP=step)
+        leaf = compiled(kernel.leaf_total, LEAF=step)
         total, status = leaf((), 0, 0, 3, 0.5, 0.0, 10.0, stream(0), flag.ctypes.data)
         assert (total, status) == (3 * (reward + 0.5), kernel.DONE)
         assert leaf.stats.cache_path is None
-    assert compiled(kernel.leaf_total, STEP=seven) is compiled(
-        kernel.leaf_total, STEP=seven
+    assert compiled(kernel.leaf_total, LEAF=seven) is compiled(
+        kernel.leaf_total, LEAF=seven
     )
 
 

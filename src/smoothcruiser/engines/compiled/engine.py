@@ -30,7 +30,7 @@ from smoothcruiser.jit.oracle import first_line
 from smoothcruiser.jit.streams import Stream, from_words, stream
 from smoothcruiser.problem.bounds import slack
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.states import Guard, is_fixed
 from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # About half a second in plain Python. A single root sample that costs more is
@@ -55,6 +55,7 @@ class CompiledEngine:
         self.job, self.center = job, job.center
         problem, self.schedule, state = job.problem, job.schedule, job.state
         self.flag = np.zeros(1, np.int64)
+        self.fragile = not is_fixed(state)
         self._replaying: list[ReferenceEngine] = []
         begin = time.perf_counter()
         plan, self.columns = plan_of(problem, job.schedule)
@@ -109,7 +110,7 @@ class CompiledEngine:
         if self.schedule.root.target == "value":
             action = -1
         status, calls, total, square = tier.machine(
-            self.plan._replace(state_words=tier.words),
+            self.plan._replace(state_words=tier.words, fragile=self.fragile),
             data,
             tier.state,
             action,
@@ -246,5 +247,6 @@ def plan_of(
         score=UNSCORED,
         score_half=0.0,
         score_scale=0.0,
+        fragile=False,
     )
     return plan, columns

@@ -85,6 +85,7 @@ from smoothcruiser.operators.dispatch import (
 from smoothcruiser.problem.tabular_kernel import (
     tabular_legal,
     tabular_player,
+    tabular_reward,
     tabular_step,
     tabular_terminal,
 )
@@ -163,6 +164,7 @@ class ScheduleTable(NamedTuple):
     score: int
     score_half: float
     score_scale: float
+    fragile: bool  # whether a step could write into a state, where FRAGILE
 
 
 def frame_words(num_actions: int, state_words: int) -> int:
@@ -183,6 +185,11 @@ def transition(data: Any, state: int, action: int, rng: Any) -> Any:
     """The tabular step, with the end flag that every step has inside the engine."""
     reward, after = tabular_step(data, state, action, rng)
     return reward, after, False
+
+
+def leaf_transition(data: Any, state: int, action: int, rng: Any) -> Any:
+    """``transition`` without the next state, which leaves of plain problems ignore."""
+    return tabular_reward(data, state, action, rng), False
 
 
 def allocate(depth: int) -> NDArray[np.int64]:
@@ -235,10 +242,11 @@ STEP, LEGAL, TERMINAL, PLAYER = (
     tabular_terminal,
     tabular_player,
 )
+LEAF = leaf_transition  # STEP for whoever ignores the next state
 LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
-# Whether states hold arrays, which a step could write into. It is a constant,
-# so that problems without arrays pay nothing.
+# Whether states may hold arrays, which a step could write into. It is a constant, so
+# that problems without arrays pay nothing; a machine for all states asks the plan.
 FRAGILE = False
 # Whether bounds on V are functions of the state, a constant for the same reason.
 BOUNDED = False
@@ -296,7 +304,7 @@ def leaf_total(
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
-            reward, _after, over = STEP(data, state, action, rng)
+            reward, over = LEAF(data, state, action, rng)
             if not (low <= reward <= high):
                 return total, BAD_REWARD
             if over:
@@ -466,6 +474,7 @@ def run_shard(
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
     varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
     mark = 0  # digest of a node's state, where a step could write into it
+    watched = FRAGILE and plan.fragile
     inlined, weighted = is_inlined(operator), plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
@@ -484,7 +493,7 @@ def run_shard(
     grand_square = 0.0
     STORE(bottom + state_at, root_state)
     put_int(bottom, LEFT, count)
-    if FRAGILE:
+    if watched:
         put_int(bottom, MARK, mark_of(bottom + state_at, words))
     frame = bottom
     state = LOAD(bottom + state_at)
@@ -594,7 +603,7 @@ def run_shard(
         if phase == ASK:
             frame = hidden(frame)
             child = int_at(query, row)
-            if FRAGILE:
+            if watched:
                 mark = mark_of(frame + state_at, words)
             middle = float_at(centers, row)
             bounded = BOUNDED and int_at(kinds, child) == MIDDLE
@@ -657,13 +666,13 @@ def run_shard(
                             middle + subtotal / number, clips, clip_low, clip_high
                         ),
                     )
-                if FRAGILE and mark_of(frame + state_at, words) != mark:
+                if watched and mark_of(frame + state_at, words) != mark:
                     return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
                 phase = FINISH if goal == size else CORRECT
             else:
                 STORE(frame + state_at, state)
-                if FRAGILE:
+                if watched:
                     put_int(frame, MARK, mark_of(frame + state_at, words))
                 put_int(frame, ROW, row)
                 put_int(frame, SIZE, size)
@@ -768,7 +777,7 @@ def run_shard(
                     bracket += float_at(constants, row) * drift
                 leaf, factor = PICK(g, size, rng)
                 STORE(frame + state_at, state)
-                if FRAGILE:
+                if watched:
                     put_int(frame, MARK, mark_of(frame + state_at, words))
                 put_int(frame, ROW, ~row)
                 put_float(frame, TOTAL, total)
@@ -804,7 +813,7 @@ def run_shard(
                 row = int_at(frame, ROW)
                 if row < 0:
                     row = ~row
-                    if FRAGILE and mark_of(frame + state_at, words) != int_at(
+                    if watched and mark_of(frame + state_at, words) != int_at(
                         frame, MARK
                     ):
                         return WRITTEN, calls, grand_total, grand_square
@@ -830,7 +839,7 @@ def run_shard(
                     phase = DRAW
         if phase == ROOT:
             frame = hidden(frame)
-            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
                 return WRITTEN, calls, grand_total, grand_square
             left = int_at(frame, LEFT)
             if left == 0:
@@ -849,7 +858,7 @@ def run_shard(
                 begin = ENTER
                 continue
         elif phase == DRAW:
-            if FRAGILE and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
                 return WRITTEN, calls, grand_total, grand_square
             left = int_at(frame, LEFT)
             if left == 0:
