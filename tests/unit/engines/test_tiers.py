@@ -234,3 +234,20 @@ def test_a_process_that_ends_while_it_compiles_ends_at_once_and_in_silence():
     )
     assert "smoothcruiser-compile" in done.stdout
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_plain_tables_have_a_machine_of_their_own_with_the_same_bits(monkeypatch):
+    plain = sc.make("garnet:states=8,actions=2", discount=0.5, temperature=1.0)
+    game = sc.make("random-game", discount=0.5, temperature=1.0)
+    engines = [
+        CompiledEngine(Job(problem, table(problem), 0)) for problem in (plain, game)
+    ]
+    own, general = (engine.tiers.best().machine for engine in engines)
+    assert own is not general
+    shard = Shard(0, 0, 0, 400)
+    found = engines[0].run_shard(shard, 1)
+    tier = engines[0].tiers.best()
+    monkeypatch.setattr(
+        engines[0].tiers, "inlined", tiers.Tier(general, tier.words, 0, tier.data)
+    )
+    assert engines[0].run_shard(shard, 1) == found

@@ -62,7 +62,9 @@ class CompiledEngine:
         self.plan = plan._replace(
             score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
         )
-        self.tiers = Tiers(problem, state, job.schedule.num_calls, self._warm_up, tier)
+        plain = not (plan.varies or plan.ends or plan.game)
+        price = job.schedule.num_calls
+        self.tiers = Tiers(problem, state, price, self._warm_up, tier, plain=plain)
         self.compile_seconds = time.perf_counter() - begin
 
     @property

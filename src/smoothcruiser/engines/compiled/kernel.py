@@ -251,6 +251,9 @@ FRAGILE = False
 # Whether bounds on V are functions of the state, a constant for the same reason.
 BOUNDED = False
 BELOW, ABOVE = unbounded, unbounded
+# Whether all actions are legal, nothing is terminal and one player moves: such problems
+# have a machine of their own, without tests of these three in every turn.
+PLAIN = False
 BOTH: Any = builtin_both
 
 
@@ -397,6 +400,35 @@ def bounded_leaf_total(
             return total, STOPPED
 
 
+def value_at(
+    operator: int, x_at: int, w_at: int, size: int, temperature: float
+) -> float:
+    """F of the ``size`` numbers at ``x_at``, with the prior weights at ``w_at``."""
+    x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
+    if is_inlined(operator):
+        return SOFT(x, w, temperature)  # type: ignore[no-any-return]
+    return VALUE(operator, x, w, temperature)  # type: ignore[no-any-return]
+
+
+def both_at(
+    operator: int, x_at: int, w_at: int, g_at: int, size: int, temperature: float
+) -> float:
+    """F less the inner product of x and its gradient, which is written to ``g_at``."""
+    x, w, g = (
+        floats_at(x_at, (size,)),
+        floats_at(w_at, (size,)),
+        floats_at(g_at, (size,)),
+    )
+    if is_inlined(operator):
+        value = SOFT_BOTH(x, w, temperature, g)
+    else:
+        value = BOTH(operator, x, w, temperature, g)
+    inner = 0.0
+    for j in range(size):
+        inner += x[j] * g[j]
+    return value - inner  # type: ignore[no-any-return]
+
+
 def clipped(mean: float, clips: bool, low: float, high: float) -> float:
     """A mean of Q-hat, clipped where the schedule has a box (Alg. 3, line 9)."""
     if clips:
@@ -472,10 +504,11 @@ def run_shard(
     )
     clips, clip_low, clip_high = plan.clips, plan.clip_low, plan.clip_high
     operator, temperature, root_row = plan.operator, plan.temperature, plan.root_row
-    varies, ends, game, words = plan.varies, plan.ends, plan.game, plan.state_words
+    varies, ends = plan.varies and not PLAIN, plan.ends and not PLAIN
+    game, words = plan.game and not PLAIN, plan.state_words
     mark = 0  # digest of a node's state, where a step could write into it
     watched = FRAGILE and plan.fragile
-    inlined, weighted = is_inlined(operator), plan.weighted
+    weighted = plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
     x_at, y_at, g_at = scratch, scratch + 2 * K * WORD, scratch + 3 * K * WORD
@@ -696,31 +729,18 @@ def run_shard(
             if varies and weighted:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
-            x, w = floats_at(x_at, (size,)), floats_at(w_at, (size,))
             if kind in (PLUGIN, RANDOM_PLUGIN):
-                value = (
-                    SOFT(x, w, temperature)
-                    if inlined
-                    else VALUE(operator, x, w, temperature)
-                )
+                value = value_at(operator, x_at, w_at, size, temperature)
                 head = sign * value + sign * float_at(shifts, row)
                 v = total + weight * head
                 slot, norm = 0, 1.0
                 phase = RETURN
             else:
-                g = floats_at(g_at, (size,))
-                value = (
-                    SOFT_BOTH(x, w, temperature, g)
-                    if inlined
-                    else BOTH(operator, x, w, temperature, g)
-                )
-                inner = 0.0
-                for j in range(size):
-                    inner += x[j] * g[j]
-                slot, norm = PICK(g, size, rng)
+                value = both_at(operator, x_at, w_at, g_at, size, temperature)
+                slot, norm = PICK(floats_at(g_at, (size,)), size, rng)
                 if unit:
                     norm = 1.0
-                head = sign * (value - inner) + sign * float_at(shifts, row)
+                head = sign * value + sign * float_at(shifts, row)
                 phase = ACT
             if kind >= RANDOM_PLUGIN:
                 rung, chance = sampled_rung(
@@ -742,25 +762,24 @@ def run_shard(
             if varies and weighted:
                 for j in range(size):
                     put_float(w_at, j, float_at(weights, int_at(frame + actions_at, j)))
-            w, g = floats_at(w_at, (size,)), floats_at(g_at, (size,))
             for j in range(size):
                 put_float(y_at, j, 0.5 * (float_at(x_at, j) + float_at(x_at, size + j)))
                 put_float(d_at, j, 0.0)
             lacking = 0.0
             for part in range(3):
                 share = 1.0 if part == 0 else -0.5
-                x = floats_at(
-                    y_at if part == 0 else x_at + (part - 1) * size * WORD, (size,)
-                )
+                part_at = y_at if part == 0 else x_at + (part - 1) * size * WORD
                 if kind == RANDOM_PLUGIN:
-                    lacking += share * VALUE(operator, x, w, temperature)
+                    lacking += share * value_at(
+                        operator, part_at, w_at, size, temperature
+                    )
                     continue
-                value = BOTH(operator, x, w, temperature, g)
-                inner = 0.0
+                lacking += share * both_at(
+                    operator, part_at, w_at, g_at, size, temperature
+                )
                 for j in range(size):
-                    inner += x[j] * g[j]
-                    put_float(d_at, j, float_at(d_at, j) + share * g[j])
-                lacking += share * (value - inner)
+                    change = share * float_at(g_at, j)
+                    put_float(d_at, j, float_at(d_at, j) + change)
             head, norm = float_at(frame, HEAD), float_at(frame, NORM)
             slot = int_at(frame, CHOSEN)
             bracket, chance = sign * lacking, float_at(frame, CHANCE)
@@ -770,12 +789,12 @@ def run_shard(
                 for j in range(size):
                     delta = float_at(d_at, j)
                     drift += delta
-                    g[j] = abs(delta)
+                    put_float(g_at, j, abs(delta))
                     moves = moves or delta != 0.0
             if moves:
                 if not unit:
                     bracket += float_at(constants, row) * drift
-                leaf, factor = PICK(g, size, rng)
+                leaf, factor = PICK(floats_at(g_at, (size,)), size, rng)
                 STORE(frame + state_at, state)
                 if watched:
                     put_int(frame, MARK, mark_of(frame + state_at, words))

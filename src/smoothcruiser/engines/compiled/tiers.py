@@ -1,7 +1,8 @@
 """Which machine runs a shard: one that is ready, or one that is fast.
 
-All tabular problems share one machine, with their tables as arguments. A user's
-oracle can run on two, which return the same bits:
+All tabular problems share two machines, with their tables as arguments: one for plain
+problems (``kernel.PLAIN``) and one for all. A user's oracle can run on two, which return
+the same bits:
 
   by address   one machine for all users, from Numba's disk cache. It calls the user's
                functions by address, so only these have to be compiled.
@@ -85,14 +86,21 @@ class Tiers:
         price: int,
         warm_up: Callable[[Tier], None],
         choice: str = AUTO,
+        *,
+        plain: bool = False,
     ) -> None:
-        """Get the first machine ready; ``price`` is the most calls the job can take."""
+        """Get the first machine ready; ``price`` is the most calls the job can take.
+
+        ``plain`` says that the job needs no more than ``kernel.PLAIN`` (the machine by
+        address is never so: all users share it).
+        """
         self.problem, self.price, self.made = problem, price, 0
+        self.plain = plain
         self.inspected, self.warm_up, self._state = problem, warm_up, state
         self.inlined: Tier | None = None
         self.by_address: Tier | None = None
         self.choice = choice or tier_choice()
-        key = _key(problem, state)
+        key = _key(problem, state, plain)
         self.entry = (
             _entries.setdefault(key, Readiness()) if key is not None else Readiness()
         )
@@ -127,7 +135,7 @@ class Tiers:
         self.entry.built = True
 
     def _compiled(self) -> Tier:
-        machine, data, state, words = _machine(self.problem, self._state)
+        machine, data, state, words = _machine(self.problem, self._state, self.plain)
         tier = Tier(machine, words, state, lambda: (data, None))
         self.warm_up(tier)
         return tier
@@ -180,12 +188,12 @@ class Tiers:
 # --- the inlined machine ------------------------------------------------------
 
 
-def _key(problem: Problem, state: Any) -> Any:
+def _key(problem: Problem, state: Any, plain: bool) -> Any:
     """What a user's machines are known by; None where there is only one."""
     if problem.tables is not None or parts_of(problem.operator) is not None:
         return None
     kind = state_type(state)
-    return functions_of(problem), kind, _shapes(state)
+    return functions_of(problem), kind, _shapes(state), plain
 
 
 def functions_of(problem: Problem) -> tuple[Any, ...]:
@@ -203,18 +211,24 @@ def _shapes(state: Any) -> Any:
     return np.shape(state)
 
 
-def _machine(problem: Problem, state: Any) -> tuple[Any, Any, Any, int]:
+def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, int]:
     """(machine, its data argument, the root state in its form, its words).
 
-    All tabular problems share one machine; each user oracle has its own.
+    All tabular problems share two machines, one for plain problems and one for all;
+    each user oracle has its own.
     """
     parts = _operator_parts(problem.operator)
     oracle, legal, terminal, player, *bounds = functions_of(problem)
     if bounds[0] is not None:
         parts |= {"BOUNDED": True} | bounds_parts(*bounds)
+    salt = None
+    if plain:
+        # ours alone, so that it can be kept on the disk
+        salt = "plain" if problem.tables is not None and not parts else None
+        parts |= {"PLAIN": True}
     if problem.tables is not None:
         return (
-            compiled(kernel.run_shard, nogil=True, **parts),
+            compiled(kernel.run_shard, nogil=True, salt=salt, **parts),
             problem.tables.sampling,
             int(state),
             1,
