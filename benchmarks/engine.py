@@ -8,9 +8,9 @@ Bars: engine/C at least 0.95 in the geometric mean and 0.85 for every schedule o
 kinds, at least 0.9 for every schedule with randomized ones;
 2,828,268 calls of paper mode in well under a second; a tabular problem ready
 from the cache in under half a second. Every timed pair returns the same bits,
-which is checked. Exits with 1 if a bar is missed. Ratios and the time from the
-cache are of CPU time, which a busy machine stretches least, interleaved best of
-five; two threads are timed by the wall clock.
+which is checked. Exits with 1 if a bar is missed. A ratio is the median over 100 short
+pairs of runs, of CPU time, which a busy machine stretches least; the quartiles stand
+beside it. Two threads are timed by the wall clock.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from schedules import (
     sharp_cases,
     written_cases,
 )
-from timing import best, load, machine, signed
+from timing import best, load, machine, paired, signed
 from walk import START, problems
 
 import smoothcruiser as sc
 from smoothcruiser.engines.base import Job
 from smoothcruiser.engines.compiled.engine import CompiledEngine
+from smoothcruiser.engines.compiled.handover import ADDRESS, INLINED
 from smoothcruiser.engines.reference import ReferenceEngine
 from smoothcruiser.engines.scores import BINNED, BINS, Score
 from smoothcruiser.engines.shards import Shard
@@ -57,6 +58,7 @@ CACHE_BAR = 0.5
 CENTER = 0.5
 SCORE = Score(BINNED, 2.0, BINS / 4.0)
 SEED = 1
+ROUND = 2e5  # calls of one timed run: some milliseconds
 Row = dict[str, Any]
 
 
@@ -85,7 +87,7 @@ def table(rows: list[Row], columns: dict[str, str]) -> str:
 # --- against C ----------------------------------------------------------------
 
 
-def against_c(case: Case, calls: float) -> Row:
+def against_c(case: Case, rounds: int) -> Row:
     """Million calls per second of the engine and of C in one thread, and their ratio.
 
     The bits must be equal.
@@ -95,7 +97,7 @@ def against_c(case: Case, calls: float) -> Row:
     problem = ring(ground.num_actions, ground.discount, ground.operator)
     engine = CompiledEngine(Job(problem, schedule, 0, CENTER, SCORE))
     kernel = CKernel(engine.plan, problem.tables, (0,))
-    count = draws_for(case, calls)
+    count = draws_for(case, ROUND)
     shard = Shard(0, 0, 0, count)
     ours, theirs = (
         engine.run_shard(shard, SEED),
@@ -104,19 +106,23 @@ def against_c(case: Case, calls: float) -> Row:
     assert (ours.calls, ours.total, ours.square, ours.score) == theirs, (
         f"{case.name}: the engine and C differ"
     )
-    seconds = best(
+    found = paired(
         {
             "engine": lambda: engine.run_shard(shard, SEED),
             "C": lambda: kernel.run(0, count, CENTER, SEED, (0, 0)),
         },
+        "C",
         clock=time.thread_time,
+        rounds=rounds,
     )
-    rate = {name: ours.calls / s / 1e6 for name, s in seconds.items()}
+    rate = {name: ours.calls / each.seconds / 1e6 for name, each in found.items()}
     return {
         "schedule": case.name,
         "engine M/s": rate["engine"],
         "C M/s": rate["C"],
-        "engine/C": seconds["C"] / seconds["engine"],
+        "engine/C": found["engine"].ratio,
+        "quartile": found["engine"].low,
+        "to": found["engine"].high,
     }
 
 
@@ -156,10 +162,11 @@ def two_threads(case: Case, calls: float) -> Row:
 # --- users' oracles -----------------------------------------------------------
 
 
-def user_oracles(calls: float) -> list[Row]:
+def user_oracles(rounds: int) -> list[Row]:
     """The walk in every form against its C twin, on three schedules.
 
-    Figures are M calls/s, and the ratio of the NamedTuple form to C.
+    A user's oracle begins on the machine that calls it by address. A long run goes on
+    with it inlined. Figures are M calls/s, and ratios to C.
     """
     rows = []
     for name, levels in (
@@ -169,17 +176,21 @@ def user_oracles(calls: float) -> list[Row]:
     ):
         ground = facts(0.5, 1.0, 4)
         case = hand(name, ground, levels)
-        count = draws_for(case, calls)
+        count = draws_for(case, ROUND)
         shard = Shard(0, 0, 0, count)
-        engines = {
-            form: CompiledEngine(Job(problem, case.schedule, state, CENTER, SCORE))
-            for form, (problem, state) in problems(
-                ground.discount, ground.operator
-            ).items()
-        }
+        forms = problems(ground.discount, ground.operator)
+
+        def engine(form: str, tier: str, case: Case = case, forms: Any = forms) -> Any:
+            problem, state = forms[form]
+            return CompiledEngine(
+                Job(problem, case.schedule, state, CENTER, SCORE), tier
+            )
+
+        engines = {form: engine(form, INLINED) for form in forms}
+        engines |= {"by address": engine("NamedTuple", ADDRESS)}
         kernel = CKernel(engines["NamedTuple"].plan, None, START, walk=True)
         theirs = kernel.run(0, count, CENTER, SEED, (0, 0))
-        for form in ("NamedTuple", "int", "array"):
+        for form in ("NamedTuple", "by address", "int", "array"):
             ours = engines[form].run_shard(shard, SEED)
             assert (ours.calls, ours.total, ours.square, ours.score) == theirs, (
                 f"{form}: the engine and C differ"
@@ -189,14 +200,16 @@ def user_oracles(calls: float) -> list[Row]:
             for form, e in engines.items()
         }
         runs["C"] = lambda k=kernel, n=count: k.run(0, n, CENTER, SEED, (0, 0))
-        seconds = best(runs, clock=time.thread_time)
+        found = paired(runs, "C", clock=time.thread_time, rounds=rounds)
         row: Row = {"schedule": name} | {
-            f"{form} M/s": theirs[0] / s / 1e6 for form, s in seconds.items()
+            f"{form} M/s": theirs[0] / each.seconds / 1e6
+            for form, each in found.items()
         }
         row |= {
-            f"{form}/C": seconds["C"] / seconds[form] for form in ("NamedTuple", "int")
+            f"{form}/C": found[form].ratio
+            for form in ("NamedTuple", "by address", "int")
         }
-        row["array is slower"] = seconds["array"] / seconds["NamedTuple"]
+        row["array is slower"] = found["NamedTuple"].ratio / found["array"].ratio
         rows.append(row)
     return rows
 
@@ -331,11 +344,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--quick", action="store_true", help="a fifth of the calls: noisier"
+        "--quick", action="store_true", help="a fifth of the rounds: noisier"
     )
     parser.add_argument("--json", type=Path, help="also write the figures here")
     options = parser.parse_args()
-    calls = 2e6 if options.quick else 1e7
+    calls, rounds = (2e6, 20) if options.quick else (1e7, 100)
     print(signed() + "\n")
     result: dict[str, Any] = {"machine": machine()}
 
@@ -344,12 +357,13 @@ def main() -> int:
         ("against_c", "plain", [*written_cases(), *sharp_cases()]),
         ("randomized_against_c", "randomized", randomized_cases()),
     ):
-        rows = [against_c(case, calls) for case in cases]
+        rows = [against_c(case, rounds) for case in cases]
         ratios = [row["engine/C"] for row in rows]
         result[key] = rows
         result.setdefault("geometric_mean", {})[kinds] = mean_of(ratios)
         result.setdefault("minimum", {})[kinds] = min(ratios)
         columns = {"engine M/s": ".1f", "C M/s": ".1f", "engine/C": ".3f"}
+        columns |= {"quartile": ".2f", "to": ".2f"}
         print(table(rows, {"schedule": ""} | columns))
         print(
             f"\nengine/C, {kinds} kinds: geometric mean {mean_of(ratios):.3f} (bar "
@@ -371,10 +385,10 @@ def main() -> int:
     )
 
     print(
-        "A user's oracle in four forms, and in C (NamedTuple, "
-        "int and array states return the bits of C):\n"
+        "A user's oracle in four forms, inlined, one of them also by address, and in C "
+        "(NamedTuple, int and array states return the bits of C):\n"
     )
-    result["user_oracles"] = user_oracles(calls)
+    result["user_oracles"] = user_oracles(rounds)
     keys = list(result["user_oracles"][0])[1:]
     print(
         table(result["user_oracles"], {"schedule": ""} | dict.fromkeys(keys, ".2f"))

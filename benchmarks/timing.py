@@ -1,7 +1,7 @@
 """How benchmarks are timed and signed.
 
-Each figure is the best of five interleaved runs, with the machine and its load
-beside it.
+A time is the best of five interleaved runs (``best``), a ratio of two programs the median
+over many short pairs of runs (``paired``). The machine and its load stand beside them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from statistics import median, quantiles
+from typing import Any, NamedTuple
 
 REPEATS = 5
 
@@ -38,6 +39,44 @@ def best(
             run()
             seconds[name] = min(seconds[name], clock() - begin)
     return seconds
+
+
+class Paired(NamedTuple):
+    """How one function compares with another that is timed beside it."""
+
+    seconds: float  # of its fastest run
+    ratio: float  # the other's seconds divided by its own, median over all rounds
+    low: float  # quartiles of this ratio
+    high: float
+
+
+def paired(
+    runs: dict[str, Callable[[], Any]],
+    base: str,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    rounds: int,
+) -> dict[str, Paired]:
+    """Each function compared with ``base``, which is one of them.
+
+    In a round every function runs once, every other round in the opposite order. Runs
+    should be short, some milliseconds: a core changes its speed by a third when its
+    neighbour is busy, and both runs of a pair must meet the same speed. Whether the
+    fastest runs of two functions did is chance, so their ratio says less than
+    the median of all pairs.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for i in range(rounds):
+        for name in list(runs)[:: 1 if i % 2 == 0 else -1]:
+            begin = clock()
+            runs[name]()
+            seconds[name].append(clock() - begin)
+    found = {}
+    for name, own in seconds.items():
+        ratios = [b / a for a, b in zip(own, seconds[base], strict=True)]
+        low, _, high = quantiles(ratios, n=4)
+        found[name] = Paired(min(own), median(ratios), low, high)
+    return found
 
 
 def load() -> list[float]:
