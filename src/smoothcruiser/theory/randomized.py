@@ -85,9 +85,12 @@ def plug_in_terms(base: Ground, query: Backup, samples: Array, rungs: int) -> Te
 
 
 def _added(terms: Terms, rungs: Array) -> Array:
-    """Return the sum of e_j/p_j, shape (P, M); infinite where a needed p_j is 0."""
-    p = rungs[:, None, :]
-    with np.errstate(divide="ignore", invalid="ignore"):
+    """Return the sum of e_j/p_j, shape (P, M); infinite where a needed p_j is 0.
+
+    A chance of -0.0 is 0 too: without its sign, which would make the sum minus infinity.
+    """
+    p = np.abs(rungs[:, None, :])
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         each = np.where(terms.second > 0.0, terms.second / p, 0.0)
     return np.sum(each, axis=0)
 

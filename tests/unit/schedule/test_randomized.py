@@ -53,6 +53,16 @@ def test_it_is_taken_where_it_is_cheaper() -> None:
     assert schedule.expected_calls == schedule.mean_calls
 
 
+@pytest.mark.parametrize("chance", [0.0, -0.0])
+def test_a_correction_that_is_never_made_keeps_nothing(chance: float) -> None:
+    """A share of the variance over -0.0 was minus infinity, and one sample enough."""
+    schedule = compiled()
+    top = schedule.levels[schedule.root.child]
+    rungs = (chance,) * len(top.rungs)
+    with pytest.raises(BrokenPromise, match="do not keep"):
+        altered(schedule, schedule.root.child, rungs=rungs)
+
+
 def test_queries_are_plain() -> None:
     schedule = compiled()
     asked = {level.query for level in schedule.levels if level.query >= 0}

@@ -93,8 +93,9 @@ def verify_sharp(schedule: Schedule) -> None:
     root = schedule.root
     slack = schedule.epsilon * (1.0 + TOLERANCE) - bias
     level = _level(schedule)
-    # a moment that is no number keeps nothing either
-    if not slack > 0.0 or not root.samples * best_rate(slack, spread, variance)[
+    # moments that are no numbers, or below 0, keep nothing either
+    sound = slack > 0.0 and min(spread, variance) >= 0.0
+    if not sound or not root.samples * best_rate(slack, spread, variance)[
         0
     ] >= level * (1.0 - TOLERANCE):
         raise BrokenPromise(
