@@ -21,7 +21,8 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
+import re
+import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,7 @@ MOST = 256  # entries, of 2 to 30 kB each
 LONGEST = 300_000  # bytes of an entry; a table of thousands of rows is not kept
 VARIABLE = "SMOOTHCRUISER_KEEP"
 PREFIX = "schedule-"
+NAMES = re.compile(rf"{PREFIX}[0-9a-f]{{32}}\.(json|part)")  # no others are removed
 PARTS = ("operators", "schedule", "theory", "problem")  # sources that count
 
 
@@ -59,7 +61,8 @@ class Sought(NamedTuple):
         return (
             promised == (self.method, self.epsilon, self.delta, None)
             and found.root.target in (self.target, "q_values")
-            and (self.adaptive or not found.root.looks)
+            and (self.adaptive or found.root.adaptive_delta == 0.0)
+            and all(level.kind in self.kinds for level in found.levels)
         )
 
 
@@ -85,18 +88,23 @@ def _place(asked: Sought) -> Path | None:
     if not is_on():
         return None
     operator = type(asked.facts.operator)
-    ours = operator.__module__.startswith("smoothcruiser.operators.")
-    if not ours or operator.__name__ == "CustomOperator":
+    if not operator.__module__.startswith("smoothcruiser.operators."):
         return None
     if not all(isinstance(kind, Kind) for kind in asked.kinds):
         return None
     facts = DataclassShape(Facts).data(asked.facts)
-    words = [_searchers(), facts, sorted(map(int, asked.kinds)), *asked[2:]]
+    if facts["operator"].get("own"):  # its numbers are not written
+        return None
+    folder, searchers = _folder(), _searchers()
+    if folder is None or searchers is None:
+        return None
+    words = [searchers, facts, sorted(map(int, asked.kinds)), *asked[2:]]
     name = _digest(json.dumps(words))
-    return _folder() / f"{PREFIX}{name[:32]}.json"
+    return folder / f"{PREFIX}{name[:32]}.json"
 
 
-def _folder() -> Path:
+def _folder() -> Path | None:
+    """Where entries lie; None for a user without a home."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given:
         return Path(given)
@@ -104,34 +112,49 @@ def _folder() -> Path:
     if os.access(here, os.W_OK):
         return here / "__pycache__"
     users = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(users) / "smoothcruiser"
+    return None if users.startswith("~") else Path(users) / "smoothcruiser"
 
 
 @cache
-def _searchers() -> str:
-    """A digest of the code that takes part in a search."""
+def _searchers() -> str | None:
+    """A digest of the code that takes part in a search; None where it has no sources.
+
+    A package in an archive or of compiled files alone has none, and a change of it would
+    not be seen.
+    """
     package = Path(__file__).parent.parent
     digest = hashlib.sha256(
         f"{platform.python_version()} {np.__version__} {platform.machine()}".encode()
     )
     for part in PARTS:
-        for path in sorted((package / part).rglob("*.py")):
-            digest.update(path.read_bytes())
+        paths = sorted((package / part).rglob("*.py"))
+        if not paths:
+            return None
+        for path in paths:
+            try:
+                digest.update(path.read_bytes())
+            except OSError:
+                return None
     return digest.hexdigest()
 
 
 def _read(path: Path, asked: Sought) -> Schedule | None:
     """The schedule in a file; None if there is none, or one that was changed."""
     try:
+        known = path.stat()  # a pipe would never end, nor would a device
+        if not stat.S_ISREG(known.st_mode) or known.st_size > 2 * LONGEST:
+            return None
         digest, _, text = path.read_text(encoding="ascii").partition("\n")
         if digest != _digest(text):
             return None
-        found = Schedule.from_dict(json.loads(text), asked.facts)
+        with np.errstate(all="ignore"):  # numbers that no search has written
+            found = Schedule.from_dict(json.loads(text), asked.facts)
         if not asked.fits(found):
             return None
-        os.utime(path)  # used just now
-    except (OSError, ValueError, SmoothcruiserError):
+    except (OSError, ValueError, RecursionError, SmoothcruiserError):
         return None
+    with contextlib.suppress(OSError):  # a file that may only be read
+        os.utime(path)  # used just now
     return found
 
 
@@ -140,17 +163,27 @@ def _write(path: Path, found: Schedule) -> None:
     text = json.dumps(found.to_dict(), allow_nan=False)
     if len(text) > LONGEST:
         return
+    # beside the entry, with the rights that the user gives to new files
+    part = path.with_name(f"{PREFIX}{os.urandom(16).hex()}.part")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=PREFIX, suffix=".part", dir=path.parent)
         try:
-            with os.fdopen(handle, "w", encoding="ascii") as file:
+            with part.open("x", encoding="ascii") as file:
                 file.write(f"{_digest(text)}\n{text}")
-            os.replace(name, path)
+            os.replace(part, path)
         finally:
-            Path(name).unlink(missing_ok=True)
-        for old in _entries()[MOST:]:
-            old.unlink(missing_ok=True)
+            part.unlink(missing_ok=True)
+        _remove(_entries()[MOST:])
+
+
+def _remove(paths: list[Path]) -> int:
+    """Remove files; returns how many could be removed."""
+    removed = 0
+    for path in paths:
+        with contextlib.suppress(OSError):  # another user's, or gone already
+            path.unlink()
+            removed += 1
+    return removed
 
 
 def _digest(text: str) -> str:
@@ -158,20 +191,20 @@ def _digest(text: str) -> str:
 
 
 def _entries() -> list[Path]:
-    """All entries, the one used last first."""
+    """All entries, the one used last first; other files in the folder are not ours."""
+    folder = _folder()
     found = []
-    for path in _folder().glob(f"{PREFIX}*"):
+    for path in () if folder is None else folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # another process removes it
-            found.append((path.stat().st_mtime, path))
+            known = path.lstat()
+            if NAMES.fullmatch(path.name) and not stat.S_ISDIR(known.st_mode):
+                found.append((known.st_mtime, path))
     return [path for _, path in sorted(found, reverse=True)]
 
 
 def clear() -> int:
     """Remove all entries; returns how many there were."""
-    found = _entries()
-    for path in found:
-        path.unlink(missing_ok=True)
-    return len(found)
+    return _remove(_entries())
 
 
 if __name__ == "__main__":

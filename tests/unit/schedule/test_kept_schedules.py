@@ -7,9 +7,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser import operators
 from smoothcruiser.schedule import kept
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
 from smoothcruiser.schedule.kept import Sought, clear
@@ -234,6 +236,114 @@ def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
     assert is_searched()
     assert not is_searched()
     assert only(tmp_path / "users" / "smoothcruiser").exists()
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "long", "deep"])
+def test_what_never_ends_is_not_read(folder: Path, what: str) -> None:
+    """A pipe and a device in the place of an entry, a huge file, a tower of lists."""
+    kept.kept(ASKED, search)
+    path = only(folder)
+    path.unlink()
+    if what == "pipe":
+        os.mkfifo(path)
+    elif what == "device":
+        path.symlink_to("/dev/zero")
+    elif what == "long":
+        path.write_text("x" * (3 * kept.LONGEST))
+    else:
+        text = "[" * 100_000 + "]" * 100_000
+        path.write_text(f"{kept._digest(text)}\n{text}")
+    assert is_searched()
+    assert not is_searched()
+
+
+def test_a_file_that_may_only_be_read_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image that somebody else has filled."""
+    kept.kept(ASKED, search)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert not is_searched()
+
+
+def test_an_entry_has_the_rights_of_other_new_files(folder: Path) -> None:
+    kept.kept(ASKED, search)
+    other = folder / "other"
+    other.touch()
+    assert only(folder).stat().st_mode == other.stat().st_mode
+
+
+def test_other_files_in_the_folder_are_left_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder may be any that the user has named for Numba."""
+    mine = [folder / name for name in ("schedule-2024.csv", "schedule-notes.json")]
+    for path in mine:
+        path.write_text("mine")
+        os.utime(path, (1, 1))
+    inner = folder / f"schedule-{'0' * 32}.json"
+    inner.mkdir()
+    monkeypatch.setattr(kept, "MOST", 1)
+    for epsilon in (0.15, 0.16):
+        kept.kept(ASKED._replace(epsilon=epsilon), lambda e=epsilon: search(e))
+    assert [path.name for path in kept._entries()] == [
+        kept._place(ASKED._replace(epsilon=0.16)).name  # type: ignore[union-attr]
+    ]
+    assert clear() == 1
+    assert all(path.exists() for path in [*mine, inner])
+
+
+def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder: Path) -> None:
+    """Sound schedules both, and what was asked for has neither."""
+    plain = ASKED._replace(
+        kinds=frozenset({sc.Kind.CONSTANT, sc.Kind.PLUGIN}), adaptive=False
+    )
+    assert {
+        level.kind for level in search().levels
+    } - plain.kinds or search().root.looks
+    assert not plain.fits(search())
+    fixed = compile_schedule(FACTS, epsilon=0.15, delta=0.1, adaptive=False)
+    root = replace(fixed.root, samples=2 * fixed.root.samples, adaptive_delta=0.01)
+    assert ASKED._replace(adaptive=False).fits(fixed)
+    assert not ASKED._replace(adaptive=False).fits(replace(fixed, root=root))
+
+
+def test_an_operator_under_a_name_of_ours_shares_no_entry(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of operators that are not listed only the name is written, not the numbers."""
+    monkeypatch.setitem(operators.OPERATORS, "entropy", sc.KL)
+    assert kept._place(ASKED) is None
+
+
+def test_a_package_without_sources_keeps_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its entries would outlive a change of the code."""
+    monkeypatch.setattr(kept, "__file__", str(folder / "archive.zip" / "a" / "b.pyc"))
+    monkeypatch.setattr(kept, "_searchers", kept._searchers.__wrapped__)
+    assert is_searched()
+    assert is_searched()
+
+
+def test_a_user_without_a_home_keeps_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert kept._place(ASKED) is None
+    assert clear() == 0
+
+
+def test_a_flag_of_numpy_is_a_flag(folder: Path) -> None:
+    first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=np.False_)  # type: ignore[arg-type]
+    assert first == compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=False)
 
 
 @pytest.mark.compiles

@@ -103,7 +103,7 @@ def compile_schedule(
     """
     _check(facts, epsilon, delta, target)
     promise = (float(epsilon), float(delta), target)
-    return _compiled(Sought(facts, _chosen(kinds), *promise, adaptive, method))
+    return _compiled(Sought(facts, _chosen(kinds), *promise, bool(adaptive), method))
 
 
 @lru_cache(maxsize=64)
