@@ -40,6 +40,17 @@ class Methods(MutableMapping[str, Method]):
     def __delitem__(self, name: str) -> None:
         del self._rows[name]
 
+    def __contains__(self, name: object) -> bool:  # imports nothing
+        return name in self._rows
+
+    def __copy__(self) -> Methods:
+        made = Methods({})
+        made._rows = dict(self._rows)
+        return made
+
+    def __repr__(self) -> str:
+        return f"Methods({', '.join(self._rows)})"
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
 

@@ -33,8 +33,8 @@ import numpy as np
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.fields import DataclassShape
-from smoothcruiser.schedule.kinds import Kind, Kinds
-from smoothcruiser.schedule.schedule import Schedule, Target
+from smoothcruiser.schedule.kinds import Kind, Kinds, estimator_of
+from smoothcruiser.schedule.schedule import Level, Schedule, Target
 
 MOST = 256  # entries, of 2 to 30 kB each
 LONGEST = 300_000  # bytes of an entry; a table of thousands of rows is not kept
@@ -62,7 +62,17 @@ class Sought(NamedTuple):
             promised == (self.method, self.epsilon, self.delta, None)
             and found.root.target in (self.target, "q_values")
             and (self.adaptive or found.root.adaptive_delta == 0.0)
-            and all(level.kind in self.kinds for level in found.levels)
+            and all(map(self._finds, found.levels))
+            and all(found.visits())  # no rows that nobody reaches
+        )
+
+    def _finds(self, level: Level) -> bool:
+        """Whether a search may find this row: it has what its kind uses, and no more."""
+        estimator = estimator_of(level.kind)
+        return (
+            level.kind in self.kinds
+            and (estimator.asks or (level.samples, level.query) == (0, -1))
+            and (estimator.goes_on or level.continuation == -1)
         )
 
 

@@ -1,11 +1,12 @@
 """A program imports the method that it asks for, and no other: that is its first wait."""
 
+import copy
 import subprocess
 import sys
 
 import pytest
 
-from smoothcruiser.methods import METHODS
+from smoothcruiser.methods import METHODS, Methods
 
 PROGRAM = """
 import sys
@@ -47,3 +48,17 @@ def test_a_method_loads_no_other(
 @pytest.mark.parametrize("name", METHODS)
 def test_a_row_of_the_table_has_the_name_of_its_method(name: str) -> None:
     assert METHODS[name].name == name
+
+
+def test_a_copy_of_the_table_is_a_table_of_its_own() -> None:
+    mine = copy.copy(METHODS)
+    del mine["uct"]
+    assert "uct" in METHODS
+    assert "uct" not in mine
+    assert str(METHODS).startswith("Methods(auto, smoothcruiser, paper")
+
+
+def test_to_ask_whether_there_is_a_method_imports_none() -> None:
+    methods = Methods({"absent": "methods.absent:Absent"})
+    assert "absent" in methods
+    assert "other" not in methods

@@ -312,6 +312,21 @@ def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder: Path) -> None:
     assert not ASKED._replace(adaptive=False).fits(replace(fixed, root=root))
 
 
+@pytest.mark.parametrize("place", ["constant", "beyond"])
+def test_a_count_that_nobody_uses_is_not_taken_over(folder: Path, place: str) -> None:
+    """No promise depends on it, and compiled code cannot hold it."""
+    kept.kept(ASKED, search)
+    path = only(folder)
+    data = written(path)
+    if place == "constant":
+        data["levels"][0]["samples"] = 2**70
+    else:
+        row = data["levels"][data["root"]["child"]]
+        data["levels"].append(row | {"samples": 2**70})
+    rewritten(path, data)
+    assert is_searched()
+
+
 def test_an_operator_under_a_name_of_ours_shares_no_entry(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
