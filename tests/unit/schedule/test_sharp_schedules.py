@@ -325,3 +325,14 @@ def test_a_promise_beyond_writing_down_is_refused_with_its_price() -> None:
     """
     with pytest.raises(Unpayable, match=r"10\^\d+"):
         compile_schedule(Facts(2, 2, 0.999, E1, (0.0, 1.0)), epsilon=50.0, delta=0.1)
+
+
+def test_lists_in_the_place_of_tuples_are_verified_too() -> None:
+    """Tables by hand: what the verifier remembers by their hash is only for speed."""
+    facts = Facts(2, 2, 0.4, Entropy(1.0), (0.0, 1.0))
+    schedule = compile_schedule(facts, epsilon=0.3, delta=0.1)
+    listed = replace(schedule, levels=list(schedule.levels))  # type: ignore[arg-type]
+    assert listed.num_calls == schedule.num_calls
+    root = replace(schedule.root, samples=1, looks=[], adaptive_delta=0.0)  # type: ignore[arg-type]
+    with pytest.raises(BrokenPromise, match="do not keep"):
+        replace(listed, root=root)

@@ -218,12 +218,25 @@ def _numbers(schedule: Schedule, draw: Backup) -> tuple[float, float, float]:
     )
 
 
-@lru_cache(maxsize=8)
 def row_moments(schedule: Schedule) -> Known:
     """Return the moments of every row that the root reaches, from its children's.
 
-    It uses an explicit stack, for tables of thousands of rows.
+    The last ones are remembered, so nobody changes them. A table written by hand may have
+    lists in the place of tuples: it has no hash, and nothing is remembered of it.
     """
+    try:
+        return _remembered(schedule)
+    except TypeError:
+        return _row_moments(schedule)
+
+
+@lru_cache(maxsize=8)
+def _remembered(schedule: Schedule) -> Known:
+    return _row_moments(schedule)
+
+
+def _row_moments(schedule: Schedule) -> Known:
+    """Walk with an explicit stack, for tables of thousands of rows."""
     base = ground(schedule.facts)
     known: Known = {}
     stack = [root_node(schedule)]
