@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from smoothcruiser.errors import InvalidInput, described
 from smoothcruiser.operators.base import Operator, TemperedOperator
@@ -21,6 +21,9 @@ from smoothcruiser.operators.sparsemax import Sparsemax
 from smoothcruiser.operators.square_root import SquareRoot
 from smoothcruiser.records.fields import hold
 
+if TYPE_CHECKING:
+    from smoothcruiser.operators.check import check_operator
+
 __all__ = [
     "KL",
     "OPERATORS",
@@ -31,6 +34,7 @@ __all__ = [
     "Sparsemax",
     "SquareRoot",
     "TemperedOperator",
+    "check_operator",
     "make_operator",
     "register",
 ]
@@ -93,3 +97,14 @@ def make_operator(name: str, temperature: float | None) -> Operator:
             f"Unknown operator {name!r}; choose one of {', '.join(OPERATORS)}."
         )
     return Max() if temperature == 0 else OPERATORS[name].at(temperature)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """``check_operator``, which planning does not need, imported now."""
+        if name != "check_operator":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from smoothcruiser.operators.check import check_operator
+
+        return check_operator

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import smoothcruiser as sc
+from smoothcruiser import operators
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import (
     KL,
@@ -194,3 +196,11 @@ def test_bad_parameters_are_refused(bad: dict[str, float]) -> None:
 def test_unknown_conditions_are_refused() -> None:
     with pytest.raises(InvalidInput, match="No condition is called 'smooth'"):
         check_operator(Entropy(1.0), samples=1)["smooth"]
+
+
+def test_the_check_is_a_name_of_its_package_and_of_the_library() -> None:
+    """It is imported late, and ``from smoothcruiser.operators import *`` finds it too."""
+    assert operators.check_operator is check_operator is sc.check_operator
+    assert "check_operator" in operators.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = operators.nothing
