@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from smoothcruiser.methods.estimates import Estimates
     from smoothcruiser.schedule.schedule import Schedule
     from smoothcruiser.tree.searches import Search
+else:  # imported by whoever needs them; so ``typing.get_type_hints`` finds a name
+    Estimates = Schedule = Search = Solution = Any
 
 # methods that follow a schedule, and ways to solve a known model
 Scheduled = Literal["smoothcruiser", "paper", "sparse-sampling"]

@@ -33,6 +33,8 @@ from smoothcruiser.progress import read as read_progress
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Target
+else:  # imported by whoever needs it; so ``typing.get_type_hints`` finds a name
+    Target = str
 
 _OF_VALUE = re.compile(r"(\S+)\s*%\s*of\s+(?:the\s+)?value", re.IGNORECASE)
 # a smaller one cannot be shared out among the levels of a plan: float64 ends at 5e-324

@@ -42,7 +42,7 @@ MOST_AGAINST = 0.4
 PATIENCE = 4
 
 
-class Flow:
+class FlowSteps:
     """A model numbered from high values to low ones, and what its steps use again."""
 
     def __init__(self, m: Model, guess: Floats) -> None:
@@ -86,14 +86,14 @@ class Flow:
         return bool(compiled(kernel.against)(self.room) > MOST_AGAINST)
 
 
-def flow(m: Model, order: Ints) -> Flow | None:
+def flow(m: Model, order: Ints) -> FlowSteps | None:
     """The steps of a model for Max; None where a constant would not fit all states.
 
     Sweeps in ``order`` reach all states soon.
     """
     guess = np.empty(len(m.sign))
     peaks = compiled(kernel.potential)(m, order, guess, GUESSING)
-    return Flow(m, guess) if peaks <= 1 else None
+    return FlowSteps(m, guess) if peaks <= 1 else None
 
 
 @cache

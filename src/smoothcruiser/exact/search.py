@@ -35,7 +35,7 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SweptValues:
     """A value function with its sweep."""
 
     v: Floats
@@ -45,7 +45,7 @@ class Point:
     top: float  # no number of v, w or the answer computed from them is larger
 
 
-class Search:
+class Sweeping:
     """The model, its loops, and the count of passes, which alone changes."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Search:
         rewards = model.reward[model.live.reshape(-1)]
         self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
 
-    def backup(self, v: Floats, *, zero: bool = False) -> Point:
+    def backup(self, v: Floats, *, zero: bool = False) -> SweptValues:
         """One sweep of T: the values, and how far they moved.
 
         At v = 0 action values are rewards, and the transitions need not be
@@ -96,7 +96,7 @@ class Search:
         if self.clamped:
             low, high = min(low, 0.0), max(high, 0.0)
         middle = 0.5 * (low + high)
-        return Point(
+        return SweptValues(
             v,
             w,
             high - low,
@@ -174,7 +174,7 @@ class Search:
             else UNLIMITED
         )
 
-    def check_budget(self, best: Point | None, aim: float) -> None:
+    def check_budget(self, best: SweptValues | None, aim: float) -> None:
         """Refuse to continue once ``max_sweeps`` is used up."""
         if self.max_sweeps is None or self.sweeps < self.max_sweeps:
             return
@@ -201,16 +201,16 @@ class Search:
             + 2.0 * UNIT * top
         )
 
-    def bound(self, point: Point) -> float:
+    def bound(self, point: SweptValues) -> float:
         """Return the proven distance of ``answer(point)`` from V*."""
         gamma = self.model.discount
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
-    def is_rounded(self, point: Point) -> bool:
+    def is_rounded(self, point: SweptValues) -> bool:
         """Whether rounding may be what keeps the width from shrinking."""
         return self.bound(point) <= 8.0 * self.floor(point.top)
 
-    def answer(self, point: Point, bound: float, method: str, note: str) -> Found:
+    def answer(self, point: SweptValues, bound: float, method: str, note: str) -> Found:
         """The middle of MacQueen's two lines.
 
         From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by

@@ -53,7 +53,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact.chains import Work
 from smoothcruiser.exact.model import Evaluator, evaluator, prepare
 from smoothcruiser.exact.reachable import Known
-from smoothcruiser.exact.search import Found, Point, Search
+from smoothcruiser.exact.search import Found, Sweeping, SweptValues
 from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
@@ -112,7 +112,7 @@ def solve_model(
     model, kernels, compile_seconds = prepare(problem, known.tables)
     watch.compiled(compile_seconds)
     watch.begin("solving", known.tables.num_states)
-    search = Search(
+    search = Sweeping(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
     search.over, search.tables = watch, known.tables
@@ -150,7 +150,7 @@ def solve_model(
 # --- fixed point --------------------------------------------------------------
 
 
-def _fixed_point(search: Search, tolerance: float | None, method: str) -> Found:
+def _fixed_point(search: Sweeping, tolerance: float | None, method: str) -> Found:
     """The solution once the bound is at the aim.
 
     It ends: every step shrinks the width by gamma, or rounding stops it and
@@ -207,7 +207,7 @@ def _fixed_point(search: Search, tolerance: float | None, method: str) -> Found:
     return search.answer(best, bound, used, note)
 
 
-def _aim(search: Search, point: Point, tolerance: float | None) -> float:
+def _aim(search: Sweeping, point: SweptValues, tolerance: float | None) -> float:
     """Return what the bound has to reach."""
     return (
         tolerance
@@ -217,7 +217,7 @@ def _aim(search: Search, point: Point, tolerance: float | None) -> float:
 
 
 def _improve(
-    search: Search, point: Point, method: str, budget: int, aim: float
+    search: Sweeping, point: SweptValues, method: str, budget: int, aim: float
 ) -> tuple[Floats, str, bool]:
     """An improved value function, how it was computed, and whether the budget ran out.
 
@@ -255,7 +255,7 @@ def _improve(
 
 
 def _solved(
-    search: Search, point: Point, policy: Evaluator, method: str, budget: int
+    search: Sweeping, point: SweptValues, policy: Evaluator, method: str, budget: int
 ) -> Floats | None:
     """The fixed point of T_pi, or better; None where sweeps are cheaper.
 
@@ -290,7 +290,7 @@ def _solved(
 
 
 def _backward_induction(
-    search: Search, horizon: int, tolerance: float | None, known: Known
+    search: Sweeping, horizon: int, tolerance: float | None, known: Known
 ) -> Found:
     """V_h = T V_{h-1} from V_0 = 0, for h up to the horizon.
 

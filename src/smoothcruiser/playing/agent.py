@@ -34,6 +34,8 @@ from smoothcruiser.query import KEYWORDS, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.searches import Search
+else:  # imported by whoever needs it; so ``typing.get_type_hints`` finds a name
+    Search = Any
 
 # A method's own parameters: what ``resolve`` takes beside the name.
 PARAMETERS = ("options", "delta_prime", "certify")

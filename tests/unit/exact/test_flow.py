@@ -25,14 +25,14 @@ def flows(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each run of steps succeeded; neither eliminations nor dense solves."""
     flow.warm()
     made: list[bool] = []
-    plain = flow.Flow.values
+    plain = flow.FlowSteps.values
 
-    def values(self: flow.Flow, *args: object) -> object:
+    def values(self: flow.FlowSteps, *args: object) -> object:
         found = plain(self, *args)  # type: ignore[arg-type]
         made.append(found[0] is not None)
         return found
 
-    monkeypatch.setattr(flow.Flow, "values", values)
+    monkeypatch.setattr(flow.FlowSteps, "values", values)
     for name in ("WORTH", "LARGEST_SOLVE"):
         monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", 0)
     return made
@@ -66,7 +66,9 @@ def test_wide_grids_are_solved_this_way_on_their_own(
     problem = grid(40, 0.99).problem()
     found = solve(problem, tolerance=1e-8)
     assert found.method == "modified-policy-iteration"
-    monkeypatch.setattr("smoothcruiser.exact.search.Search.flow", lambda self, _: None)
+    monkeypatch.setattr(
+        "smoothcruiser.exact.search.Sweeping.flow", lambda self, _: None
+    )
     plain = solve(problem, tolerance=1e-8)
     assert np.max(np.abs(found.values - plain.values)) <= 2e-8
     assert found.policy == pytest.approx(plain.policy)
@@ -101,11 +103,11 @@ def test_nonsense_from_the_steps_breaks_no_bound(
     world = ring(60, 0.9)
     monkeypatch.setattr("smoothcruiser.exact.solver.FIRST_SWEEPS", 1)
 
-    def values(self: flow.Flow, *_: object) -> tuple[np.ndarray, int]:
+    def values(self: flow.FlowSteps, *_: object) -> tuple[np.ndarray, int]:
         flows.append(True)
         return np.where(np.arange(60) % 2, wrong, 0.0), 1
 
-    monkeypatch.setattr(flow.Flow, "values", values)
+    monkeypatch.setattr(flow.FlowSteps, "values", values)
     found = solve(world.problem(), tolerance=1e-8)
     assert flows == [True]
     assert float(np.max(np.abs(found.values - world.truth()))) <= 1e-8
@@ -114,7 +116,7 @@ def test_nonsense_from_the_steps_breaks_no_bound(
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_steps_that_overflow_propose_nothing(wrong: float) -> None:
     m, _, _ = prepare(*_both(grid(5, 0.9)))
-    steps = flow.Flow(m, np.arange(25.0))
+    steps = flow.FlowSteps(m, np.arange(25.0))
     steps.x[:] = wrong
     assert steps.values(math.inf, 10**9, Watch())[0] is None
 
@@ -144,7 +146,7 @@ def test_improving_is_a_sweep_in_place_in_the_new_order() -> None:
     world = World(made.P, made.R, 0.9, None, made.terminal, made.legal)
     m, _, _ = prepare(*_both(world))
     guess = np.random.default_rng(1).random(80)
-    steps = flow.Flow(m, guess)
+    steps = flow.FlowSteps(m, guess)
     order = np.argsort(-guess)
     change = compiled(flow_kernel.improve)(steps.model, steps.x, steps.room)
     truth, choice = guess.copy(), np.zeros(80, int)
@@ -262,6 +264,6 @@ def test_thousands_of_small_models_against_dense_solves(
 
 def test_the_memory_of_a_policy_is_the_steps_own() -> None:
     m, _, _ = prepare(*_both(grid(5, 0.9)))
-    steps = flow.Flow(m, np.arange(25.0))
+    steps = flow.FlowSteps(m, np.arange(25.0))
     assert steps.room.weight is not room_for_policy(m).weight
     assert not np.shares_memory(steps.model.prob, m.prob)
