@@ -111,6 +111,8 @@ class Estimate(Shown, Data, Framed):
     run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
+    # the usual standard error of ``value``, not promised; None where there is none
+    standard_error: float | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Estimate):
