@@ -3,7 +3,7 @@
 It is how ``evaluate`` plays a function on a problem whose actions are sampled
 (``problem.sampled``): the step as it was given gets what the function returns, be it among the
 sampled actions or not. A function of (state, rng) may draw lots. There is no regularizer, since
-such a problem has the operator Max; so X is the discounted sum of rewards.
+such a problem has the operator Max; so a path adds up rewards alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.evaluation.path_rules import Path
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.problem.answers import answered
@@ -38,12 +39,11 @@ class ActionRollouts(PlainRollouts):
         self.policy = policy
         self.random = self.takes_rng = _takes_rng(policy)
 
-    def _rollout(self, most_calls: int) -> float | None:
+    def _follow(self, path: Path, most_calls: int) -> bool:
         state, setting = self.state, self.setting
-        total, weight = 0.0, 1.0
-        for _ in range(setting.limit):
+        while path.goes_on:
             if self.calls >= most_calls or time.perf_counter() > self.deadline:
-                return None
+                return False
             action = self._action(state)
             self.calls += 1
             reward, state, over = answered(
@@ -56,11 +56,9 @@ class ActionRollouts(PlainRollouts):
                 setting.ends,
                 self.guard,
             )
-            total += weight * reward
-            if over or (setting.ends and self.direct.is_terminal(state)):
-                return total
-            weight *= setting.discount
-        return total + weight * setting.tail
+            ended = over or (setting.ends and self.direct.is_terminal(state))
+            path.take(reward, ended)
+        return True
 
     def _action(self, state: Any) -> Any:
         try:

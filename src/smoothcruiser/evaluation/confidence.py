@@ -1,67 +1,99 @@
-"""A confidence sequence for the mean of bounded samples, valid at every count at once.
+"""A lower bound on a mean by a product of bets, valid at every count at once.
 
-Samples are taken in one by one, and any stopping rule is allowed. This is the
-predictable plug-in empirical Bernstein sequence of Waudby-Smith and Ramdas
-(2023), Theorem 2. For samples y_1, y_2, ... in [0, 1] with E[y_i | past] = m
-and any l_i in (0, 1) that depends on the past alone, with probability
-1 - delta, for all t,
+Let E[y_i | past] <= v. With a pole nu_i < v chosen from the past such that
+y_i >= nu_i, each factor (y_i - nu_i)/(v - nu_i) is nonnegative and has mean 1 at
+most. By Ville's inequality the product ever exceeds 1/alpha with probability alpha
+at most: with probability 1 - alpha, for all n at once,
 
-  |sum l_i y_i / sum l_i - m| <= (log(2/delta) + sum v_i psi(l_i)) / sum l_i
-  v_i = 4 (y_i - m_{i-1})^2
-  psi(l) = (-log(1-l) - l)/4
+  f_n(v) = sum over i <= n of log(y_i - nu_i) - log(v - nu_i) - log(1/alpha) <= 0.
 
-(a supermartingale for each side, Ville's inequality, two sides). The plug-ins:
+f_n falls in v, so that v lies above its root. Neither the samples nor v need an
+upper bound, and the law of y_i may change from sample to sample. Poles stay the
+same for a while (an era), so that an era leaves its count and its sum of logarithms
+alone. An upper bound is the lower bound of -v.
 
-  m_t   = (1/2 + sum y)/(t + 1)
-  s_t^2 = (1/4 + sum (y_i - m_i)^2)/(t + 1)
-  l_t   = min(c, sqrt(2 log(2/delta) / (s_{t-1}^2 k)))
+The best single pole for n samples of mean y and standard deviation s: a pole at
+distance D costs log(1/alpha) D/n for the promise and s^2/(2 D) for the noise, so
 
-with k = t log(1 + t) where the final count is not known, and that count where
-it is. c = 3/4: a larger c would help constant samples a little and cost others
-more. The intervals of all counts hold together, so their intersection does.
+  D = max((y - m)/b, s sqrt(n/(2 log(1/alpha))))
 
-legend   symbol      name
-  t, y               ``state[T]``, ``y``
-  delta              enters as ``state[LEVEL]`` = log(2/delta)
+where y_i >= m. b < 1 keeps one sample at m from taking everything: it leaves 1 - b.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-T, TOTAL, SPREAD, WEIGHT, WEIGHTED, COST, LOW, HIGH, LEVEL, AIM = range(10)
-LARGEST_BET = 0.75
+UNIT = 2.0**-53  # of double precision
+LARGEST_BET = 0.9  # b
+HALVINGS = 60  # of an interval of values: to the precision of doubles
 
 
-def begin(delta: float, aim: float) -> NDArray[np.float64]:
-    """The state before the first sample.
-
-    ``aim`` is the count that the bets are made for, 0 where it is not known.
-    """
-    state = np.zeros(10)
-    state[HIGH], state[LEVEL], state[AIM] = 1.0, math.log(2.0 / delta), aim
-    return state
+def pole_distance(reach: float, sd: float, count: float, level: float) -> float:
+    """D for ``count`` samples that lie at most ``reach`` below their mean."""
+    return max(reach / LARGEST_BET, sd * math.sqrt(count / (2.0 * level)))
 
 
-def take(state: Any, y: float) -> None:
-    """Take one sample y in [0, 1] into the state."""
-    t = state[T] + 1.0
-    guess = (0.5 + state[TOTAL]) / t  # from the samples before this one
-    variance = (0.25 + state[SPREAD]) / t
-    count = state[AIM] if state[AIM] > 0.0 else t * math.log(1.0 + t)
-    bet = min(LARGEST_BET, math.sqrt(2.0 * state[LEVEL] / (variance * count)))
-    state[T] = t
-    state[TOTAL] += y
-    after = (0.5 + state[TOTAL]) / (t + 1.0)
-    state[SPREAD] += (y - after) * (y - after)
-    state[WEIGHT] += bet
-    state[WEIGHTED] += bet * y
-    state[COST] += (y - guess) * (y - guess) * (-math.log(1.0 - bet) - bet)
-    middle = state[WEIGHTED] / state[WEIGHT]
-    radius = (state[LEVEL] + state[COST]) / state[WEIGHT]
-    state[LOW] = max(state[LOW], middle - radius)
-    state[HIGH] = min(state[HIGH], middle + radius)
+def forecast_width(reach: float, sd: float, count: float, level: float) -> float:
+    """How far the bound will be from the mean, about."""
+    distance = pole_distance(reach, sd, count, level)
+    if distance <= 0.0:
+        return 0.0
+    return distance * level / count + sd * sd / (2.0 * distance)
+
+
+class MeanBound:
+    """A lower bound ``low`` on v; ``least`` <= v <= ``most`` is known beforehand."""
+
+    def __init__(self, alpha: float, least: float, most: float) -> None:
+        self.level = math.log(1.0 / alpha)
+        self.low, self.most = least, most
+        self.poles: list[float] = []
+        self.counts: list[int] = []
+        self.logs: list[float] = []  # sums of log(y - nu), by era
+        self.size = 0.0  # sum of their absolute values
+        self.batches = 0
+
+    def begin_era(self, pole: float) -> None:
+        """Bet with ``pole`` from now on."""
+        self.poles.append(pole)
+        self.counts.append(0)
+        self.logs.append(0.0)
+
+    def take(self, samples: NDArray[np.float64]) -> None:
+        """Take samples y into the current era."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(samples - self.poles[-1])
+        self.counts[-1] += len(samples)
+        self.logs[-1] += float(np.sum(logs))
+        self.size += float(np.sum(np.abs(logs)))
+        self.batches += 1
+
+    def raise_low(self) -> float:
+        """``low`` with all samples so far; bounds of all counts hold together."""
+        if not math.isfinite(self.size):  # a sample at its pole: nothing to be had
+            return self.low
+        poles, counts = np.array(self.poles), np.array(self.counts, float)
+        known = float(np.sum(self.logs)) - self.level
+        # every sum is off by less than this share of its absolute terms
+        share = (64.0 + self.batches) * UNIT
+
+        def excluded(v: float) -> bool:
+            logs = counts * np.log(v - poles)
+            terms = self.size + float(np.sum(np.abs(logs))) + float(np.sum(counts))
+            return known - float(np.sum(logs)) > share * (terms + self.level)
+
+        if not excluded(self.low):
+            return self.low
+        low, high = self.low, self.most
+        if excluded(high):  # crosses what is known: a failure, or a false declaration
+            self.low = math.nextafter(high, math.inf)
+            return self.low
+        for _ in range(HALVINGS):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if excluded(middle) else (low, middle)
+        self.low = low
+        return low

@@ -1,20 +1,28 @@
 """Rollouts of a policy in compiled code, from a table over states or a search tree.
 
-One rollout is X = sum over t < H of gamma^t (r_t - sign Omega(pi(.|s_t))), plus
-gamma^H times a constant where it was truncated at H. Its mean is the
-regularized value of the policy, up to the truncation. Omega is what
-``exact.policy_value`` subtracts. A tree's policy is followed from its root for as
-long as the tree knows the state. From there on the policy is blind: grad F(0).
+One rollout is a path of ``path_rules``: it ends with its episode, or after the
+number of steps that its coins allow. Omega is what ``exact.policy_value``
+subtracts. A tree's policy is followed from its root for as long as the tree knows
+the state. From there on the policy is blind: grad F(0).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from smoothcruiser.engines.compiled.kernel import keep, load, store, transition
-from smoothcruiser.evaluation.confidence import take
+from smoothcruiser.evaluation.path_rules import (
+    BALANCE,
+    LOWER,
+    STEPS,
+    TOTAL,
+    UPPER,
+    PathRule,
+    X,
+)
 from smoothcruiser.jit.memory import flag_at
 from smoothcruiser.operators.dispatch import (
     builtin_blind,
@@ -107,29 +115,32 @@ def policy_rollouts(
     setting: Setting, code: int, t: float, weights: Floats, data: Any,
     table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
     scratch: Any, root_state: Any, meta: Ints, fault: Floats,
-    count: int, most_calls: int, low: float, spread: float,
-    sequence: Floats, lots: Floats, rng: Any, stop: int,
+    rule: PathRule, lengths: Ints, most_calls: int, samples: Floats,
+    lots: Floats, rng: Any, stop: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, the number of rollouts finished).
+    """(how it ended, the number of paths finished).
 
-    Each takes (X - low)/spread into ``sequence``. A rollout that the budget
-    interrupts is not counted, nor is one that the flag at address ``stop``
-    interrupts. ``lots[0]`` becomes 1 where the policy left
-    something to chance; ``lots[1]`` is the last X, then come the least and the most.
+    Path i has at most ``lengths[i]`` steps and writes row i of ``samples``. A path
+    that the budget interrupts is not counted, nor is one that the flag at address
+    ``stop`` interrupts; none follows. ``lots[0]`` becomes 1 where the policy left
+    something to chance.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
     p: Any = np.empty(K)
     w: Any = np.empty(K)
     zeros: Any = np.zeros(K)
+    fee = 1.0 - setting.discount  # of the control variate, per step that goes on
+    count = len(lengths)
     for finished in range(count):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
         cursor = 0 if follows else -1
-        total = 0.0
-        weight = 1.0
+        x, balance, weight = rule.control, 1.0, 1.0
+        total, discounted = 0.0, 1.0
+        lower, upper = math.inf, -math.inf  # where it was cut
         depth = 0
-        while depth < setting.limit:
+        while depth < lengths[finished]:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT, finished
             size = 0
@@ -167,24 +178,34 @@ def policy_rollouts(
                     if setting.low <= reward <= setting.high
                     else BAD_REWARD
                 ), finished
-            total += weight * (reward - sign * OMEGA(code, p[:size], w[:size], t))
+            income = reward - sign * OMEGA(code, p[:size], w[:size], t)
+            total += discounted * income
             depth += 1
-            weight *= setting.discount
             if setting.ends and (over or TERMINAL(data, after)):
-                weight = 0.0
+                x += weight * (income - rule.control)
+                balance -= weight
                 break
+            x += weight * (income - fee * rule.control)
+            balance -= weight * fee
+            discounted *= setting.discount
+            if depth <= rule.head:
+                weight *= setting.discount
+            if depth >= rule.head and depth < lengths[finished]:
+                if x < rule.floor and lower == math.inf:
+                    lower = x + weight * (rule.value_low - rule.control)
+                if x > rule.ceiling and upper == -math.inf:
+                    upper = x + weight * (rule.value_high - rule.control)
             if cursor >= 0:
                 cursor = find_child(ints, hashes, states, cursor, acts[j], after)
                 if cursor >= 0 and not tried(ints, cursor, K):
                     cursor = -1
             state = KEEP(scratch, 0, after)
-        total += weight * setting.tail
-        lots[1] = total
-        lots[2], lots[3] = min(lots[2], total), max(lots[3], total)
-        take(
-            sequence,
-            min(max((total - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0,
-        )
+        samples[finished, X] = x
+        samples[finished, BALANCE] = balance
+        samples[finished, LOWER] = x if lower == math.inf else lower
+        samples[finished, UPPER] = x if upper == -math.inf else upper
+        samples[finished, TOTAL] = total
+        samples[finished, STEPS] = depth
     return DONE, count
 
 

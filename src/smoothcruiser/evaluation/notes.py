@@ -21,6 +21,7 @@ class RolloutSummary:
     count: int
     mean: float
     interval: Interval
+    standard_error: float | None = None  # the usual one of the mean, not promised
     certain: bool = False  # a certain policy in a certain world
     refused: bool = False  # whether a callback said stop
 
@@ -41,7 +42,6 @@ def claim(problem: Problem) -> str:
 def notes_of(
     query: Query,
     policy: Any,
-    steps: int,
     found: RolloutSummary,
     rollouts: Rollouts,
     hold: Hold,
@@ -54,8 +54,8 @@ def notes_of(
     )
     if found.count == 0:
         first = (
-            f"It ended before the first rollout of up to {steps:,} steps; "
-            "the interval is what was known beforehand."
+            "It ended before the first rollout; the interval is what was known "
+            "beforehand."
         )
     notes = [first]
     if isinstance(policy, Estimate):

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.evaluation.confidence import take
-from smoothcruiser.evaluation.rollouts import RolloutTask, check_total
+from smoothcruiser.evaluation.path_rules import COLUMNS, Path, PathRule
+from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators.adding import added
@@ -38,7 +41,8 @@ class PlainRollouts:
         self.setting, self.start_walk = task.setting, start_walk
         self.weights = task.problem.operator.weights(task.problem.num_actions)
         self.rng = stream(task.seed, Key.ROLLOUTS)
-        self.random, self.last = False, 0.0
+        self.coins = stream(task.seed, Key.COINS)
+        self.random = False
         self.calls = 0
         self.guard = Guard()
         self.hold = task.hold
@@ -60,43 +64,39 @@ class PlainRollouts:
         """Count calls that were made elsewhere."""
         self.calls += calls
 
-    def run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
-    ) -> int:
+    def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """As in ``Rollouts``."""
         before = copied(self.state)
         with watched(self, self.problem.call_seconds):
-            finished = self._run(count, most_calls, low, spread, sequence)
+            samples = self._run(rule, rule.lengths(count, self.coins), most_calls)
         if not self.hold.came:  # a step that was broken off may leave it changed
             self.guard.compare(before, self.state, 0)
-        return finished
+        return np.array(samples).reshape(-1, COLUMNS)
 
     def _run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
-    ) -> int:
-        for finished in range(count):
+        self, rule: PathRule, lengths: NDArray[np.int64], most_calls: int
+    ) -> list[tuple[float, ...]]:
+        samples: list[tuple[float, ...]] = []
+        for length in lengths.tolist():
+            path = Path(rule, self.setting.discount, length)
             try:
                 with self.hold.opened():
-                    x = self._rollout(most_calls)
+                    finished = self._follow(path, most_calls)
             except KeyboardInterrupt:
-                return finished
-            if x is None:
-                return finished
-            self.last = x
-            check_total(self.problem, self.setting, x, low, low + spread)
-            y = min(max((x - low) / spread, 0.0), 1.0) if spread > 0.0 else 0.0
-            take(sequence, y)
-        return count
+                break
+            if not finished:
+                break
+            samples.append(path.sample())
+        return samples
 
-    def _rollout(self, most_calls: int) -> float | None:
-        """X of one rollout; None where calls or time are used up before its end."""
+    def _follow(self, path: Path, most_calls: int) -> bool:
+        """Whether a path comes to its end before calls or time are used up."""
         operator, problem = self.problem.operator, self.problem
         policy = self.start_walk()
         state, action = self.state, None
-        total, weight = 0.0, 1.0
-        for _ in range(self.setting.limit):
+        while path.goes_on:
             if self.calls >= most_calls or time.perf_counter() > self.deadline:
-                return None
+                return False
             actions = problem.legal_actions(state)
             w = [self.weights[a] for a in actions]
             p = self._probabilities(policy(state, action), state, actions, w)
@@ -109,11 +109,9 @@ class PlainRollouts:
             reward, state, over = answered(
                 problem, state, action, self.rng, low, high, ends, self.guard
             )
-            total += weight * (reward - sign * operator.omega(p, w))
-            if over or (self.setting.ends and problem.is_terminal(state)):
-                return total
-            weight *= self.setting.discount
-        return total + weight * self.setting.tail
+            ended = over or (ends and problem.is_terminal(state))
+            path.take(reward - sign * operator.omega(p, w), ended)
+        return True
 
     def _probabilities(
         self, found: Any, state: Any, actions: list[int], w: list[float]

@@ -27,13 +27,13 @@ from smoothcruiser.engines.compiled.kernel import allocate
 from smoothcruiser.engines.pools.threads import Threads
 from smoothcruiser.errors import OracleError, SmoothcruiserError
 from smoothcruiser.evaluation import kernel as evaluate_kernel
+from smoothcruiser.evaluation.path_rules import COLUMNS, PathRule
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.parts import parts_of
-from smoothcruiser.problem.answers import beyond_total
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree import kernel
 from smoothcruiser.tree.compiled import machine_for
@@ -41,9 +41,6 @@ from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.rows import RowMachine, as_columns
 from smoothcruiser.tree.searches import TreeRule
 from smoothcruiser.tree.tree import Tree
-
-# relative error of a sum, per term; far above that of double precision
-ROUNDING = 1e-14
 
 _kernels: dict[Any, Any] = {}
 
@@ -60,7 +57,7 @@ class RolloutTask:
 
 
 class Rollouts(Protocol):
-    """A source of samples of X."""
+    """A source of paths."""
 
     name: str
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
@@ -82,21 +79,16 @@ class Rollouts(Protocol):
     def calls(self) -> int:
         """Oracle calls so far."""
 
-    @property
-    def last(self) -> float:
-        """X of the last rollout."""
-
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
 
-    def run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
-    ) -> int:
-        """The number of rollouts finished, each taken into ``sequence``.
+    def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
+        """The samples of the paths finished, one row each (``path_rules``).
 
-        It is below ``count`` where the calls are used up, the time is up, or the run
-        was stopped by hand. The rollout under way is then dropped, and no other
-        follows: the intervals hold at every count (``confidence``).
+        There are fewer than ``count`` where the calls are used up, the time is up, or
+        the run was stopped by hand. The path under way is then dropped, and no other
+        follows: paths come in a fixed order, so that short ones are not preferred, and
+        the intervals hold at every count (``confidence``).
         """
 
     def close(self) -> None:
@@ -171,8 +163,8 @@ class CompiledRollouts:
         self.weights = np.array(operator.weights(task.problem.num_actions))
         self.meta, self.fault = np.zeros(5, np.int64), np.zeros(1)
         self.rng = stream(task.seed, Key.ROLLOUTS)
-        # whether the policy ever drew lots, the last X, the least and the most
-        self.lots = np.array([0.0, 0.0, math.inf, -math.inf])
+        self.coins = stream(task.seed, Key.COINS)
+        self.lots = np.zeros(1)  # whether the policy ever drew lots
         self.hold, self.stop = task.hold, np.zeros(1, np.int64)
         self.loop = _loop(policy, operator)
         self._compile(self.loop)
@@ -189,7 +181,8 @@ class CompiledRollouts:
     def _compile(self, loop: _Loop) -> _Loop:
         """Compile ``loop`` by running nothing in it."""
         meta, lots = np.zeros_like(self.meta), np.zeros_like(self.lots)
-        self._in_loop(loop, meta, lots, 0, 0, 0.0, 1.0, np.zeros(10))
+        nothing = np.zeros(0, np.int64)
+        self._in_loop(loop, meta, lots, PathRule(), nothing, 0, np.zeros((0, COLUMNS)))
         return loop
 
     def _hand_over(self) -> None:
@@ -266,27 +259,21 @@ class CompiledRollouts:
         """Whether the policy has left anything to chance so far."""
         return bool(self.lots[0])
 
-    @property
-    def last(self) -> float:
-        """X of the last rollout."""
-        return float(self.lots[1])
-
     def _run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
+        self, rule: PathRule, lengths: Any, most_calls: int, samples: Any
     ) -> tuple[int, int]:
-        rest = count, most_calls, low, spread, sequence
-        return self._in_loop(self.loop, self.meta, self.lots, *rest)
+        paths = rule, lengths, most_calls, samples
+        return self._in_loop(self.loop, self.meta, self.lots, *paths)
 
     def _in_loop(
         self,
         loop: _Loop,
         meta: Any,
         lots: Any,
-        count: int,
+        rule: PathRule,
+        lengths: Any,
         most_calls: int,
-        low: float,
-        spread: float,
-        sequence: Any,
+        samples: Any,
     ) -> tuple[int, int]:
         operator = self.problem.operator
         status, finished = loop.kernel(
@@ -304,24 +291,22 @@ class CompiledRollouts:
             loop.policy.state,
             meta,
             self.fault,
-            count,
+            rule,
+            lengths,
             most_calls,
-            low,
-            spread,
-            sequence,
+            samples,
             lots,
             self.rng,
             self.stop.ctypes.data,
         )
         return int(status), int(finished)
 
-    def run(
-        self, count: int, most_calls: int, low: float, spread: float, sequence: Any
-    ) -> int:
+    def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """As in ``Rollouts``."""
         self._hand_over()
+        lengths, samples = rule.lengths(count, self.coins), np.empty((count, COLUMNS))
         try:
-            status, finished = self._in_time(count, most_calls, low, spread, sequence)
+            status, finished = self._in_time(rule, lengths, most_calls, samples)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -331,10 +316,7 @@ class CompiledRollouts:
             ) from error
         if status not in (kernel.DONE, kernel.CUT):
             self._complain(status)
-        for x in self.lots[2:].tolist():
-            if math.isfinite(x):
-                check_total(self.problem, self.setting, x, low, low + spread)
-        return finished
+        return samples[:finished]
 
     def _in_time(self, *rollouts: Any) -> tuple[int, int]:
         """What ``_run`` returns, in the thread, until a stop or the deadline."""
@@ -367,19 +349,6 @@ class CompiledRollouts:
         where = int(scratch[1]) if machine is None else machine.load(scratch, 1)
         action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
         complain(self.problem, self.setting, status, where, action, reward)
-
-
-def check_total(
-    problem: Problem, setting: Setting, x: float, low: float, high: float
-) -> None:
-    """Refuse a rollout that a declared total excludes, rounding apart.
-
-    ``low`` and ``high`` are what is possible.
-    """
-    slack = ROUNDING * setting.limit * max(abs(low), abs(high), abs(x))
-    if problem.facts.total_range is None or low - slack <= x <= high + slack:
-        return
-    raise beyond_total(x, low, high)
 
 
 def _run_rollouts(rollouts: CompiledRollouts, item: Any) -> tuple[int, int]:

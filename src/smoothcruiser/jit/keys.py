@@ -12,6 +12,7 @@ share a stream:
   (TREE, tree, LEAVES, simulation, rollout)   rollouts from one leaf at once
   (TREE, moves, GUMBEL)     the root of a Gumbel search, after so many moves
   (ROLLOUTS,)               the rollouts of ``evaluate``
+  (COINS,)                  how many steps each of them lives
   (WORLD, episode)          what the environment of an agent samples
   (OTHER_PLAYER, episode)   what the other player samples
   (OTHER_PLAYER,)           the seed of an opponent that plans
@@ -41,6 +42,7 @@ class Key(IntEnum):
     CERTIFIED = 6
     TREE = 9
     ROLLOUTS = 10
+    COINS = 11
     WORLD = 101
     OTHER_PLAYER = 102
     PLANS = 103
