@@ -236,6 +236,24 @@ def not_excluded(q_intervals: Sequence[Interval], player: int) -> tuple[int, ...
     return tuple(a for a in usable if q_intervals[a][0] <= ceiling)
 
 
+def bring_inside(
+    value: float, interval: Interval, within: float | None = None
+) -> float:
+    """The point of an interval nearest to a value; NaN, of an illegal action, stays.
+
+    Where ``within`` is given, a point at most so far from either end, or the middle
+    where there is none.
+    """
+    low, high = interval
+    if within is not None and not math.isnan(value):
+        nearest = math.nextafter(high - within, math.inf)  # rounding takes none of it
+        farthest = math.nextafter(low + within, -math.inf)
+        low, high = max(low, nearest), min(high, farthest)
+        if low > high:
+            return 0.5 * (interval[0] + interval[1])
+    return low if value < low else high if value > high else value
+
+
 @dataclass(frozen=True)
 class Spread:
     """What is known of the legal actions, laid out over all K of them."""
@@ -334,5 +352,8 @@ def unsampled_estimate(
         compile_seconds=0.0,
         **about(problem, state),
         seed=seed,
-        notes=(f"{why.rstrip('.')}: the interval is what the rewards allow.",),
+        notes=(
+            f"{why.rstrip('.')}: nothing was sampled. The interval is what the rewards "
+            "allow, and the value only its middle, no estimate.",
+        ),
     )

@@ -1,12 +1,15 @@
 """What a query of certified search returns: an estimate and its certificate.
 
-The answer is the middle of the box of action values, with the policy there.
+The values are those of the counted model (``counted``), brought into the intervals, and
+the policy is the one at these action values. Where a query has reached its epsilon they
+are brought within epsilon of both ends: |value - V| <= epsilon is promised then.
 
-Loss of the policy: pi = grad F(q), q the middle of the box. Its one-step
+Loss of the policy: pi = grad F(q), q the action values that are returned. Its one-step
 regularized loss at the true Q is the Bregman remainder D(Q, q) = F(Q) - F(q) -
 <pi, Q - q>, a convex function of Q, so its largest value over the box is at a
 corner: with up to ``CORNERS`` actions all corners are tried, beyond that D <=
-min(curv s**2 / 8, s) with s the largest sum of two half-widths bounds it.
+min(curv s**2 / 8, s) bounds it, with s the largest span of Q - q over the box:
+(Q - q)(a) - (Q - q)(b) is at most the way from q(a) up plus that from q(b) down.
 
 Bounds that cross (L > U) have probability at most delta if what the certificate
 assumes is true. The query then raises an error that says so. Far more often the
@@ -15,9 +18,12 @@ cause is a key that leaves out something on which the state's future depends.
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.certified.counted import Guess
+from smoothcruiser.certified.limits import Target
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.estimate import (
     ADVICE,
@@ -27,6 +33,7 @@ from smoothcruiser.estimate import (
     Spread,
     about,
     best_action,
+    bring_inside,
     not_excluded,
 )
 from smoothcruiser.operators import Operator
@@ -57,6 +64,10 @@ NO_WORKERS = (
     "Executor and workers were not used: nothing is sampled, and outcomes= is read in "
     "this process."
 )
+NO_SAMPLE = (
+    "This state was not sampled: its action values are only the middle of what is "
+    "possible, no estimate."
+)
 SAME_KEY = (
     "states with one key= have one future (mover, legal actions and end are "
     "compared when a key comes back)"
@@ -83,6 +94,8 @@ def answer(
     problem, memory = search.problem, search.memory
     exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
+    guess, kept = search.guess_at(root, with_error=True), reason == "epsilon"
+    within = asked.promised(memory.interval(root)) if kept else None
     seen = (
         f"{counts(memory.num_nodes - 1, 'state')}, {counts(drawn, 'pair')} and "
         f"{counts(memory.num_entries, 'outcome')}"
@@ -97,6 +110,7 @@ def answer(
         *search.notes,
         *((NO_WORKERS,) if idle else ()),
         *_notes(asked, reached, reason, num_calls),
+        *((NO_SAMPLE,) if not guess.q_values else ()),
         f"{seen} seen; {made} in this memory so far.",
         *_no_chance(search, drawn),
         *_endless(search, reason, drawn),
@@ -106,6 +120,9 @@ def answer(
         memory.graph,
         root,
         state,
+        guess=guess,
+        within=within,
+        target=asked.target,
         confidence=1.0 if exact else 1.0 - search.delta,
         bound="interval iteration" if exact else search.bound.word,
         assumptions=search.assumed,
@@ -126,29 +143,26 @@ def describe(
     root: int,
     state: Any,
     *,
+    guess: Guess,
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
+    within: float | None = None,
+    target: Target = "q_values",
     **rest: Any,
 ) -> Estimate:
-    """Return the Estimate at node ``root``.
+    """Return the Estimate at node ``root``: the ``guess``, brought into the box.
 
-    It has the box, the value, the policy, its loss and the actions that may be
-    best.
+    Where ``within`` is given, the values of the ``target`` are at most so far from
+    either end. Beside them it has the policy, its loss and the actions that may be best.
     """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
     player = 1 if node["sign"] > 0 else 2
-    actions, priors = (
-        pairs["action"].tolist(),
-        problem.operator.weights(problem.num_actions),
-    )
-    weights = [float(priors[action]) for action in actions]
-    boxes = list(zip(pairs["q_lower"].tolist(), pairs["q_upper"].tolist(), strict=True))
     interval = (float(node["lower"]), float(node["upper"]))
-    middles = [0.5 * (low + high) for low, high in boxes]
-    gradient = problem.operator.gradient(middles, player=player, weights=weights)
-    spread = Spread.over(problem.num_actions, actions, middles, boxes, gradient)
+    spread, value = spread_guess(
+        problem, pairs, player, guess, within if target == "q_values" else None
+    )
     certificate = Certificate(
         kind="search",
         interval=interval,
@@ -156,37 +170,83 @@ def describe(
         confidence=confidence,
         bound=bound,
         assumptions=assumptions,
-        policy_loss=policy_loss(problem.operator, boxes, player, weights),
+        policy_loss=loss_over(problem, spread, player),
         best_actions=not_excluded(spread.q_intervals, player),
     )
+    if not guess.q_values:
+        middle = 0.5 * (interval[0] + interval[1])
+        value = middle if guess.value is None else guess.value
     return Estimate(
-        value=0.5 * (interval[0] + interval[1]),
+        value=bring_inside(value, interval, within),
         interval=interval,
         q_values=spread.q_values,
         policy=spread.policy,
         action=best_action(spread.policy, spread.q_values, player),
         method="certified",
         certificate=certificate,
+        standard_error=guess.standard_error,
         **about(problem, state),
         **rest,
     )
 
 
+def spread_guess(
+    problem: Problem,
+    pairs: Any,
+    player: int,
+    guess: Guess,
+    within: float | None = None,
+) -> tuple[Spread, float]:
+    """A guess of a node brought into the boxes of its pairs, and F of it.
+
+    Where none of them was sampled it is the middle of the boxes.
+    """
+    operator, actions = problem.operator, pairs["action"].tolist()
+    priors = operator.weights(problem.num_actions)
+    weights = [float(priors[action]) for action in actions]
+    boxes = list(zip(pairs["q_lower"].tolist(), pairs["q_upper"].tolist(), strict=True))
+    q_values = [0.5 * (low + high) for low, high in boxes]
+    if guess.q_values:
+        q_values = [
+            bring_inside(q, box, within)
+            for q, box in zip(guess.q_values, boxes, strict=True)
+        ]
+    gradient = operator.gradient(q_values, player=player, weights=weights)
+    value = operator.value(q_values, player=player, weights=weights)
+    spread = Spread.over(problem.num_actions, actions, q_values, boxes, gradient)
+    return spread, value
+
+
+def loss_over(problem: Problem, spread: Spread, player: int) -> float | None:
+    """The largest one-step loss of the policy at ``spread`` over its boxes."""
+    legal = [a for a, q in enumerate(spread.q_values) if not math.isnan(q)]
+    priors = problem.operator.weights(problem.num_actions)
+    return policy_loss(
+        problem.operator,
+        [spread.q_intervals[a] for a in legal],
+        [spread.q_values[a] for a in legal],
+        player,
+        [float(priors[a]) for a in legal],
+    )
+
+
 def policy_loss(
-    operator: Operator, boxes: list[Interval], player: int, weights: list[float]
+    operator: Operator,
+    boxes: list[Interval],
+    q_values: list[float],
+    player: int,
+    weights: list[float],
 ) -> float | None:
     """Return the largest one-step regularized loss of the policy over the box.
 
-    The policy is that of the middle of the box. None where gradients are no
+    The policy is that of ``q_values``, a point of the box. None where gradients are no
     policies.
     """
     if not operator.shift_invariant:
         return None
     if len(boxes) == 1:
         return 0.0
-    middles = [0.5 * (low + high) for low, high in boxes]
-    halves = sorted(0.5 * (high - low) for low, high in boxes)
-    span = halves[-1] + halves[-2]  # of Q - q over two different actions
+    span = _largest_span(boxes, q_values)
     bound = (
         min(operator.curvature(len(boxes)) * span * span / 8.0, span)
         if span > 0.0
@@ -196,25 +256,36 @@ def policy_loss(
     if len(boxes) > CORNERS or not operator.convex:
         return bound
     sign = 1.0 if player == 1 else -1.0
-    at_middle = operator.value(middles, player=player, weights=weights)
-    policy = operator.gradient(middles, player=player, weights=weights)
+    at_guess = operator.value(q_values, player=player, weights=weights)
+    policy = operator.gradient(q_values, player=player, weights=weights)
     worst = 0.0
     for corner in product(*boxes):
         linear = added(
-            p * (q - m) for p, q, m in zip(policy, corner, middles, strict=True)
+            p * (x - q) for p, x, q in zip(policy, corner, q_values, strict=True)
         )
         worst = max(
             worst,
             sign
             * (
                 operator.value(list(corner), player=player, weights=weights)
-                - at_middle
+                - at_guess
                 - linear
             ),
         )
     scale = max(abs(x) for box in boxes for x in box) + operator.strength
     # 64 k units allow for the rounding of three sums of that size
     return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)
+
+
+def _largest_span(boxes: list[Interval], q_values: list[float]) -> float:
+    """The largest of (Q - q)(a) - (Q - q)(b) over a != b and Q in the box."""
+    sides = list(zip(boxes, q_values, strict=True))
+    ups = [high - q for (_, high), q in sides]
+    downs = [q - low for (low, _), q in sides]
+    # the two largest of either suffice: at most one pair of them is of one action
+    first = sorted(range(len(ups)), key=lambda a: -ups[a])[:2]
+    second = sorted(range(len(downs)), key=lambda a: -downs[a])[:2]
+    return max(ups[a] + downs[b] for a in first for b in second if a != b)
 
 
 def one_outcome(twice: int) -> str:

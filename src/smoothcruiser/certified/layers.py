@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import SCAN, WALK, Bound
+from smoothcruiser.certified.counted import CountedLayers
 from smoothcruiser.certified.graph import (
     STAGE,
     Layers,
@@ -61,6 +62,7 @@ class LayeredRegion(Region):
         self.depth = min(FIRST_DEPTH, self.deepest)
         self._boxes: Any = np.zeros((0, 2, 4))
         self._place: Ints = np.zeros(0, dtype=np.int64)
+        self.counted: CountedLayers = CountedLayers(self)
 
     def warm(self) -> None:
         """Compile the loops, or load them; ``show`` when it is first called."""
@@ -80,6 +82,7 @@ class LayeredRegion(Region):
         except Exception as error:
             raise not_compiled(self.bound, error) from error
         loops.flow(g, layers, np.zeros(1), 0.0, WALK, steps, self.rules)
+        self.counted.warm()
 
     @property
     def widths(self) -> Floats:
@@ -268,6 +271,7 @@ class LayeredRegion(Region):
         )
         found.layers = Layers(*(array.copy() for array in self.layers))
         found._place = np.zeros_like(self._place)
+        found.counted = CountedLayers(found)
         return found
 
     def show(self, d: int, at: int) -> None:

@@ -97,11 +97,16 @@ class Ends:
         still = 0.5 * (interval[1] - interval[0]) <= goal
         return goal if least > 0.0 or still else None
 
+    def promised(self, interval: tuple[float, float]) -> float | None:
+        """How far from V the answer may be where V is known to lie in ``interval``."""
+        if self.relative is not None:
+            return self.relative * nearest_to_zero(interval)
+        return self.epsilon
+
     def is_reached(self, half_width: float, interval: tuple[float, float]) -> bool:
         """Whether the promise itself is kept, whatever double precision can reach."""
-        if self.relative is not None:
-            return half_width <= self.relative * nearest_to_zero(interval)
-        return self.epsilon is not None and half_width <= self.epsilon
+        promised = self.promised(interval)
+        return promised is not None and half_width <= promised
 
 
 def make_limits(

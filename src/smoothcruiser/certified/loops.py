@@ -17,7 +17,9 @@ import numpy as np
 
 from smoothcruiser.certified import (
     changes_kernel,
+    counted_kernel,
     inductive_kernel,
+    influence_kernel,
     layers_kernel,
     memory_kernel,
     pooled_kernel,
@@ -97,6 +99,47 @@ def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
         flow=build(layers_kernel.flow_layers),
         show=build(layers_kernel.show_stage),
     )
+
+
+class CountedLoops(NamedTuple):
+    """The loops that solve the counted model."""
+
+    solve: Any
+    means: Any
+    close: Any
+    show: Any
+    spread: Any
+    solve_layers: Any
+    show_means: Any
+    spread_layers: Any
+    price: float = 1.0  # how much slower than compiled code they are
+
+
+PYTHON_PRICE = 300.0  # plain Python takes about a microsecond for an outcome
+
+
+def make_counted_loops(operator: Operator) -> CountedLoops:
+    """Return the loops for ``operator``; they are the same for all bounds."""
+    own = parts_of(operator)
+    put: dict[str, Any] = {}
+    if own is not None:
+        put = {"builtin_value": own.value, "builtin_gradient": own.gradient}
+    if own is not None and not own.compiled:
+        functions = [rebound(function, put) for function in COUNTED]
+        return CountedLoops(*functions, price=PYTHON_PRICE)
+    return CountedLoops(*(compiled(function, nogil=True, **put) for function in COUNTED))
+
+
+COUNTED = (
+    counted_kernel.solve_nodes,
+    counted_kernel.node_means,
+    counted_kernel.close_node,
+    counted_kernel.show_nodes,
+    influence_kernel.spread_nodes,
+    counted_kernel.solve_layers,
+    counted_kernel.show_means,
+    influence_kernel.spread_layers,
+)
 
 
 class ClosingLoops(NamedTuple):

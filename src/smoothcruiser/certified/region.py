@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.certified.bounds.base import Bound, BoundRules
+from smoothcruiser.certified.counted import CountedNodes
 from smoothcruiser.certified.graph import SAMPLED, Graph, empty_graph
 from smoothcruiser.certified.loops import make_loops, warm, warm_intake
 from smoothcruiser.certified.memory import Memory
@@ -43,12 +44,14 @@ class Region:
         self.over: Callable[..., object] = _never
         self.order: Ints = np.zeros(0, dtype=np.int64)
         self.count = 0
+        self.counted = CountedNodes(self)
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
         graph = empty_graph(self.bound.fields)
         warm_intake(self.loops, graph)
         warm(self.loops, self.bound, graph, self.rules)
+        self.counted.warm()
 
     @property
     def listed(self) -> Ints:

@@ -30,7 +30,7 @@ def save(search: Certified, path: str | Path) -> int:
     """Keep a memory as a run of its own, and return its number."""
     from smoothcruiser.store import Record, Store
 
-    if search.memory.num_nodes == 1:
+    if search.memory.num_nodes == 1 or not search._prepared:
         raise InvalidInput("This memory is empty; ask it something before it is saved.")
     root = search.memory.states[1]
     search.spelling.check(root)

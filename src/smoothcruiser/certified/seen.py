@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from smoothcruiser.certified.counted import UNKNOWN, Guess
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.region import Region
@@ -20,25 +21,29 @@ from smoothcruiser.problem.tabular import Ints
 class SeenNodes:
     """The nodes of a memory as they were when a table was made."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, guesses: list[Guess]) -> None:
         self._nodes = memory.graph.nodes[: memory.num_nodes].copy()
         self._pairs = memory.graph.pairs[: memory.num_pairs].copy()
+        # before the first query is prepared, all of a horizon's steps are left
+        self._left = memory.problem.horizon
+        self._guesses = guesses
 
     def __len__(self) -> int:
         return len(self._nodes) - 1
 
     def place(self, index: int) -> tuple[int, int | None]:
         """The node of a row, and its steps left."""
-        return index + 1, None
+        return index + 1, self._left
 
-    def row(self, index: int) -> tuple[Any, Any]:
-        """The node of a row and its pairs, with their bounds."""
+    def row(self, index: int) -> tuple[Any, Any, Guess]:
+        """The node of a row and its pairs, with their bounds, and what is likely."""
         node = self._nodes[index + 1]
-        return node, self._pairs[node["first"] : node["first"] + node["size"]]
+        pairs = self._pairs[node["first"] : node["first"] + node["size"]]
+        return node, pairs, self._guesses[index + 1]
 
     def find(self, node: int, remaining: int | None) -> int | None:
         """The row of a node; None where it has none."""
-        return node - 1
+        return node - 1 if remaining in (None, self._left) else None
 
 
 class SeenStages(SeenNodes):
@@ -47,6 +52,7 @@ class SeenStages(SeenNodes):
     def __init__(self, region: LayeredRegion) -> None:
         self._region = region.copied()
         self._layers = self._region.layers
+        self._region.counted.settle(0)
 
     def __len__(self) -> int:
         return int(self._layers.starts[-1])
@@ -59,12 +65,14 @@ class SeenStages(SeenNodes):
         left = self._region.horizon - self._layer(index)
         return int(self._layers.stages["node"][index]), left
 
-    def row(self, index: int) -> tuple[Any, Any]:
-        """The node of a row and its pairs, with their bounds."""
-        self._region.show(self._layer(index), index)
+    def row(self, index: int) -> tuple[Any, Any, Guess]:
+        """The node of a row and its pairs, with their bounds, and what is likely."""
+        layer = self._layer(index)
+        self._region.show(layer, index)
         number, _ = self.place(index)
-        memory = self._region.memory
-        return memory.graph.nodes[number].copy(), memory.pairs_of(number).copy()
+        graph, pairs = self._region.memory.graph, self._region.memory.pairs_of(number)
+        guess = self._region.counted.at_stage(layer, index)
+        return graph.nodes[number].copy(), pairs.copy(), guess
 
     @cached_property
     def _rows(self) -> dict[tuple[int, int], int]:
@@ -81,8 +89,10 @@ class SeenStages(SeenNodes):
         return self._rows.get((node, horizon - left))
 
 
-def seen_in(memory: Memory, region: Region | None) -> SeenNodes:
+def seen_in(memory: Memory, region: Region | None, num_calls: int) -> SeenNodes:
     """What a memory has seen; ``region`` is None before the first query."""
-    return (
-        SeenStages(region) if isinstance(region, LayeredRegion) else SeenNodes(memory)
-    )
+    if isinstance(region, LayeredRegion):
+        return SeenStages(region)
+    if region is None:
+        return SeenNodes(memory, [UNKNOWN] * memory.num_nodes)
+    return SeenNodes(memory, region.counted.guess_all(num_calls))

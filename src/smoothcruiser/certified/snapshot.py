@@ -72,6 +72,7 @@ def to_bytes(search: Certified) -> bytes:
         "words": sampler.words[:p],
         "order": search._region.listed,
         **search._region.sections(),
+        **search._region.counted.sections(),
         "arrivals": np.array(sorted(sampler.arrivals.items()), np.int64),
     }
     numbers = _numbers(memory)
@@ -277,6 +278,7 @@ def _restore(search: Certified, data: bytes) -> None:
     region.order, region.count = order.copy(), len(order)
     region.make_room()
     region.read(parts, require)
+    region.counted.read(parts, require)
     words = np.frombuffer(parts["words"], np.uint64).reshape(-1, 4)
     sampler.cover()
     require(

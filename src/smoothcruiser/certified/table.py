@@ -12,26 +12,26 @@ a table keeps what it was made of when queries go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from smoothcruiser.certified.estimate import describe
+from smoothcruiser.certified.counted import UNKNOWN, Guess
+from smoothcruiser.certified.estimate import describe, spread_guess
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.limits import LARGEST, Target, make_limits
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.seen import SeenNodes, seen_in
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.estimate import Estimate, Interval, Spread, best_action
+from smoothcruiser.estimate import Estimate, Interval, best_action, bring_inside
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import state_key
 from smoothcruiser.records.data import Data, json_text
 from smoothcruiser.records.data import json_data as read_json
 from smoothcruiser.records.fields import miscounted, outside
 from smoothcruiser.records.frames import Framed
-from smoothcruiser.records.numbers import number_data
 from smoothcruiser.shown import Shown, brief
 
 if TYPE_CHECKING:
@@ -43,14 +43,13 @@ if TYPE_CHECKING:
 class Row:
     """A state that was seen. Illegal actions have policy 0 and NaN elsewhere."""
 
-    json_more: ClassVar[Mapping[str, Any]] = {"value": float}
-
     state: Any
     remaining: int | None  # steps left, where the problem has a horizon
     player: int  # who moves: 1 maximizes, 2 minimizes
-    interval: Interval  # of V
+    value: float  # the best estimate of V
+    interval: Interval  # of V: the promise
     q_intervals: tuple[Interval, ...]
-    policy: tuple[float, ...]  # of the middle of the action values' intervals
+    policy: tuple[float, ...]  # at the best estimates of the action values
     action: int  # the recommended one
     samples: tuple[int, ...]  # of each action
     label: str = ""  # what the recommended action is called, by default its number
@@ -64,11 +63,6 @@ class Row:
             outside("action", self.action, count, "actions"),
         ]
         return next((flaw for flaw in found if flaw is not None), None)
-
-    @property
-    def value(self) -> float:
-        """The middle of the interval."""
-        return 0.5 * (self.interval[0] + self.interval[1])
 
 
 class RowTable(Framed, Sequence[Row]):
@@ -157,13 +151,6 @@ class KeptTable(Shown, Data, RowTable):
             )
         return self.rows[place]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The rows and their confidence as plain data; see ``Data.to_dict``."""
-        found = super().to_dict()
-        for written, row in zip(found["rows"], self.rows, strict=True):
-            written["value"] = number_data(row.value)
-        return found
-
 
 @dataclass(frozen=True, repr=False)
 class Table(Shown, RowTable):
@@ -195,17 +182,15 @@ class Table(Shown, RowTable):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         number, remaining = self._seen.place(range(len(self))[index])
-        node, pairs = self._seen.row(range(len(self))[index])
+        node, pairs, guess = self._seen.row(range(len(self))[index])
         problem = self.problem
         player = 1 if node["sign"] > 0.0 else 2
         actions = pairs["action"].tolist()
-        lows, highs = pairs["q_lower"].tolist(), pairs["q_upper"].tolist()
-        boxes = list(zip(lows, highs, strict=True))
-        middles = [0.5 * (low + high) for low, high in boxes]
-        priors = problem.operator.weights(problem.num_actions)
-        weights = [float(priors[action]) for action in actions]
-        gradient = problem.operator.gradient(middles, player=player, weights=weights)
-        spread = Spread.over(problem.num_actions, actions, middles, boxes, gradient)
+        interval = (float(node["lower"]), float(node["upper"]))
+        spread, value = spread_guess(problem, pairs, player, guess)
+        if not guess.q_values:
+            middle = 0.5 * (interval[0] + interval[1])
+            value = middle if guess.value is None else guess.value
         samples = [0] * problem.num_actions
         for action, total in zip(actions, pairs["total"].tolist(), strict=True):
             samples[action] = int(total)
@@ -214,7 +199,8 @@ class Table(Shown, RowTable):
             state=self._states[number],
             remaining=remaining,
             player=player,
-            interval=(float(node["lower"]), float(node["upper"])),
+            value=bring_inside(value, interval),
+            interval=interval,
             q_intervals=spread.q_intervals,
             policy=spread.policy,
             action=action,
@@ -300,7 +286,9 @@ def table_of(search: Certified) -> Table:
         num_calls=search.num_calls,
         _states=list(memory.states),
         _numbers={key: node for key, node in _nodes(memory) if node != END},
-        _seen=seen_in(memory, search._region if search._prepared else None),
+        _seen=seen_in(
+            memory, search._region if search._prepared else None, search.num_calls
+        ),
     )
 
 
@@ -328,7 +316,8 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if memory.interval(node) == estimate.interval:
         return estimate
     spent = estimate.num_calls, estimate.seconds, estimate.compile_seconds
-    found = _known_at(search, memory, node, estimate.state, target, spent)
+    guess = search.guess_at(node)._replace(standard_error=estimate.standard_error)
+    found = _known_at(search, memory, node, estimate.state, guess, spent)
     note = f"Samples for other states narrowed it to half-width {found.epsilon:.4g}."
     return replace(found, notes=(*estimate.notes, note))
 
@@ -338,20 +327,31 @@ def _known_at(
     memory: Memory,
     node: int,
     state: Any,
-    target: Target,
+    guess: Guess,
     spent: tuple[int, float, float],
 ) -> Estimate:
-    """What the bounds of a memory say of a node now; ``spent``: calls and seconds.
+    """What a memory says of a node now; ``spent``: calls and seconds.
 
     ``memory`` is the search's own or a copy; with a horizon the node must be shown
-    (``Region.show_whole``).
+    (``Region.show_whole``). Where the last query's promise is kept here too, the
+    values keep it.
     """
+    at, within = search._at, None
+    target: Target = "q_values" if at is None else at.target
     reached = memory.half_width(node, target)
+    if at is not None:
+        limits = make_limits(at.epsilon, 1, None, None, target, 0.0, at.relative)
+        interval = memory.interval(node)
+        if limits.is_reached(reached, interval):
+            within = limits.promised(interval)
     return describe(
         search.problem,
         memory.graph,
         node,
         state,
+        guess=guess,
+        within=within,
+        target=target,
         confidence=1.0 if search.exact else 1.0 - search.delta,
         bound="interval iteration" if search.exact else search.bound.word,
         assumptions=search.assumed,
@@ -377,18 +377,21 @@ def queried(search: Certified) -> list[Estimate]:
     asked = dict(search.asked)
     if at is not None:
         asked.setdefault(at.root, 0)
-    target: Target = "q_values" if at is None else at.target
     region = search._region if asked and search._prepared else None
+    guess_of: Callable[[int], Guess] = lambda _: UNKNOWN
     if isinstance(region, LayeredRegion):
         region = region.copied()  # reading changes nothing
         memory = region.memory
+        region.counted.settle(search.num_calls)
+        guess_of = region.counted.at
+    elif region is not None:
+        guess_of = region.counted.guess_all(search.num_calls).__getitem__
     found = []
     for node, calls in asked.items():
         if region is not None:
             region.show_whole(node)
-        spent = calls, 0.0, 0.0
-        known = _known_at(search, memory, node, memory.states[node], target, spent)
-        found.append(known)
+        state, spent = memory.states[node], (calls, 0.0, 0.0)
+        found.append(_known_at(search, memory, node, state, guess_of(node), spent))
     return found
 
 

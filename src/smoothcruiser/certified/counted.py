@@ -1,0 +1,281 @@
+"""The best estimate of certified search: the solution of the counted model.
+
+The bounds say what is certain. They are wide long before the samples are few: at
+gamma = 0.97 the middle of an interval can be three times the value. The counted model,
+the frequencies and mean rewards of the samples in memory, says what is likely
+(``counted_kernel``), and the delta method how likely (``influence_kernel``). Neither is
+promised.
+
+It is solved at the end of a query over the nodes that the query has listed, from the
+values of the query before, in at most ``MOST_WORK`` steps and ``CALL_WORK`` more for
+each call of the memory. So it costs a few percent of the query, and is a function of
+the memory alone: a search that is saved keeps the values (``snapshot``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from smoothcruiser.certified.counted_kernel import Guesses, annuity
+from smoothcruiser.certified.graph import STAGE, Layers, empty_graph
+from smoothcruiser.certified.influence_kernel import Influence
+from smoothcruiser.certified.layers_kernel import Steps
+from smoothcruiser.certified.loops import make_counted_loops
+from smoothcruiser.problem.tabular import Floats, Ints
+
+# updates of an outcome, at about 3 nanoseconds each: whatever the query took, and for
+# each call of the memory
+MOST_WORK, CALL_WORK = 2e6, 2.0
+FEWEST_PASSES = 4
+STILL = 1e-3  # of the answer's half-width: what solving may leave out
+LEAST_STILL = 1e-12  # of the largest value in sight
+LOST = 0.1  # of all visits: where more are of states never sampled, no error is usual
+
+
+class Guess(NamedTuple):
+    """What the counted model says of a node; no value where nothing was sampled."""
+
+    value: float | None
+    # of its pairs; empty where none of them was sampled, and the value is a frontier's
+    q_values: tuple[float, ...] = ()
+    standard_error: float | None = None
+
+
+UNKNOWN = Guess(None)
+
+
+class CountedNodes:
+    """The counted model of a memory without a horizon."""
+
+    def __init__(self, region: Any) -> None:
+        self.region, self.memory = region, region.memory
+        self.loops = make_counted_loops(region.problem.operator)
+        # by node, as the last query left them; NaN where none has solved it
+        self.values: Floats = np.zeros(0)
+        self.listed: Ints = np.zeros(0, dtype=np.int64)
+
+    def warm(self) -> None:
+        """Compile the loops, or load them."""
+        g, none = empty_graph(self.region.bound.fields), np.zeros(0, dtype=np.int64)
+        guesses, rules = self._guesses(np.zeros(1)), self.region.rules
+        self.loops.solve(g, none, 0, 0, 0.0, guesses, rules)
+        self.loops.means(g, 0, guesses, rules)
+        one = np.zeros(1, dtype=np.int64)
+        self.loops.spread(g, one, 0, 0, guesses, _influence(1, 0), rules)
+
+    def settle(self, num_calls: int, listed: Ints | None = None) -> None:
+        """Solve the model over the nodes of the query, or over those ``listed``."""
+        region, memory = self.region, self.memory
+        undiscounted = region.rules.bound.discount == 1.0
+        self.listed = (region.listed if listed is None else listed).copy()
+        self.values = _fitted(self.values, memory.num_nodes)
+        if undiscounted:  # from 0 on, the solution is the least one
+            self.values[1:] = math.nan
+        root = memory.graph.nodes[self.listed[0]]
+        still = 0.5 * STILL * float(root["upper"] - root["lower"])
+        still = max(still, LEAST_STILL * region.rules.bound.scale)
+        guesses = self._guesses(self.values)
+        self.passes = self._most_passes(num_calls)
+        solve, args = self.loops.solve, (memory.graph, self.listed, len(self.listed))
+        solve(*args, self.passes, still, guesses, region.rules)
+        if undiscounted and region.problem.value_gap is None:
+            sampled = self._sampled()
+            if 0 < sampled.sum() < len(sampled):  # now with a frontier that is worth it
+                guesses.frontier[0] = self.values[self.listed[sampled]].mean()
+                solve(*args, self.passes, still, guesses, region.rules)
+
+    def at(self, node: int, *, with_error: bool = False) -> Guess:
+        """The values of a node and its pairs, as the bounds and the model are now."""
+        if node >= len(self.values):
+            return UNKNOWN
+        rules, g = self.region.rules, self.memory.graph
+        sampled = self.loops.means(g, node, self._guesses(self.values), rules)
+        if sampled == 0:
+            some = self.memory.num_entries > 0
+            known = some and not math.isnan(self.values[node])
+            return Guess(float(self.values[node])) if known else UNKNOWN
+        size = int(g.nodes[node]["size"])
+        q_values = tuple(rules.q[:size].tolist())
+        value = float(self.loops.close(g, node, rules))
+        error = self._error() if with_error and self.listed[0] == node else None
+        return Guess(value, q_values, error)
+
+    def guess_all(self, num_calls: int) -> list[Guess]:
+        """What the model says of every node; it leaves the values as they are."""
+        memory, apart = self.memory, copy(self)
+        apart.values = self.values.copy()
+        num_nodes = memory.num_nodes
+        if num_nodes == 1 or not memory.num_entries:
+            return [UNKNOWN] * num_nodes
+        apart.settle(num_calls, np.arange(1, num_nodes, dtype=np.int64))
+        q_values, sampled = np.zeros(memory.num_pairs), np.zeros(num_nodes, np.int64)
+        guesses, rules = apart._guesses(apart.values), self.region.rules
+        self.loops.show(memory.graph, num_nodes, guesses, q_values, sampled, rules)
+        nodes, likely = memory.graph.nodes[:num_nodes], q_values.tolist()
+        ends = nodes["first"] + nodes["size"] * (sampled > 0)
+        places = zip(nodes["first"].tolist(), ends.tolist(), strict=True)
+        return [
+            Guess(value, tuple(likely[first:end]))
+            for value, (first, end) in zip(apart.values.tolist(), places, strict=True)
+        ]
+
+    def sections(self) -> dict[str, Any]:
+        """What a snapshot keeps: where the next query begins to solve."""
+        return {"estimates": self.values}
+
+    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+        """Take up what ``sections`` had written, if it had."""
+        values = np.frombuffer(parts.get("estimates", b""), np.float64).copy()
+        fit = len(values) <= self.memory.num_nodes
+        require(fit and not np.isinf(values).any(), "an estimate is none")
+        self.values = values
+
+    def _guesses(self, values: Floats) -> Guesses:
+        claimed = self.region.problem.value_gap is not None
+        solved = values[1:][~np.isnan(values[1:])]
+        start = solved.mean() if len(solved) else 0.0
+        return Guesses(values, np.zeros(len(values)), np.array([start]), claimed)
+
+    def _sampled(self) -> Any:
+        """Whether each listed node has a sample."""
+        g, size = self.memory.graph, self.memory.num_pairs
+        pairs = g.pairs[:size]
+        sampled = np.zeros(len(g.nodes), dtype=bool)
+        sampled[pairs["node"][pairs["total"] > 0.0]] = True
+        return sampled[self.listed]
+
+    def _most_passes(self, num_calls: int) -> int:
+        memory = self.memory
+        work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
+        return FEWEST_PASSES + int(work / (memory.num_entries + 4 * memory.num_pairs))
+
+    def _error(self) -> float | None:
+        """The usual standard error of the first listed node's value."""
+        memory = self.memory
+        influence = _influence(memory.num_nodes, memory.num_pairs)
+        args = memory.graph, self.listed, len(self.listed), self.passes
+        guesses = self._guesses(self.values)
+        self.loops.spread(*args, guesses, influence, self.region.rules)
+        return usual_error(influence, memory.graph.pairs[: memory.num_pairs])
+
+
+class CountedLayers(CountedNodes):
+    """The counted model of a memory with a horizon: values by state and steps left."""
+
+    def __init__(self, region: Any) -> None:
+        super().__init__(region)
+        self.guesses = Guesses(np.zeros(0), np.zeros(0), np.zeros(2), False)
+
+    def warm(self) -> None:
+        """Compile the loops, or load them."""
+        g, rules = empty_graph(self.region.bound.fields), self.region.rules
+        starts, counts = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        layers, none = Layers(np.zeros(1, STAGE), starts, counts), np.zeros((0, 2))
+        place = np.zeros(len(g.nodes), dtype=np.int64)
+        steps = Steps(np.zeros((1, 2, 4)), 1, place, none)
+        guesses = Guesses(np.zeros(1), np.zeros(0), np.zeros(2), False)
+        self.loops.solve_layers(g, layers, 0.0, guesses, steps, rules)
+        self.loops.show_means(g, layers, 0, 0, guesses, steps, rules)
+        influence = _influence(1, 0)
+        self.loops.spread_layers(g, layers, 0, guesses, influence, steps, rules)
+
+    def settle(self, num_calls: int, listed: Ints | None = None) -> None:
+        """Solve the model over all layers."""
+        region, layers = self.region, self.region.layers
+        depth, used = len(layers.counts) - 1, int(layers.starts[-1])
+        claimed = region.problem.value_gap is not None
+        frontier = np.zeros(depth + 2)
+        self.guesses = Guesses(np.zeros(used), np.zeros(0), frontier, claimed)
+        if not used:
+            return
+        rate, discount = 0.0, region.rules.bound.discount
+        for _ in range(2):  # then with what the first layers paid per step
+            self.loops.solve_layers(
+                self.memory.graph, layers, rate, self.guesses, self._steps(), region.rules
+            )
+            rate = self.guesses.value[0] / annuity(discount, float(max(depth, 1)))
+            if depth + 1 >= region.horizon:
+                return
+
+    def at(self, node: int, *, with_error: bool = False) -> Guess:
+        """The values of a node with all steps left."""
+        layers = self.region.layers
+        first = layers.stages["node"][: layers.starts[:2][-1]]
+        places = np.flatnonzero(first == node)
+        if not len(places):
+            return UNKNOWN
+        return self.at_stage(0, int(places[0]), with_error=with_error)
+
+    def at_stage(self, d: int, at: int, *, with_error: bool = False) -> Guess:
+        """The values of stage ``at``, in layer d."""
+        region, g = self.region, self.memory.graph
+        if at >= len(self.guesses.value) or not self.memory.num_entries:
+            return UNKNOWN
+        args = self.guesses, self._steps(), region.rules
+        if self.loops.show_means(g, region.layers, d, at, *args) == 0:
+            return Guess(float(self.guesses.value[at]))
+        node = int(region.layers.stages["node"][at])
+        q_values = tuple(region.rules.q[: int(g.nodes[node]["size"])].tolist())
+        value = float(self.loops.close(g, node, region.rules))
+        error = None
+        if with_error:
+            pairs = g.pairs[: self.memory.num_pairs]
+            influence = _influence(len(self.guesses.value), len(pairs))
+            self.loops.spread_layers(
+                g, region.layers, at, self.guesses, influence, *args[1:]
+            )
+            error = usual_error(influence, pairs)
+        return Guess(value, q_values, error)
+
+    def sections(self) -> dict[str, Any]:
+        """Nothing: one pass solves the model."""
+        return {}
+
+    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+        """Read nothing."""
+
+    def _steps(self) -> Steps:
+        found: Steps = self.region.steps
+        return found
+
+
+def usual_error(influence: Influence, pairs: Any) -> float | None:
+    """The standard error of the delta method; None where too much is unseen.
+
+    A pair that was sampled once says nothing of its deviation: it is taken to have
+    that of the others.
+    """
+    visits, total = float(influence.mass.sum()), pairs["total"]
+    if float(influence.lost[0]) > LOST * visits:
+        return None
+    weight, spread = influence.weight, influence.spread
+    by_chance = (weight > 0.0) & (pairs["cost"] > 0.0)
+    several = by_chance & (total > 1.5)
+    once = by_chance & ~several
+    if once.any() and not several.any():
+        return None
+    squares = spread[several] ** 2
+    variance = float((squares / total[several]).sum())
+    if once.any():
+        typical = float(squares.sum() / (weight[several] ** 2).sum())
+        variance += typical * float((weight[once] ** 2).sum())
+    return math.sqrt(variance)
+
+
+def _fitted(values: Floats, size: int) -> Floats:
+    """The values with room for ``size`` nodes."""
+    if len(values) < size:
+        more = np.full(size - len(values), math.nan)
+        values = np.concatenate([values, more])
+    values[0] = 0.0  # the end
+    return values
+
+
+def _influence(nodes: int, pairs: int) -> Influence:
+    by_pair = [np.zeros(pairs) for _ in range(3)]
+    return Influence(np.zeros(nodes), np.zeros(nodes), *by_pair, np.zeros(1))

@@ -1,0 +1,184 @@
+"""How much each pair's samples move the counted model's value, compiled.
+
+The usual standard error of v(root) is that of the delta method: with m(s) the discounted
+visits of s under the model's own policy pi = grad F(q),
+
+    variance = sum over pairs of (m(s) pi(a | s) sigma(s, a))**2 / n(s, a),
+
+sigma the deviation of r + gamma v(z) within the pair's samples. With a horizon one pair
+serves many layers; their deviations are added before they are squared, as if they were
+wholly correlated, which is on the safe side. It is no bound: it leaves out what was
+never sampled, and the choice of the best action.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from smoothcruiser.certified.counted_kernel import (
+    Guesses,
+    forget_layer,
+    mark_layer,
+    node_means,
+    stage_means,
+    value_after,
+)
+from smoothcruiser.certified.graph import Graph, Layers
+from smoothcruiser.certified.layers_kernel import Steps, is_usable
+from smoothcruiser.certified.sweeps_kernel import SweepRules
+from smoothcruiser.operators.dispatch import builtin_gradient
+from smoothcruiser.problem.tabular import Floats, Ints
+
+LATE = 0.03  # of all visits: what may be left out
+
+
+class Influence(NamedTuple):
+    """Visits, and what they make of the samples' deviations."""
+
+    mass: Floats  # (N,) or (S,): visits
+    residual: Floats  # (N,): visits not yet passed on
+    policy: Floats  # (P,)
+    weight: Floats  # (P,): m pi
+    spread: Floats  # (P,): m pi sigma
+    lost: Floats  # (1,): visits of what was never sampled
+
+
+def set_shares(g: Graph, i: int, sampled: int, policy: Floats, rules: Any) -> None:
+    """Write the policy at the action values in ``rules.q``."""
+    node = g.nodes[i]
+    size, first, sign = node["size"], node["first"], node["sign"]
+    for a in range(size):
+        rules.w[a] = rules.priors[g.pairs[first + a]["action"]]
+        rules.q[a] *= sign
+    if sampled == 0:
+        for a in range(size):
+            policy[first + a] = 0.0
+        return
+    builtin_gradient(
+        rules.operator,
+        rules.q[:size],
+        rules.w[:size],
+        rules.temperature,
+        rules.out[:size],
+    )
+    for a in range(size):
+        policy[first + a] = rules.out[a]
+
+
+def add_spread(
+    influence: Influence, p: int, flow: float, pair: Any, first: float, second: float
+) -> None:
+    """Add a pair's deviation, from the sums of x and of x**2 over its samples."""
+    mean = first / pair["total"]
+    influence.weight[p] += flow
+    if pair["cost"] > 0.0 and pair["total"] > 1.5:
+        square = max(0.0, second / pair["total"] - mean * mean)
+        scale = pair["total"] / (pair["total"] - 1.0)
+        influence.spread[p] += flow * math.sqrt(square * scale)
+
+
+def spread_nodes(
+    g: Graph,
+    order: Ints,
+    count: int,
+    passes: int,
+    guesses: Guesses,
+    influence: Influence,
+    rules: SweepRules,
+) -> None:
+    """Write weights and spreads of all pairs of listed nodes; all is 0 before."""
+    discount, mass, residual = rules.bound.discount, influence.mass, influence.residual
+    for k in range(count):
+        sampled = node_means(g, order[k], guesses, rules)
+        set_shares(g, order[k], sampled, influence.policy, rules)
+    residual[order[0]] = 1.0
+    visits = 0.0
+    for _ in range(passes):
+        for k in range(count):
+            i = order[k]
+            flow, node = residual[i], g.nodes[i]
+            if flow <= 0.0:
+                continue
+            residual[i] = 0.0
+            mass[i] += flow
+            visits += flow
+            for p in range(node["first"], node["first"] + node["size"]):
+                pair = g.pairs[p]
+                if pair["total"] == 0.0 or influence.policy[p] == 0.0:
+                    continue
+                share = flow * discount * influence.policy[p] / pair["total"]
+                for e in range(pair["start"], pair["start"] + pair["length"]):
+                    target = g.entries[e]["target"]
+                    if g.nodes[target]["size"] > 0:
+                        residual[target] += share * g.entries[e]["weight"]
+        left = 0.0
+        for k in range(count):
+            left += residual[order[k]]
+        if left <= LATE * max(1.0 - discount, 1e-3) * visits:
+            break
+    for k in range(count):
+        node, unsampled = g.nodes[order[k]], True
+        for p in range(node["first"], node["first"] + node["size"]):
+            pair = g.pairs[p]
+            if pair["total"] == 0.0:
+                continue
+            unsampled = False
+            flow = mass[order[k]] * influence.policy[p]
+            if flow <= 0.0:
+                continue
+            first, second = 0.0, 0.0
+            for e in range(pair["start"], pair["start"] + pair["length"]):
+                entry = g.entries[e]
+                after = value_after(g, entry["target"], guesses)
+                x = entry["reward"] + discount * after
+                first += entry["weight"] * x
+                second += entry["weight"] * x * x
+            add_spread(influence, p, flow, pair, first, second)
+        if unsampled:
+            influence.lost[0] += mass[order[k]]
+
+
+def spread_layers(
+    g: Graph,
+    layers: Layers,
+    root: int,
+    guesses: Guesses,
+    influence: Influence,
+    steps: Steps,
+    rules: SweepRules,
+) -> None:
+    """Write weights and spreads of all pairs that stage ``root`` of layer 0 leads to."""
+    mass, discount = influence.mass, rules.bound.discount
+    deepest = len(layers.counts) - 1
+    mass[root] = 1.0
+    for d in range(deepest + 1):
+        rim = d == deepest and d + 1 < steps.horizon
+        mark_layer(layers, d + 1, steps)
+        for k in range(layers.starts[d], layers.starts[d + 1]):
+            if mass[k] <= 0.0:
+                continue
+            i = layers.stages[k]["node"]
+            sampled, node = 0, g.nodes[i]
+            if not rim:
+                sampled = stage_means(g, i, d, guesses, steps, rules)
+            if sampled == 0:
+                influence.lost[0] += mass[k]
+                continue
+            set_shares(g, i, sampled, influence.policy, rules)
+            for p in range(node["first"], node["first"] + node["size"]):
+                flow, pair = mass[k] * influence.policy[p], g.pairs[p]
+                if flow <= 0.0 or not is_usable(g, p, d, steps):
+                    continue
+                first, second = 0.0, 0.0
+                for e in range(pair["start"], pair["start"] + pair["length"]):
+                    entry, after = g.entries[e], 0.0
+                    at = steps.place[entry["target"]]
+                    if d + 1 < steps.horizon and at > 0:
+                        after = guesses.value[at - 1]
+                        mass[at - 1] += flow * discount * entry["weight"] / pair["total"]
+                    x = entry["reward"] + discount * after
+                    first += entry["weight"] * x
+                    second += entry["weight"] * x * x
+                add_spread(influence, p, flow, pair, first, second)
+        forget_layer(layers, d + 1, steps)
