@@ -4,10 +4,11 @@ A price in calls becomes a time only with the speed of the user's simulator,
 which may be 10 ns or 10 s per call. So a table that promises nothing is run
 again and again until ``SECONDS`` have passed, and stopped in its middle where the
 simulator is slow. Most of its calls are in leaves below plug-ins, as in a real
-plan. The engine is the one that would run the plan, in this process.
+plan. The engine is the one that would run the plan, and the place too: ``time_elsewhere``
+of ``engines.workers`` measures in a worker.
 
-What this file decides: what is run and for how long. It leaves out compiling
-(done before the clock starts).
+What this file decides: what is run, for how long and for how many calls. It leaves out
+compiling (done before the clock starts).
 """
 
 from __future__ import annotations
@@ -57,20 +58,50 @@ def calls_per_second(
 ) -> Speed:
     """The speed of one core at ``state``, measured for at most about ``seconds``.
 
-    There is at least one call, however long it takes, and at most ``most_calls``, or
-    ``least_calls`` if that is more. ``began`` is called when all is compiled. A
-    KeyboardInterrupt says how many calls were made.
+    There is at least one call, however long it takes, and at most ``most_calls``.
+    ``began`` is called when all is compiled. A KeyboardInterrupt says how many calls
+    were made.
     """
-    name = executor or default_executor(problem)
-    job = Job(problem, _table(problem.facts), state)
+    job = timing_job(problem, state, most_calls)
     begin = time.perf_counter()
     with uncounted():
-        engine = make_engine(name, job)
+        engine = make_engine(executor or default_executor(problem), job)
         warm_up()
     compiling = time.perf_counter() - begin
-    action = problem.legal_actions(state)[0]
-    each, samples = least_calls(problem.facts), job.schedule.root.samples
     began()
+    return measured(engine, seconds, most_calls)._replace(compile_seconds=compiling)
+
+
+def timing_job(problem: Problem, state: Any, most_calls: float = math.inf) -> Job:
+    """A table of about ``CALLS`` calls, not deeper than the horizon.
+
+    One sample of it takes at most ``most_calls``, or one.
+    """
+    facts = problem.facts
+    levels = (
+        Level(Kind.CONSTANT),
+        Level(Kind.PLUGIN, samples=LEAVES, query=0),
+        Level(Kind.PLUGIN, samples=1, query=1),
+    )[: min(3, facts.horizon or 3)]
+    while len(levels) > 1 and _sample_calls(levels, facts) > most_calls:
+        levels = levels[:-1]
+    samples = max(1, CALLS // _sample_calls(levels, facts))
+    root = Root("q_values", samples, len(levels) - 1, "none")
+    # an infinite epsilon: a table that promises nothing
+    schedule = Schedule("measured", facts, levels, root, math.inf, 0.5)
+    return Job(problem, schedule, state)
+
+
+def _sample_calls(levels: tuple[Level, ...], facts: Facts) -> int:
+    """Calls of one sample of the root, at the most."""
+    return 1 + level_calls(levels, facts.num_actions)[-1]
+
+
+def measured(engine: Engine, seconds: float, most_calls: float) -> Speed:
+    """The speed of an engine that was made for a ``timing_job``, and is used up then."""
+    problem, schedule = engine.job.problem, engine.job.schedule
+    action = problem.legal_actions(engine.job.state)[0]
+    each, samples = _sample_calls(schedule.levels, schedule.facts), schedule.root.samples
     timer = threading.Timer(seconds, engine.stop)
     timer.daemon = True
     timer.start()
@@ -90,29 +121,7 @@ def calls_per_second(
     finally:
         timer.cancel()
     busy = min(1.0, (time.process_time() - computed) / took)
-    return Speed(max(1, calls) / took, calls, busy, compiling)
-
-
-def _table(facts: Facts) -> Schedule:
-    """A table of about ``CALLS`` calls, not deeper than the horizon."""
-    levels = _levels(facts)
-    samples = max(1, CALLS // least_calls(facts))
-    root = Root("q_values", samples, len(levels) - 1, "none")
-    # an infinite epsilon: a table that promises nothing
-    return Schedule("measured", facts, levels, root, math.inf, 0.5)
-
-
-def _levels(facts: Facts) -> tuple[Level, ...]:
-    return (
-        Level(Kind.CONSTANT),
-        Level(Kind.PLUGIN, samples=LEAVES, query=0),
-        Level(Kind.PLUGIN, samples=1, query=1),
-    )[: min(3, facts.horizon or 3)]
-
-
-def least_calls(facts: Facts) -> int:
-    """Calls of one sample of the table, at the most."""
-    return 1 + level_calls(_levels(facts), facts.num_actions)[-1]
+    return Speed(max(1, calls) / took, calls, busy, 0.0)
 
 
 def _one(engine: Engine, shard: Shard) -> int:

@@ -1,4 +1,4 @@
-"""Workers that serve one state after the other: ``plan_many`` opens them once.
+"""Workers that serve more than one job: those of ``plan_many``, and those that were timed.
 
 Processes take seconds to start (2.6 s for two of them, measured), and a cluster has
 to be reached and sent the problem; an engine in this process takes milliseconds and
@@ -8,6 +8,8 @@ with a shard, and sums around the center of its mover.
 """
 
 from __future__ import annotations
+
+import weakref
 
 from smoothcruiser.engines.base import Job, Workers
 from smoothcruiser.engines.pools.base import Futures
@@ -19,14 +21,43 @@ from smoothcruiser.query import Compute
 PATIENCE = 3.0
 
 
+class Waiting:
+    """Workers that were opened to time the step, and wait for the run that needs them.
+
+    They are closed when nobody can ask for them any more.
+    """
+
+    def __init__(self, workers: ShardWorkers) -> None:
+        self._box = [workers]  # empty once they were taken
+        weakref.finalize(self, _close_once, self._box)
+
+    def open(self, job: Job, compute: Compute) -> Workers:
+        """Workers for a job of the same problem: these the first time, then new ones."""
+        workers = self.take()
+        return open_workers(job, compute) if workers is None else workers.moved(job)
+
+    def take(self) -> ShardWorkers | None:
+        """The workers, for who closes them; None where they were taken or stopped."""
+        workers = self._box.pop() if self._box else None
+        if workers is not None and getattr(workers.pool, "stopped", False):
+            workers.close()
+            return None
+        return workers
+
+
+def _close_once(box: list[ShardWorkers]) -> None:
+    while box:
+        box.pop().close()
+
+
 class Lender:
     """Opens workers as ``open_workers`` does, and keeps those that took long."""
 
-    def __init__(self) -> None:
-        self._kept: ShardWorkers | None = None
+    def __init__(self, waiting: Waiting | None = None) -> None:
+        self._kept: ShardWorkers | None = None if waiting is None else waiting.take()
 
     def open(self, job: Job, compute: Compute) -> Workers:
-        """Workers for a job; all jobs have one problem, schedule and score."""
+        """Workers for a job; all jobs have one problem."""
         if self._kept is not None and getattr(self._kept.pool, "stopped", False):
             self.close()  # a pool that was stopped stays so
         if self._kept is None:
@@ -34,9 +65,9 @@ class Lender:
             if not isinstance(workers, ShardWorkers) or workers.engine is not None:
                 return workers
             self._kept = workers
-            if isinstance(workers.pool, Futures):
-                workers.pool.patience = PATIENCE
-        return self._kept.lent(job.state, job.center)
+        if isinstance(self._kept.pool, Futures):
+            self._kept.pool.patience = PATIENCE
+        return self._kept.lent(job)
 
     def close(self) -> None:
         """Release what was kept."""

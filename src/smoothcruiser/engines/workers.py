@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from smoothcruiser.engines.base import Engine, Job, Report
+from smoothcruiser.engines.calibrate import Speed, measured
 from smoothcruiser.engines.inspection import Looks, look, seen, sendable
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
 from smoothcruiser.engines.shards import Piece, Shard
+from smoothcruiser.engines.watchdog import calls_the_oracle
 from smoothcruiser.errors import Interrupted
 
 # Plain Python runs a shard in pieces of about this time, so that slow simulators
 # report, actions take turns, and a stop loses little.
 PIECE_SECONDS = 0.25
+
+
+@dataclass(frozen=True)
+class Move:
+    """What an engine elsewhere turns to: another state, or another schedule.
+
+    The engine is made once for each number.
+    """
+
+    number: int
+    parts: dict[str, Any]  # of a Job, without the problem
+
+    @staticmethod
+    def to(job: Job) -> Move:
+        """The way to a job of the same problem."""
+        return Move(next(_numbers), job_parts(job))
+
+
+_numbers = count()
 
 
 class Turns(Iterator[tuple[Any, ...]]):
@@ -64,14 +86,26 @@ class ShardWorkers:
         self.left: Sequence[Piece] = []
         self.looked: Looks | None = None  # what the inspection before the run saw
         self.look_calls = 0
-        # what engines elsewhere move to; empty where they stay at their own state
-        self.moves: tuple[Any, ...] = ()
+        # what engines elsewhere move to; empty where they stay at their own job
+        self.moves: tuple[Move, ...] = ()
 
-    def lent(self, state: Any, center: float) -> ShardWorkers:
-        """The same pool at another state; closing what is returned leaves it open."""
+    def lent(self, job: Job) -> ShardWorkers:
+        """The same pool for another job; closing what is returned leaves it open."""
         lent = ShardWorkers(self.name, Lent(self.pool))
-        lent.moves = (state, center)
+        lent.moves = (Move.to(job),)
         return lent
+
+    def moved(self, job: Job) -> ShardWorkers:
+        """The same pool for another job, which now closes it."""
+        moved = ShardWorkers(self.name, self.pool)
+        moved.moves = (Move.to(job),)
+        return moved
+
+    @calls_the_oracle
+    def measure(self, seconds: float, most_calls: float) -> Speed:
+        """The speed of one worker, whose engine was made for a ``timing_job``."""
+        found: Speed = self.pool.ask(time_elsewhere, (seconds, most_calls))
+        return found
 
     @property
     def stuck(self) -> int:
@@ -170,14 +204,17 @@ def local_workers(
 
 def engine_build(name: str, job: Job) -> Build:
     """The engine of executor ``name`` for a job, as something that workers build."""
-    parts = {
+    return Build(job.problem, _engine, job_parts(job) | {"name": name})
+
+
+def job_parts(job: Job) -> dict[str, Any]:
+    """A job without its problem, which travels apart."""
+    return {
         "schedule": job.schedule,
         "state": job.state,
         "center": job.center,
         "score": job.score,
-        "name": name,
     }
-    return Build(job.problem, _engine, parts)
 
 
 def _engine(problem: Any, name: str, **parts: Any) -> Engine:
@@ -192,12 +229,11 @@ def _engine(problem: Any, name: str, **parts: Any) -> Engine:
 def run_piece(engine: Engine, item: Any) -> Piece:
     """The sums of one shard, or of the samples for which there is time now.
 
-    ``item`` is (shard, seed, piece that was begun or None), perhaps with a state.
+    ``item`` is (shard, seed, piece that was begun or None), perhaps with a Move.
     """
     shard, seed, begun, *moves = item
-    if moves:
-        state, center = moves
-        engine = type(engine)(replace(engine.job, state=state, center=center))
+    for move in moves:
+        engine = _moved(engine, move)
     in_pieces = getattr(engine, "run_piece", None)
     if in_pieces is None:
         return Piece(shard, engine.run_shard(shard, seed))
@@ -205,10 +241,25 @@ def run_piece(engine: Engine, item: Any) -> Piece:
     return found
 
 
+def _moved(engine: Any, move: Move) -> Engine:
+    """The engine for the job that a Move names; it is kept until the next Move."""
+    number, moved = getattr(engine, "moved", (None, None))
+    if number != move.number:
+        moved = type(engine)(Job(engine.job.problem, **move.parts))
+        engine.moved = move.number, moved
+    found: Engine = moved
+    return found
+
+
+def time_elsewhere(engine: Engine, item: Any) -> Speed:
+    """The speed of an engine that was made to be timed: ``item`` is (seconds, calls)."""
+    return measured(engine, *item)
+
+
 def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
-    """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a state."""
+    """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a Move."""
     seed, looked, seconds, *moves = item
-    state = moves[0] if moves else engine.job.state
+    state = moves[0].parts["state"] if moves else engine.job.state
     problem = getattr(engine, "inspected", engine.job.problem)
     return look(problem, state, seed, looked, seconds=seconds)
 

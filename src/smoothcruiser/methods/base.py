@@ -135,6 +135,18 @@ class Prepared(Shown, ABC):
         """Oracle calls that preparing took."""
         return 0
 
+    @property
+    def price(self) -> int | None:
+        """All oracle calls of the request at the most; None where nothing bounds them.
+
+        Those that inspect and time the step, and that preparing took, are among them.
+        """
+        price: int | None = self.explanation.num_calls
+        limit = self.query.limits.calls
+        if price is None or limit is None:
+            return limit if price is None else price
+        return min(price, limit)
+
     def with_notes(self, *notes: str) -> Self:
         """The same with notes before those it has."""
         return replace(self, notes=(*notes, *self.notes))

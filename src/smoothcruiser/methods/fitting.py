@@ -7,8 +7,9 @@ of the value span can be promised, the schedule for that is run up to the limit,
 the answer is what its samples allow.
 
   budget    the price is compared with it: the choice is the same on every machine
-  seconds   the simulator is measured first (``engines.calibrate``), for at most
-            ``SHARE`` of the time; what is left, times the workers, is the budget
+  seconds   the simulator is measured first (``engines.calibrate``), where it runs, for
+            at most ``SHARE`` of the time, and of the price or the budget where there is
+            one; what is left, times the workers, is the budget
 
 Where nobody named a limit, ``Scheduling.check`` refuses what is above the default.
 What this file leaves out: stopping a run at its limits (``engines.run``).
@@ -20,7 +21,7 @@ import math
 import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from smoothcruiser.engines.shards import CALLS_PER_SHARD
 from smoothcruiser.errors import (
@@ -33,11 +34,15 @@ from smoothcruiser.query import Query
 from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.schedule import Schedule
 
+if TYPE_CHECKING:
+    from smoothcruiser.engines.calibrate import Speed
+    from smoothcruiser.engines.lending import Waiting
+    from smoothcruiser.engines.watchdog import Breaker
+
 COARSEST = 0.5  # of the value span: a wider promise says nothing
-SHARE = 0.05  # of the seconds, to measure the simulator
+SHARE = 0.05  # of the seconds and of the calls, to measure the simulator
 MOST_SECONDS = 0.3  # to measure it, in any case
 MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
-START_SECONDS, CLUSTER_SECONDS = 1.5, 4.0  # until processes or a cluster are ready
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
@@ -68,6 +73,19 @@ class Fitted:
     seconds: float = 0.0  # of the time limit that the choice took, without compiling
     pressed: bool = False  # Ctrl-C, while the simulator was measured
     compile_seconds: float = 0.0  # before it was measured
+    inspected: int = 0  # calls of the inspections of the step, at the most
+    workers: Waiting | None = None  # those that were timed
+
+    @property
+    def beside(self) -> int:
+        """Calls beside those of the schedule, at the most."""
+        return self.inspected + self.calls
+
+    @property
+    def price(self) -> int:
+        """All calls of the request, at the most."""
+        price = self.schedule.num_calls
+        return self.beside + (price if price <= self.room else int(self.room))
 
     def again(self) -> Fitted:
         """The same, where what choosing it took is counted elsewhere."""
@@ -88,13 +106,13 @@ def fitted(method: Maker, query: Query) -> Fitted:
             "(--epsilon 0.1, or --epsilon 5%), or a limit for the best promise that it "
             "pays for: budget or seconds (--budget, --seconds)."
         )
+    looks = query.problem.inspection_calls if inspects(query) else 0
     if limits.calls is None and limits.seconds is None:
-        return Fitted(schedule=method.schedule(query))
+        return Fitted(schedule=method.schedule(query), inspected=looks)
     asked, price = _asked(method, query)
     budget: float = math.inf
     if limits.calls is not None:
-        looks = query.problem.inspection_calls
-        budget = limits.calls - (looks if inspects(query) else 0)
+        budget = limits.calls - looks
     pace = _Pace()
     if limits.seconds is not None:
         pace = _measured(query, _to_measure(budget, asked))
@@ -150,6 +168,8 @@ def _within(
         seconds=spent(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
+        inspected=query.problem.inspection_calls if inspects(query) else 0,
+        workers=pace.opened,
     )
 
 
@@ -160,15 +180,14 @@ def inspects(query: Query) -> bool:
 
 
 def _to_measure(budget: float, asked: Schedule | None) -> float:
-    """The calls that measuring the simulator may take of the budget.
+    """The calls that measuring the simulator may take.
 
-    What the requested epsilon costs is left, where the budget pays for that.
+    They are a share of the price of the requested epsilon and what the budget leaves
+    beside it, or a share of the budget that does not pay for it.
     """
-    if budget == math.inf:
-        return budget
-    price = 0 if asked is None else asked.num_calls
-    spare = budget - price if price <= budget else budget
-    return min(SHARE * budget, spare)
+    if asked is None or asked.num_calls > budget:
+        return SHARE * budget
+    return min(SHARE * asked.num_calls, budget - asked.num_calls)
 
 
 def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
@@ -266,48 +285,41 @@ class _Pace:
     calls: int = 0
     compile_seconds: float = 0.0
     pressed: bool = False
-    start: float = 0.0  # seconds until the workers are ready
+    opened: Waiting | None = None  # workers elsewhere that are ready
 
     def calls_in(self, query: Query, spent: float) -> float:
         """The calls for which there is time; ``spent`` are seconds so far."""
         if query.limits.seconds is None or self.rate is None:
             return math.inf
-        left = query.limits.seconds - spent - self.start
+        left = query.limits.seconds - spent
         return MARGIN * self.rate * self.workers * max(0.0, left)
 
 
 def _measured(query: Query, most_calls: float) -> _Pace:
-    """The pace of the executor that will run the request.
+    """The pace of the executor that will run the request, measured where it runs.
 
-    It is not known where ``most_calls`` are too few to measure it: then the clock
-    alone ends the run.
+    It is not known where there is no call to measure it: then the clock alone ends the
+    run.
     """
     with uncounted():  # they load Numba
-        from smoothcruiser.engines.calibrate import calls_per_second, least_calls
         from smoothcruiser.engines.pools.base import check_workers
         from smoothcruiser.engines.registry import choose
         from smoothcruiser.engines.watchdog import Breaker
 
     seconds = query.limits.seconds
     assert seconds is not None
-    if most_calls < least_calls(query.problem.facts):
+    if most_calls < 1:
         return _Pace()
     row = choose(query.problem, query.compute)
     breaker = Breaker()
+    elsewhere = row.pool is not None
+    measure = _speed_elsewhere if elsewhere else _speed_here
     try:
         with breaker:
-            speed = calls_per_second(
-                query.problem,
-                query.place,
-                row.name,
-                seconds=min(MOST_SECONDS, SHARE * seconds),
-                began=lambda: breaker.arm(seconds),
-                most_calls=most_calls,
-            )
+            speed, opened = measure(query, row.name, most_calls, breaker)
     except KeyboardInterrupt as stop:  # or one call lasts longer than all may
         made = getattr(stop, "calls", 0)
         return _Pace(rate=0.0, calls=made, pressed=not breaker.fired)
-    elsewhere = row.pool is not None
     many = elsewhere or row.engine(query.problem).parallel
     workers = check_workers(query.compute.workers) if many else 1
     # Workers that compute share the cores; those that wait do not.
@@ -317,5 +329,51 @@ def _measured(query: Query, most_calls: float) -> _Pace:
         workers=min(workers, max(1.0, cores)),
         calls=speed.calls,
         compile_seconds=speed.compile_seconds,
-        start=(CLUSTER_SECONDS if row.scheduler else START_SECONDS) * elsewhere,
+        opened=opened,
     )
+
+
+def _speed_here(
+    query: Query, executor: str, most_calls: float, breaker: Breaker
+) -> tuple[Speed, None]:
+    """The speed of an engine in this process."""
+    with uncounted():
+        from smoothcruiser.engines.calibrate import calls_per_second
+
+    seconds = query.limits.seconds or 0.0
+    speed = calls_per_second(
+        query.problem,
+        query.place,
+        executor,
+        seconds=min(MOST_SECONDS, SHARE * seconds),
+        began=lambda: breaker.arm(seconds),
+        most_calls=most_calls,
+    )
+    return speed, None
+
+
+def _speed_elsewhere(
+    query: Query, executor: str, most_calls: float, breaker: Breaker
+) -> tuple[Speed, Waiting]:
+    """The speed of a worker, and the workers: a step that ends its process ends one.
+
+    Starting them is part of the time limit.
+    """
+    with uncounted():
+        from smoothcruiser.engines.calibrate import timing_job
+        from smoothcruiser.engines.lending import Waiting
+        from smoothcruiser.engines.registry import open_workers
+        from smoothcruiser.engines.workers import ShardWorkers
+
+    seconds = query.limits.seconds or 0.0
+    breaker.arm(seconds)
+    workers = open_workers(
+        timing_job(query.problem, query.place, most_calls), query.compute
+    )
+    assert isinstance(workers, ShardWorkers)
+    try:
+        speed = workers.measure(min(MOST_SECONDS, SHARE * seconds), most_calls)
+    except BaseException:
+        workers.close()
+        raise
+    return speed, Waiting(workers)

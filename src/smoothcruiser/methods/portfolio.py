@@ -343,11 +343,11 @@ class Race(Prepared):
         return self.annotated(_with_choice(found, self))
 
     def _calls_left(self) -> int | None:
-        """The search's calls where it has the whole budget, after the look.
+        """The search's calls where it has the price of both, after the look.
 
         It inspects the step once more when it goes on.
         """
-        calls = self.query.limits.calls
+        calls = self.price
         if calls is None:
             return None
         return max(1, calls - self.looked - self.query.problem.inspected_pairs)

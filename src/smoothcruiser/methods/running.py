@@ -124,7 +124,7 @@ def _run(
         run=None if keeper is None else keeper[1],
         num_calls=estimate.num_calls + beside,
         calls_spent=(estimate.calls_spent or 0) + beside,
-        price=schedule.num_calls + beside,
+        price=chosen.price,
     )
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)

@@ -303,6 +303,14 @@ class Scheduling(Prepared):
         )
 
     @property
+    def price(self) -> int:
+        """All calls at the most: of the schedule, and those that inspect and time the step."""
+        if self.fitted is not None:
+            return self.fitted.price
+        looks: int = self.query.problem.inspection_calls
+        return looks + int(self.explanation.num_calls)
+
+    @property
     def looked(self) -> int:
         """Calls that measured the simulator."""
         return 0 if self.fitted is None else self.fitted.calls
@@ -311,8 +319,12 @@ class Scheduling(Prepared):
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
-        chosen = self.fitted or Fitted(schedule=self.explanation)
-        opened = None if self.workers is None else self.workers.open
+        chosen = self.fitted or Fitted(
+            schedule=self.explanation,
+            inspected=self.query.problem.inspection_calls,
+        )
+        lender = self.workers or chosen.workers
+        opened = None if lender is None else lender.open
         return self.annotated(started(self.query, chosen, self.stored, opened))
 
 
@@ -323,7 +335,8 @@ class Repeating(Session):
         from smoothcruiser.engines.lending import Lender
 
         super().__init__(method, query)
-        self._lender = Lender()
+        fitted = getattr(ready, "fitted", None)
+        self._lender = Lender(None if fitted is None else fitted.workers)
         parts: dict[str, Any] = {"workers": self._lender}
         if isinstance(ready, Scheduling) and ready.fitted is not None:
             # who prepared it counts what measuring took
