@@ -40,6 +40,7 @@ class BsuiteAdapter:
     example = "catch/0"
     needs = "smoothcruiser[bsuite]"
     modules = ("bsuite", "gymnasium")
+    declares = True
 
     def build(
         self,

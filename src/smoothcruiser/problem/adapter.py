@@ -43,11 +43,13 @@ GROUP = "smoothcruiser.problems"  # the group of entry points
 class Adapter(Protocol):
     """What turns the names of another library's simulators into problems.
 
-    Three more attributes are optional. With ``has_discount = True`` the simulators have a
+    Four more attributes are optional. With ``has_discount = True`` the simulators have a
     discount of their own, and ``build`` gets None where the user gave none. ``positional``
     names parameters that may be written without their words, in this order, right after
     the text. ``default_operator`` names the operator where the user gave neither one nor a
-    temperature.
+    temperature. With ``declares = True`` what is declared to ``make`` by keywords comes
+    among the parameters too (``problem.declarations``); otherwise ``make`` declares it of
+    the problem that was built.
     """
 
     name: str  # the prefix, before the colon

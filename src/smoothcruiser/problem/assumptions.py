@@ -53,7 +53,7 @@ def assumptions(
             f"the value of every state that is not terminal lies in {bounds}, as "
             "given in value_bounds"
         )
-    if problem.payoffs == AT_THE_END:
+    if problem.payoffs == AT_THE_END and problem.tables is None:  # tables show it
         found.append(
             "only the step that ends an episode pays, as declared in payoffs='end' "
             "(checked on every call of a plain Python step, and on the calls of a "

@@ -18,23 +18,18 @@ from importlib import import_module
 from typing import Any
 
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.declarations import DECLARATIONS
 from smoothcruiser.problem.problem import Problem
 
 # keywords of ``problem`` that every running simulator has
-LIVE_OPTIONS = (
-    "discount",
-    "operator",
-    "reward_range",
-    "horizon",
-    "deterministic",
-    "call_seconds",
-)
+LIVE_OPTIONS = ("discount", "operator", "reward_range", "call_seconds", *DECLARATIONS)
 
 
 class LateAdapter:
     """What adapters of this project share; ``Adapter`` has what each of them adds."""
 
     module = "access"  # that which imports the library
+    declares = True  # ``problem`` takes declarations (``problem.declarations``)
 
     @property
     def library(self) -> Any:

@@ -8,7 +8,10 @@ elsewhere.
                                   parameters follow after a comma
   ``package.module:attribute``    your own: a Problem, or a function that
                                   returns one and may take ``discount``,
-                                  ``temperature`` and ``operator``
+                                  ``temperature``, ``operator`` and parameters
+
+What a problem does not say of itself is declared by keywords of ``make``, or by
+parameters of the name (``problem.declarations``).
 """
 
 from __future__ import annotations
@@ -18,8 +21,7 @@ import difflib
 import importlib
 import inspect
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
 from smoothcruiser.operators import Operator, make_operator
@@ -29,6 +31,15 @@ from smoothcruiser.problem.adapter import (
     find_adapter,
     near,
     prefixes,
+)
+from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    declare,
+    merged,
+    taken,
+    written,
 )
 from smoothcruiser.problem.declared import action_labels
 from smoothcruiser.problem.names import named, parameters
@@ -43,7 +54,7 @@ def make(
     discount: float | None = None,
     temperature: float | None = None,
     operator: str | Operator | None = None,
-    actions: Sequence[str] | None = None,
+    **more: Unpack[Declarations],
 ) -> Problem:
     """The problem that ``text`` names.
 
@@ -60,31 +71,56 @@ def make(
             "sparsemax", "square-root" or "max".
         actions: what the actions are called in answers, such as ["left", "right"]; by
             default as the problem itself names them.
+        horizon: steps until the end; "none" for no limit where the problem has one.
+        payoffs: "end" if only the step that ends an episode pays, as in ``MDP``. This
+            and what follows is declared in place of what the problem says of itself,
+            and "none" takes that back. Names take all of it too: "gym:…,payoffs=end".
+        total_reward_range: (low, high) of the sum of rewards, as in ``MDP``.
+        episodes_end: (steps, probability) of the ends of episodes, as in ``MDP``.
+        value_bounds: (low, high) of V, as in ``MDP``: numbers, functions of the state, or
+            their names "module:function".
+        value_gap: the most that two such functions are apart.
+        min_probability: least probability of an outcome, as in ``MDP``.
+        key: what tells states apart, as in ``MDP``: a function, its name
+            "module:function", or what an adapter calls it.
+        deterministic: whether a pair (state, action) always has one outcome.
 
     Example:
         >>> import smoothcruiser as sc
         >>> sc.make("chain:n=5", discount=0.2, temperature=10).num_actions
         2
+        >>> sc.make("chain:n=5", discount=1, temperature=0, horizon=9).horizon
+        9
     """
     if not isinstance(text, str) or not text:
         raise InvalidInput(
             f"A problem is named by text such as 'chain:n=5', got {text!r}; "
             "`smoothcruiser problems` lists them."
         )
+    check_keywords("make", more, ("discount", "temperature", "operator", *DECLARATIONS))
+    words = {name: value for name, value in more.items() if value is not None}
+    actions: Any = words.pop("actions", None)
     if actions is not None:
         actions = action_labels(actions)
+    plain = written(words)
     spec = spec_of(
         text,
         discount=discount,
         temperature=temperature,
         operator=operator,
         actions=actions,
+        declared=plain,
     )
-    problem = _made(text, spec, operator)
-    return problem if actions is None else dataclasses.replace(problem, actions=actions)
+    changes: dict[str, Any] = {} if actions is None else {"actions": actions}
+    if plain is None:  # a function without a name: nobody else could rebuild it
+        changes["spec"] = None
+    problem = _made(text, spec, operator, words)
+    return dataclasses.replace(problem, **changes) if changes else problem
 
 
-def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
+def _made(
+    text: str, spec: Spec, operator: str | Operator | None, words: dict[str, Any]
+) -> Problem:
     """What ``make`` returns, with the names of actions that the problem has itself."""
     name, _, rest = text.partition(":")
     discount = spec["discount"]
@@ -94,14 +130,13 @@ def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
                 f"{name} needs a discount in [0, 1); give --discount (discount=)."
             )
         chosen = _operator(operator, spec["temperature"])
-        return build(
-            name, parameters(rest), discount=discount, operator=chosen, spec=spec
-        )
+        given = _with_words(text, parameters(rest), words)
+        return build(name, given, discount=discount, operator=chosen, spec=spec)
     adapter = find_adapter(name)
     if adapter is not None:
-        return _adapted(adapter, rest, spec, operator)
+        return _adapted(adapter, rest, spec, operator, words)
     if rest:
-        return _imported(name, rest, spec, operator)
+        return _imported(name, rest, spec, operator, words)
     if text.endswith(".py"):
         module = text.removesuffix(".py").replace("/", ".")
         raise InvalidInput(
@@ -112,6 +147,18 @@ def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
         f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "
         f"own as module:attribute{near(text) or '.'}"
     )
+
+
+def _with_words(
+    text: str, given: dict[str, Any], words: dict[str, Any]
+) -> dict[str, Any]:
+    """The parameters of a name with the keywords of ``make``, each from one of both."""
+    twice = sorted(given.keys() & words.keys())
+    if twice:
+        raise InvalidInput(
+            f"{twice[0]} is declared in {text!r} and as {twice[0]}=; drop one of both."
+        )
+    return given | words
 
 
 def is_built_in(text: str) -> bool:
@@ -126,10 +173,19 @@ def _operator(operator: str | Operator | None, temperature: float | None) -> Ope
 
 
 def _adapted(
-    adapter: Adapter, rest: str, spec: Spec, operator: str | Operator | None
+    adapter: Adapter,
+    rest: str,
+    spec: Spec,
+    operator: str | Operator | None,
+    words: dict[str, Any],
 ) -> Problem:
     """The problem of a simulator of another library."""
     what, given = named(rest, getattr(adapter, "positional", ()))
+    text, late = spec["problem"], words
+    if getattr(adapter, "declares", False):  # it builds the problem with them
+        given, late = _with_words(text, given, words), {}
+    elif words.keys() & given.keys():
+        _with_words(text, given, words)
     own = getattr(adapter, "has_discount", False)
     if own and not what:
         raise InvalidInput(
@@ -166,17 +222,29 @@ def _adapted(
             f"{who} must build a Problem (MDP, Game or tabular), got "
             f"{type(problem).__name__} for {spec['problem']!r}."
         )
-    return dataclasses.replace(problem, spec=spec)
+    return dataclasses.replace(declare(problem, taken(dict(late))), spec=spec)
 
 
 def _imported(
-    module_name: str, attribute: str, spec: Spec, operator: str | Operator | None
+    module_name: str,
+    rest: str,
+    spec: Spec,
+    operator: str | Operator | None,
+    words: dict[str, Any],
 ) -> Problem:
     """The user's own problem, or what the user's function returns."""
+    attribute, given = named(rest)
+    given = _with_words(spec["problem"], given, words)
     found = _attribute(module_name, attribute)
     name = f"{module_name}:{attribute}"
     if isinstance(found, Problem):
-        return _changed(found, name, spec, operator)
+        declared = taken(given)
+        if given:
+            raise InvalidInput(
+                f"{name} is a Problem and takes no {next(iter(given))!r}; it takes "
+                f"{', '.join(DECLARATIONS)}."
+            )
+        return _changed(found, name, spec, operator, declared)
     if not callable(found):
         raise InvalidInput(
             f"{name} must be a Problem or a function that "
@@ -189,6 +257,11 @@ def _imported(
     }
     options = {key: value for key, value in options.items() if value is not None}
     accepted = inspect.signature(found).parameters
+    # what the function takes by its own words goes there, and the rest is declared
+    declared = taken(
+        {k: given.pop(k) for k in DECLARATIONS if k in given.keys() - accepted}
+    )
+    options |= given
     unused = [key for key in options if key not in accepted]
     if unused:
         raise InvalidInput(
@@ -204,7 +277,7 @@ def _imported(
             f"{name} must return a Problem (MDP, Game or "
             f"tabular), got {type(problem).__name__}."
         )
-    return dataclasses.replace(problem, spec=spec, name=name)
+    return dataclasses.replace(declare(problem, declared), spec=spec, name=name)
 
 
 def _attribute(module_name: str, attribute: str) -> Any:
@@ -248,7 +321,11 @@ def _place(module_name: str) -> str:
 
 
 def _changed(
-    problem: Problem, name: str, spec: Spec, operator: str | Operator | None
+    problem: Problem,
+    name: str,
+    spec: Spec,
+    operator: str | Operator | None,
+    declared: dict[str, Any],
 ) -> Problem:
     """The user's problem, with the options of ``make`` in place of its own."""
     changes: dict[str, Any] = {"spec": spec, "name": name}
@@ -265,4 +342,13 @@ def _changed(
         changes["operator"] = _operator(base, spec["temperature"])
         if changes["operator"] != problem.operator:
             changes |= {"value_bounds": None, "value_gap": None}
+    own = {
+        each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)
+    }
+    if declared:  # with the discount at once: 1 may need them
+        changes = {**changes, **_news(own, merged(own | changes, declared))}
     return dataclasses.replace(problem, **changes)
+
+
+def _news(own: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if value is not own[name]}

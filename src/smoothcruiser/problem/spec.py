@@ -1,15 +1,15 @@
 """Problems as text: what run stores and worker processes rebuild them from.
 
 A spec is a dict of plain values, and ``make`` puts it into every problem that
-it builds: the text, and the options beside it (names of actions where they were
-given). It names the operator and holds its temperature, but no prior and nothing
+it builds: the text, and the options beside it (names of actions, and what was declared,
+where there is such). It names the operator and holds its temperature, but no prior and nothing
 that was changed with ``dataclasses.replace``; whoever rebuilds a problem compares
 its facts or its fingerprint with the original's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.operators import Operator
@@ -27,12 +27,16 @@ def spec_of(
     temperature: float | None,
     operator: str | Operator | None,
     actions: Sequence[str] | None = None,
+    declared: Mapping[str, Any] | None = None,
 ) -> Spec:
     """The spec of what ``make`` builds from these arguments.
 
     Names of actions are in it where ``make`` was told them: most problems have their own.
+    So is what was declared by keywords, as plain values.
     """
-    labels = {} if actions is None else {"actions": list(actions)}
+    labels: Spec = {} if actions is None else {"actions": list(actions)}
+    if declared:
+        labels["declared"] = dict(declared)
     return {
         "problem": text,
         "discount": discount,
@@ -45,21 +49,27 @@ def spec_of(
 def is_spec(value: Any) -> bool:
     """Whether plain data from elsewhere has the form of a spec."""
 
+    from smoothcruiser.problem.declarations import DECLARATIONS
+
     def is_option(x: Any) -> bool:
         return x is None or (isinstance(x, int | float) and not isinstance(x, bool))
 
     def is_labels(x: Any) -> bool:
         return x is None or (isinstance(x, list) and all(isinstance(y, str) for y in x))
 
+    def is_declared(x: Any) -> bool:
+        return isinstance(x, dict) and x.keys() <= set(DECLARATIONS) - {"actions"}
+
     return (
         isinstance(value, dict)
-        and value.keys() - {"actions"}
+        and value.keys() - {"actions", "declared"}
         == {"problem", "discount", "temperature", "operator"}
         and isinstance(value["problem"], str)
         and is_option(value["discount"])
         and is_option(value["temperature"])
         and isinstance(value["operator"], str | None)
         and is_labels(value.get("actions"))
+        and is_declared(value.get("declared", {}))
     )
 
 
@@ -93,4 +103,5 @@ def from_spec(spec: Spec) -> Problem:
         temperature=spec["temperature"],
         operator=spec["operator"],
         actions=spec.get("actions"),
+        **spec.get("declared", {}),
     )

@@ -343,7 +343,7 @@ def tabular(
     reward_range = _reward_range(more.get("reward_range"), reward[used])
     payoffs = more.get("payoffs", EVERY_STEP)
     if payoffs == AT_THE_END:
-        _check_payoffs(tables, used)
+        check_payoffs(tables, used)
     counts = allowed.sum(axis=1)[~dead]
     common: dict[str, Any] = {
         "num_actions": num_actions,
@@ -387,7 +387,7 @@ def tabular(
 # --- what was declared of the tables --------------------------------------------
 
 
-def _check_payoffs(tables: Tables, used: Any) -> None:
+def check_payoffs(tables: Tables, used: Any) -> None:
     """Refuse rewards on the way where ``payoffs="end"`` is declared."""
     paid = used & (tables.reward != 0.0) & (tables.prob > 0.0)
     early = np.flatnonzero(paid & ~tables.terminal[tables.next_state])

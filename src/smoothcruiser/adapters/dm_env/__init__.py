@@ -30,7 +30,7 @@ class DmEnvAdapter(LateAdapter):
     example = "my_module:MyEnv"
     needs = "smoothcruiser[dmenv]"
     modules = ("dm_env", "gymnasium")
-    options = (*LIVE_OPTIONS, "reward", "actions", "key")
+    options = (*LIVE_OPTIONS, "reward")
 
     def accepts(self, simulator: Any) -> bool:
         """Whether ``simulator`` looks like an environment of dm_env."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.declarations import DECLARATIONS
 from smoothcruiser.problem.names import own_options
 from smoothcruiser.problem.problem import Problem
 
@@ -33,15 +34,7 @@ from smoothcruiser.adapters.dm_env.steps import StepsView
 from smoothcruiser.adapters.gymnasium import access
 from smoothcruiser.adapters.gymnasium.whole import Hidden, whole
 
-OWN = (
-    "horizon",
-    "actions",
-    "deterministic",
-    "seed",
-    "call_seconds",
-    "reward_range",
-    "key",
-)
+OWN = (*DECLARATIONS, "seed", "call_seconds", "reward_range")
 
 
 def problem(

@@ -8,7 +8,8 @@ problems.
   oracles     environments that are put into a state, or copied
   functional  environments whose state is explicit
   meanings    what actions are called
-  families    packages that register environments, and what is known of them
+  families    packages that register environments
+  known       what is known of environments: rewards, payoffs, ends
   copies      private copies, and what an environment holds
   whole       a key of all that an environment holds
   trial       whether an environment put into a state continues as one never touched
@@ -40,7 +41,7 @@ class GymnasiumAdapter(LateAdapter):
     example = "FrozenLake-v1,map_name=8x8"
     needs = "smoothcruiser[gymnasium]"
     modules = ("gymnasium",)
-    options = (*LIVE_OPTIONS, "reward", "actions", "access", "key")
+    options = (*LIVE_OPTIONS, "reward", "access")
 
     def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
         """The problem of ``gym:text``; who needs more than Gymnasium is told what."""

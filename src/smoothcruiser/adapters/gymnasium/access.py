@@ -29,19 +29,20 @@ are taken off the copy. With any other wrapper, access is by snapshot. A time
 limit is not part of the state: use ``horizon=``.
 
 Rewards go through ``reward=`` (a function of the environment's reward) and have
-to lie in ``reward_range``. That range is read from tables, known for the
-classic environments below, and required otherwise. What this folder leaves out:
-observations, since a planner needs states.
+to lie in ``reward_range``. That range is read from tables, known for some
+environments (``known``), and required otherwise. What else is known is declared: that
+only ends pay, how soon episodes end. ``reward=`` and wrappers that may change rewards
+make all of it unknown. What this folder leaves out: observations, since a planner needs
+states.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -49,6 +50,14 @@ from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords, shortened
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    chosen_or_named,
+    declare,
+    merged,
+    taken,
+)
 from smoothcruiser.problem.names import own_options
 from smoothcruiser.problem.problem import MDP, Problem
 
@@ -65,15 +74,12 @@ from smoothcruiser.adapters.gymnasium.copies import (
     kinds,
     private_copy,
 )
-from smoothcruiser.adapters.gymnasium.families import (
-    family_key,
-    family_range,
-    registered,
-)
+from smoothcruiser.adapters.gymnasium.families import registered
 from smoothcruiser.adapters.gymnasium.functional import (
     functional_problem,
     is_functional,
 )
+from smoothcruiser.adapters.gymnasium.known import Known, keeps_rewards, known
 from smoothcruiser.adapters.gymnasium.meanings import meanings
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
@@ -93,24 +99,11 @@ WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
     "clone": CloneOracle,
     "snapshot": SnapshotOracle,
 }
-# its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
-_PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2
-KNOWN_RANGES = {
-    "CartPoleEnv": (0.0, 1.0),
-    "MountainCarEnv": (-1.0, 0.0),
-    "Continuous_MountainCarEnv": (-0.1, 100.0),
-    "AcrobotEnv": (-1.0, 0.0),
-    "PendulumEnv": (-_PENDULUM, 0.0),
-    "BlackjackEnv": (-1.0, 1.5),
-}
 
 
-class EnvironmentOptions(TypedDict, total=False):
+class EnvironmentOptions(Declarations, total=False):
     """The keywords of ``problem`` that most environments do without."""
 
-    horizon: int | None
-    deterministic: bool
-    key: Callable[[Any], Any] | str | None
     seed: int | None
     call_seconds: float | None
     name: str | None
@@ -124,7 +117,6 @@ def problem(
     operator: Operator,
     reward_range: tuple[float, float] | None = None,
     reward: Reward | None = None,
-    actions: Sequence[Any] | int | None = None,
     access: str = "auto",
     **more: Unpack[EnvironmentOptions],
 ) -> Problem:
@@ -135,22 +127,23 @@ def problem(
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         reward_range: (low, high), which holds every reward. Needed unless the
-            environment has tables or is a classic one (``KNOWN_RANGES``).
+            environment has tables or its range is known (``known``).
         reward: a function of the environment's reward that is planned for instead.
         actions: what the planner's actions 0, 1, … are in the environment. A number n
             makes a grid of n values per dimension of a Box. The default is all actions
-            of a discrete space.
+            of a discrete space. A list of words names them.
         horizon: steps until the end; None for no limit.
         access: "auto", "tables", "mujoco", "state", "clone" or "snapshot"; of a
             functional environment "auto", "numpy" or "jax", by what it takes as rng.
         deterministic: whether a step from one state always has one outcome.
         key: a hashable summary of an environment that determines its future, so that
             searches can recognize snapshots; "contents" for all that it holds
-            (``whole``), the default for MiniGrid.
+            (``whole``), the default for MiniGrid and Blackjack.
         seed: start at a reset with this seed. By default the problem starts where the
             environment is, or at a reset with seed 0 if it was never reset.
         call_seconds: a step that takes longer counts as hanging; None for no limit.
         name: shown in answers; the default is ``gym:`` and the environment's name.
+        more: these and declarations, as for ``make``.
 
     Example:
         >>> import gymnasium, smoothcruiser as sc
@@ -167,27 +160,35 @@ def problem(
             f"A Gymnasium environment was expected, got {type(env).__name__}; for its "
             "name use make('gym:CartPole-v1', discount=0.9, temperature=0.1)."
         )
-    check_keywords("problem", more, EnvironmentOptions.__annotations__)
-    seed, name, horizon = more.get("seed"), more.get("name"), more.get("horizon")
-    chosen = _actions(env, actions)
+    check_keywords(
+        "problem", more, (*EnvironmentOptions.__annotations__, *DECLARATIONS)
+    )
+    seed, name = more.get("seed"), more.get("name")
+    declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    choice, labels = _choice(env, declared.pop("actions", None))
+    chosen = _actions(env, choice)
+    facts: dict[str, Any] = {
+        "discount": discount,
+        "operator": operator,
+        "actions": labels or meanings(env, chosen),
+    }
     if functional:
         label = name or f"gym:{type(env).__name__}"
+        facts |= {
+            "num_actions": len(chosen),
+            "reward_range": _bounds(None, reward_range, label),
+            "terminal": True,
+            "key": _key(declared.pop("key", None), None, None),
+            "call_seconds": more.get("call_seconds"),
+            "name": label,
+        }
         return functional_problem(
             env,
             chosen,
             reward=reward,
             access=access,
             seed=seed or 0,
-            num_actions=len(chosen),
-            discount=discount,
-            operator=operator,
-            reward_range=_bounds(env, reward_range, reward, label),
-            horizon=horizon,
-            deterministic=more.get("deterministic", False),
-            key=_key(more.get("key"), None),
-            call_seconds=more.get("call_seconds"),
-            actions=meanings(env, chosen),
-            name=label,
+            **merged(facts, declared),
         )
     here = seed is None and has_reset(env)
     inner = env.unwrapped  # reading the spec of a wrapper would store it there
@@ -198,55 +199,42 @@ def problem(
     probe = _probe(env, here)
     able = _able(probe, access)
     if able["tables"] and _has_its_tables(probe, chosen, access):
-        return table_problem(
+        tables = table_problem(
             probe,
             chosen,
             reward,
             int(env.unwrapped.s) if here else stream(seed or 0),
-            discount=discount,
-            operator=operator,
             reward_range=reward_range,
-            horizon=horizon,
-            actions=meanings(env, chosen),
+            horizon=declared.pop("horizon", None),
             name=label,
+            **facts,
         )
-    bounds = _bounds(inner, reward_range, reward, label)
-    key = _key(more.get("key"), inner)
+        return declare(tables, declared)
+    what = known(inner) if reward is None and keeps_rewards(env) else None
+    key = _key(declared.pop("key", None), inner, what)
     oracle, first = _tried(
         able,
         lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
     )
-    return MDP(
-        oracle,
-        num_actions=len(chosen),
-        discount=discount,
-        operator=operator,
-        reward_range=bounds,
-        terminal=True,
-        initial_state=oracle.read(env) if here else first,
-        horizon=horizon,
-        deterministic=more.get("deterministic", False),
-        call_seconds=more.get("call_seconds"),
-        key=Contents() if _by_contents(oracle) else None,
-        actions=meanings(env, chosen),
-        name=label,
-    )
+    facts |= {
+        "num_actions": len(chosen),
+        "reward_range": _bounds(what, reward_range, label),
+        "terminal": True,
+        "initial_state": oracle.read(env) if here else first,
+        "call_seconds": more.get("call_seconds"),
+        "key": Contents() if _by_contents(oracle) else None,
+        "name": label,
+    }
+    if what is not None:
+        facts |= what.declared
+    return MDP(oracle, **merged(facts, declared))
 
 
 def _by_contents(oracle: EnvOracle) -> bool:
     return isinstance(oracle, SnapshotOracle) and oracle.key is whole
 
 
-OWN = (
-    "horizon",
-    "access",
-    "actions",
-    "deterministic",
-    "seed",
-    "call_seconds",
-    "reward_range",
-    "key",
-)
+OWN = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
 
 
 def named(
@@ -289,14 +277,10 @@ def _environment(text: str, parameters: dict[str, Any]) -> Any:
 
 
 def _bounds(
-    env: Any,
-    given: tuple[float, float] | None,
-    reward: Reward | None,
-    label: str,
+    what: Known | None, given: tuple[float, float] | None, label: str
 ) -> tuple[float, float]:
-    """(low, high) of all rewards: as given, or as known of a classic environment."""
-    classic = KNOWN_RANGES.get(type(env).__name__) or family_range(env)
-    bounds = given or (None if reward else classic)
+    """(low, high) of all rewards: as given, or as known of the environment."""
+    bounds = given or (None if what is None else what.rewards)
     if bounds is None:
         raise InvalidInput(
             f"{label} does not say in which range its rewards lie; give "
@@ -305,9 +289,10 @@ def _bounds(
     return bounds
 
 
-def _key(given: Any, env: Any) -> Callable[[Any], Any] | None:
+def _key(given: Any, env: Any, what: Known | None) -> Callable[[Any], Any] | None:
     """The key of snapshots: the user's, all that they hold, or None."""
-    found: Any = family_key(env) if given is None else given
+    plain = what is not None and what.plain
+    found: Any = ("contents" if plain else None) if given is None else given
     if found is None or callable(found):
         return found  # type: ignore[no-any-return]
     if found == "contents" and env is not None:
@@ -393,6 +378,13 @@ def _tried(
         else:
             return oracle, first
     raise refusals.get("clone") or list(refusals.values())[-1]
+
+
+def _choice(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Which actions, and what they are called; words are actions where texts are."""
+    if isinstance(env.action_space, gymnasium.spaces.Text):
+        return actions, None
+    return chosen_or_named(actions)
 
 
 def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:

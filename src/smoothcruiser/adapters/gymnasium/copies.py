@@ -237,10 +237,15 @@ def surroundings(env: Any) -> dict[Path, Any]:
             own = {
                 k: v
                 for k, v in names.items()
-                if not k.startswith("__") and getattr(v, "nbytes", 0) <= MOST_BYTES
+                if not k.startswith("__") and not _is_large(v)
             }
             found |= _leaves(parts(own, (place,), module))
     return found
+
+
+def _is_large(thing: Any) -> bool:
+    """Whether this is an array that is too large to read at every look."""
+    return isinstance(thing, np.ndarray) and thing.nbytes > MOST_BYTES
 
 
 def _leaves(found: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:

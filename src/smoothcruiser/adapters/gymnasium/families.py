@@ -2,22 +2,17 @@
 
 ``gymnasium.make("MiniGrid-Empty-5x5-v0")`` knows the name only after ``import
 minigrid``. Here the beginning of a name says which package to import, and which extra
-installs it where it is missing. Two more things are known of some families: that they
-cannot be planned in, and in which range their rewards lie.
+installs it where it is missing. One more thing is known of Box2D: bodies of a compiled
+physics engine are neither copied nor put back, so it cannot be planned in.
 
-  Box2D      bodies of a compiled physics engine: they are neither copied nor put back
-  MiniGrid   pays 1 - 0.9 step/max_steps at the goal and 0 elsewhere (MiniGrid 3.2;
-             DynamicObstacles pays -1 for a collision); its state is plain Python, so
-             its key is all that it holds (``whole``)
-
-What this file leaves out: families that Gymnasium registers itself.
+What this file leaves out: families that Gymnasium registers itself, and what is known of
+environments that can be planned in (``known``).
 """
 
 from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any
 
 from smoothcruiser.errors import InvalidInput, MissingExtra
 
@@ -59,20 +54,3 @@ def registered(text: str) -> None:
             "it cannot be planned in; environments of MuJoCo, classic control, ALE and "
             "MiniGrid can."
         )
-
-
-def _is_minigrid(env: Any) -> bool:
-    return type(env).__module__.startswith("minigrid.envs.")
-
-
-def family_range(env: Any) -> tuple[float, float] | None:
-    """(low, high) of the rewards of an environment of a known family, or None."""
-    if not _is_minigrid(env):
-        return None
-    names = [kind.__name__ for kind in type(env).__mro__]
-    return (-1.0 if "DynamicObstaclesEnv" in names else 0.0, 1.0)
-
-
-def family_key(env: Any) -> str | None:
-    """The key that snapshots of a known family have by default."""
-    return "contents" if _is_minigrid(env) else None

@@ -169,7 +169,7 @@ def functional_problem(
             f"as rng ({said(error)}); give access='{JAX if kind == NUMPY else NUMPY}', "
             "or a step of your own to MDP."
         ) from error
-    return MDP(oracle, terminal=True, initial_state=first, **facts)
+    return MDP(oracle, initial_state=first, **facts)
 
 
 def _takes_random(function: Any) -> bool:

@@ -6,6 +6,12 @@ A transition flagged ``terminated`` pays its reward and is worth nothing after.
 Where every transition into a state is flagged, that state is terminal; where
 some are and some are not (Taxi's delivered states), the flagged ones lead to
 one extra state behind all others.
+
+What the tables show is declared: that only ends pay, or, where steps that do not end cost
+(or pay nothing), that no total exceeds the best reward (Taxi: 20), and likewise from below.
+Let all rewards of steps that go on be at most 0, and u the largest reward. If u > 0, an
+end pays it, at most once and with a weight of at most 1, and all else is at most 0: the
+total is at most u. If u <= 0, the total is at most its first reward, so at most u again.
 """
 
 from __future__ import annotations
@@ -20,8 +26,10 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.facts import BOUNDS_ROUNDING, times
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import CompressedRows, TabularOracle, tabular
+from smoothcruiser.problem.totals import AT_THE_END
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +117,38 @@ def table_problem(
         problem,
         oracle=oracle,
         initial_state=start if isinstance(start, int) else oracle.reset(start),
+        **_shown_totals(problem),
     )
+
+
+def _shown_totals(problem: Problem) -> dict[str, Any]:
+    """What the tables show of totals, as arguments of a problem."""
+    tables = problem.tables
+    assert tables is not None
+    live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    used = np.repeat(live, np.diff(tables.start)) & (tables.prob > 0.0)
+    ends = tables.terminal[tables.next_state]
+    on_the_way = tables.reward[used & ~ends]
+    if not (used & ends).any():
+        return {}
+    if not on_the_way.any():
+        return {"payoffs": AT_THE_END}
+    steps = problem.facts.steps(problem.horizon)
+    least, most = (
+        # outwards: the other end is what the rewards allow anyway
+        times(x, steps) * (1.0 + BOUNDS_ROUNDING)
+        for x in problem.reward_range
+    )
+    low, high = min(0.0, least), max(0.0, most)
+    if on_the_way.max() <= 0.0:
+        high = min(high, float(tables.reward[used].max()))
+    elif on_the_way.min() >= 0.0:
+        low = max(low, float(tables.reward[used].min()))
+    else:
+        return {}
+    if not math.isfinite(high - low):
+        return {}
+    return {"total_reward_range": (low, high)}
 
 
 # next state, probability, reward, terminated

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from importlib import import_module
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -43,6 +43,13 @@ from smoothcruiser.problem.arguments import (
     check_seed,
     popped_range,
     shortened,
+)
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    chosen_or_named,
+    merged,
+    taken,
 )
 from smoothcruiser.problem.problem import MDP, Problem
 
@@ -59,14 +66,7 @@ except ImportError as error:
         "gymnax environments need gymnax and JAX: pip install 'smoothcruiser[gymnax]'."
     ) from error
 
-OWN = (
-    "horizon",
-    "seed",
-    "actions",
-    "time_limit",
-    "deterministic",
-    "x64",
-)
+OWN = (*DECLARATIONS, "seed", "time_limit", "x64")
 ENDED = "ended"  # the leaf that this file adds to a state
 
 
@@ -77,14 +77,11 @@ class EndedState(NamedTuple):
     ended: Any
 
 
-class GymnaxOptions(TypedDict, total=False):
+class GymnaxOptions(Declarations, total=False):
     """The keywords of ``problem`` that most environments do without."""
 
     reward_range: tuple[float, float] | None
-    actions: Sequence[Any] | int | None
-    horizon: int | None
     time_limit: bool
-    deterministic: bool
     x64: bool
     seed: int
     name: str | None
@@ -121,15 +118,16 @@ def problem(
             itself.
         seed: of the initial state; 0 by default.
         name: shown in answers; the default is ``gymnax:`` and the environment's name.
+        more: these and declarations, as for ``make``.
 
     Example:
         ``problem(*gymnax.make("CartPole-v1"), discount=0.9, operator=sc.Max())``
     """
-    check_keywords("problem", more, GymnaxOptions.__annotations__)
+    check_keywords("problem", more, (*GymnaxOptions.__annotations__, *DECLARATIONS))
+    declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    choice, labels = chosen_or_named(declared.pop("actions", None))
     x64, limited = more.get("x64", False), more.get("time_limit", True)
-    certain = more.get("deterministic", False)
-    flags = (("x64", x64), ("time_limit", limited), ("deterministic", certain))
-    for word, value in flags:
+    for word, value in (("x64", x64), ("time_limit", limited)):
         if not isinstance(value, bool):
             raise InvalidInput(f"{word} must be true or false, got {value!r}.")
     seed = more.get("seed", 0)
@@ -146,7 +144,7 @@ def problem(
     known = str(env.name) if own else ""
     label = more.get("name") or f"gymnax:{getattr(env, 'name', type(env).__name__)}"
     with precise(x64):
-        chosen = _actions(env, params, more.get("actions"))
+        chosen = _actions(env, params, choice)
         bounds = more.get("reward_range") or known_range(known, env, params, chosen)
     if bounds is None:
         raise InvalidInput(
@@ -155,27 +153,25 @@ def problem(
         )
     world = _world(env, params, chosen, known, limited=limited, x64=x64)
     oracle = rows_of(world, seed)
-    certain = certain or not oracle.form.matter.chance
+    certain = declared.get("deterministic", False) or not oracle.form.matter.chance
     steps = _limit(env, params) if own and limited else None
-    horizon = more.get("horizon")
-    if horizon is None and discount == 1:
-        horizon = steps
-    return MDP(
-        oracle,
-        num_actions=len(chosen),
-        discount=discount,
-        operator=operator,
-        reward_range=(float(bounds[0]), float(bounds[1])),
-        initial_state=oracle.origin,
-        horizon=horizon,
-        deterministic=certain,
-        outcomes=oracle.outcomes if certain else None,
-        episodes_end=None if steps is None else (steps, 1.0),
-        key=oracle.identity(),
-        actions=_labels(known, env, params, chosen),
-        name=label,
+    if declared.get("horizon") is None and discount == 1:
+        declared["horizon"] = steps
+    facts: dict[str, Any] = {
+        "num_actions": len(chosen),
+        "discount": discount,
+        "operator": operator,
+        "reward_range": (float(bounds[0]), float(bounds[1])),
+        "initial_state": oracle.origin,
+        "deterministic": certain,
+        "outcomes": oracle.outcomes if certain else None,
+        "episodes_end": None if steps is None else (steps, 1.0),
+        "key": oracle.identity(),
+        "actions": labels or _labels(known, env, params, chosen),
+        "name": label,
         **oracle.companions(),
-    )
+    }
+    return MDP(oracle, **merged(facts, declared))
 
 
 def named(

@@ -35,12 +35,19 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 from smoothcruiser.adapters.openspiel.keys import Merge, chosen
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
+from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    merged,
+    taken,
+)
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
@@ -239,10 +246,10 @@ def problem(
     *,
     discount: float,
     operator: Operator,
-    horizon: int | None = None,
     merge: Merge = "auto",
     seed: int = 0,
     name: str | None = None,
+    **more: Unpack[Declarations],
 ) -> Problem:
     """The Problem of a game, or of its name.
 
@@ -251,13 +258,14 @@ def problem(
         discount: weight of the next move's value, in [0, 1]. With 1 and no ``horizon``
             the horizon is the longest game.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
-        horizon: moves until the end; None for as long as the game lasts.
         merge: which histories are one state: "observation" (those that show the same
             position, mover and legal moves), "numbered" (after as many moves, too),
             "history" (none). "auto" chooses (``keys``). A choice that random playouts
             find wrong is refused.
         seed: of the stream that samples the chance nodes before the first move.
         name: shown in answers; the default is ``openspiel:`` and the game's name.
+        more: declarations, as for ``make``: ``horizon`` (moves until the end, by default
+            as long as the game lasts), ``key``, …
 
     Example:
         >>> import smoothcruiser as sc
@@ -267,6 +275,9 @@ def problem(
         >>> board.num_actions
         9
     """
+    check_keywords("problem", more, DECLARATIONS)
+    declared = taken(dict(more))
+    horizon = declared.get("horizon")
     if isinstance(game, str):
         game = _loaded(game, {})
     _check(game)
@@ -294,24 +305,39 @@ def problem(
             abs(operator.offset(k)) for k in (1, int(game.num_distinct_actions()))
         )
         bounds = (low - extra, high + extra)
-    return Game(
-        oracle,
-        player=player,
-        num_actions=int(game.num_distinct_actions()),
-        discount=discount,
-        operator=operator,
-        reward_range=(low, high),
-        value_bounds=bounds,
-        payoffs=AT_THE_END if at_end else EVERY_STEP,
-        deterministic=kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC,
-        legal=legal,
-        terminal=terminal,
-        initial_state=oracle.reset(stream(seed)),
-        horizon=horizon,
-        outcomes=oracle.outcomes,
-        key=chosen(game, merge, discount, horizon),
-        name=name or f"openspiel:{kind.short_name}",
-    )
+    certain = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
+    if declared.get("deterministic") and not certain:
+        raise InvalidInput(
+            f"{kind.short_name} has chance nodes, so a move has several outcomes; drop "
+            "deterministic=."
+        )
+    if not at_end and declared.get("payoffs") == AT_THE_END:
+        raise InvalidInput(
+            f"{kind.short_name} pays on the way, by OpenSpiel's reward model; drop "
+            "payoffs=."
+        )
+    facts: dict[str, Any] = {
+        "player": player,
+        "num_actions": int(game.num_distinct_actions()),
+        "discount": discount,
+        "operator": operator,
+        "reward_range": (low, high),
+        "value_bounds": bounds,
+        "payoffs": AT_THE_END if at_end else EVERY_STEP,
+        "deterministic": certain,
+        "legal": legal,
+        "terminal": terminal,
+        "initial_state": oracle.reset(stream(seed)),
+        "horizon": horizon,
+        "outcomes": oracle.outcomes,
+        "name": name or f"openspiel:{kind.short_name}",
+    }
+    if "key" not in declared:
+        facts["key"] = chosen(game, merge, discount, horizon)
+    elif merge != "auto":
+        raise InvalidInput("key= and merge= both say what one state is; drop one.")
+    declared["horizon"] = horizon
+    return Game(oracle, **merged(facts, declared))
 
 
 def named(
@@ -321,9 +347,8 @@ def named(
 
     Parameters that are not this adapter's own go to OpenSpiel.
     """
-    own = {
-        k: parameters.pop(k) for k in ("horizon", "merge", "seed") if k in parameters
-    }
+    words = (*DECLARATIONS, "merge", "seed")
+    own = {k: parameters.pop(k) for k in words if k in parameters}
     shown = "".join(f",{k}={v}" for k, v in parameters.items())
     return problem(
         _loaded(text, parameters),

@@ -32,7 +32,7 @@ class PettingZooAdapter(LateAdapter):
     example = "connect_four_v3"
     needs = "smoothcruiser[pettingzoo]"
     modules = ("pettingzoo", "pygame")
-    options = (*LIVE_OPTIONS, "payoffs", "perfect_information", "merge")
+    options = (*LIVE_OPTIONS, "perfect_information", "merge")
 
     def accepts(self, simulator: Any) -> bool:
         """Whether ``simulator`` looks like a game in which agents take turns."""

@@ -29,12 +29,18 @@ import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    merged,
+    taken,
+)
 from smoothcruiser.problem.names import own_options
 from smoothcruiser.problem.problem import Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
@@ -68,13 +74,10 @@ EXTRA = "pip install 'smoothcruiser[pettingzoo]'"
 MERGES = ("auto", "contents", "history", "none")
 
 
-class GameOptions(TypedDict, total=False):
+class GameOptions(Declarations, total=False):
     """The keywords of ``problem`` that PettingZoo's own games do without."""
 
     reward_range: tuple[float, float] | None
-    horizon: int | None
-    payoffs: str | None
-    deterministic: bool | None
     perfect_information: bool | None
     merge: str
     seed: int | None
@@ -107,6 +110,7 @@ def problem(
             game is, or at a reset under seed 0 if it was never reset.
         call_seconds: a move that takes longer counts as hanging; None for no limit.
         name: shown in answers; the default is ``pettingzoo:`` and the game's name.
+        more: these and declarations, as for ``make``.
 
     Example:
         >>> from pettingzoo.classic import tictactoe_v3
@@ -119,7 +123,8 @@ def problem(
         >>> board.num_actions
         9
     """
-    check_keywords("problem", more, GameOptions.__annotations__)
+    check_keywords("problem", more, (*GameOptions.__annotations__, *DECLARATIONS))
+    declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
     inner = bare(game)
     title, what = title_of(inner), known(inner)
     _refuse_hidden(inner, title, more.get("perfect_information"))
@@ -127,39 +132,30 @@ def problem(
     view = turns.TurnsView(inner, names, _size(inner, names, title))
     seed = more.get("seed")
     here = seed is None and has_begun(inner)
-    deterministic = more.get("deterministic")
-    if deterministic is None:
-        deterministic = what is not None
-    payoffs = more.get("payoffs") or (EVERY_STEP if what is None else AT_THE_END)
+    deterministic = declared.setdefault("deterministic", what is not None)
     oracle = _tried(view, more.get("merge", "auto"), deterministic, here, seed or 0)
-    start = oracle.read(game) if here else oracle.begin
-    horizon = more.get("horizon")
-    if discount == 1 and horizon is None and what is not None:
-        horizon = what.longest
-    return Game(
-        oracle,
-        player=turns.player,
-        legal=turns.legal,
-        terminal=turns.terminal,
-        num_actions=len(oracle.actions),
-        discount=discount,
-        operator=operator,
-        reward_range=_range(more.get("reward_range"), what is not None, title),
-        payoffs=payoffs,
-        deterministic=deterministic,
-        outcomes=oracle.outcomes if deterministic else None,
-        initial_state=start,
-        horizon=horizon,
-        key=None if oracle.merge == "none" else turns.PositionKey(oracle.merge),
-        call_seconds=more.get("call_seconds"),
-        name=more.get("name") or f"pettingzoo:{title}",
-    )
+    if discount == 1 and declared.get("horizon") is None and what is not None:
+        declared["horizon"] = what.longest
+    facts: dict[str, Any] = {
+        "player": turns.player,
+        "legal": turns.legal,
+        "terminal": turns.terminal,
+        "num_actions": len(oracle.actions),
+        "discount": discount,
+        "operator": operator,
+        "reward_range": _range(more.get("reward_range"), what is not None, title),
+        "payoffs": EVERY_STEP if what is None else AT_THE_END,
+        "outcomes": oracle.outcomes if deterministic else None,
+        "initial_state": oracle.read(game) if here else oracle.begin,
+        "key": None if oracle.merge == "none" else turns.PositionKey(oracle.merge),
+        "call_seconds": more.get("call_seconds"),
+        "name": more.get("name") or f"pettingzoo:{title}",
+    }
+    return Game(oracle, **merged(facts, declared))
 
 
 OWN = (
-    "horizon",
-    "payoffs",
-    "deterministic",
+    *DECLARATIONS,
     "perfect_information",
     "merge",
     "seed",

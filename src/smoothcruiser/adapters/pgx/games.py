@@ -24,7 +24,7 @@ What this file leaves out: hidden information, more than two players, and observ
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -32,6 +32,12 @@ from smoothcruiser.adapters.pgx.known import GAMES, PgxGame, refuse, unknown
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import check_keywords, check_seed, popped_range
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    merged,
+    taken,
+)
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
@@ -48,7 +54,7 @@ except ImportError as error:
         "Pgx games need Pgx and JAX: pip install 'smoothcruiser[pgx]'."
     ) from error
 
-OWN = ("horizon", "seed", "x64")
+OWN = (*DECLARATIONS, "seed", "x64")
 MOVER, MASK, ENDS = "current_player", "legal_action_mask", ("terminated", "truncated")
 NEEDED = (MOVER, MASK, *ENDS, "rewards")  # of a state
 NOT_ZERO_SUM = (
@@ -57,11 +63,10 @@ NOT_ZERO_SUM = (
 )
 
 
-class PgxOptions(TypedDict, total=False):
+class PgxOptions(Declarations, total=False):
     """The keywords of ``problem`` that most games do without."""
 
     reward_range: tuple[float, float] | None
-    horizon: int | None
     x64: bool
     seed: int
     name: str | None
@@ -88,11 +93,13 @@ def problem(
         x64: whether the game computes in 64 bits; False by default, as Pgx itself.
         seed: of the initial state; 0 by default.
         name: shown in answers; the default is ``pgx:`` and the game's name.
+        more: these and declarations, as for ``make``.
 
     Example:
         ``problem(pgx.make("tic_tac_toe"), discount=1.0, operator=sc.Max())``
     """
-    check_keywords("problem", more, PgxOptions.__annotations__)
+    check_keywords("problem", more, (*PgxOptions.__annotations__, *DECLARATIONS))
+    declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
     x64, seed = more.get("x64", False), more.get("seed", 0)
     if not isinstance(x64, bool):
         raise InvalidInput(f"x64 must be true or false, got {x64!r}.")
@@ -126,10 +133,10 @@ def problem(
     if rows.first:
         world = _world(env, title, rows.first, x64)
         rows = rows_of(world, seed, two_players=True)
-    horizon = more.get("horizon")
-    if horizon is None and discount == 1:
-        horizon = known.steps
+    if declared.get("horizon") is None and discount == 1:
+        declared["horizon"] = known.steps
     chance, parts = rows.form.matter.chance, rows.companions()
+    chance = chance and not declared.get("deterministic", False)
     facts: dict[str, Any] = {
         "num_actions": rows.world.num_actions,
         "discount": discount,
@@ -137,7 +144,6 @@ def problem(
         "reward_range": (float(bounds[0]), float(bounds[1])),
         "payoffs": AT_THE_END if known.at_the_end else EVERY_STEP,
         "initial_state": rows.origin,
-        "horizon": horizon,
         "deterministic": not chance,
         "outcomes": None if chance else rows.outcomes,
         "episodes_end": None if known.steps is None else (known.steps, 1.0),
@@ -145,7 +151,8 @@ def problem(
         "actions": _labels(known, rows.world.num_actions),
         "name": label,
     }
-    return Game(rows, **facts, **parts) if players == 2 else MDP(rows, **facts, **parts)
+    facts = merged(facts | parts, declared)
+    return Game(rows, **facts) if players == 2 else MDP(rows, **facts)
 
 
 def named(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any
+from typing import Any, Unpack
 
 from smoothcruiser.adapters.rddl.actions import listed
 from smoothcruiser.adapters.rddl.expressions import Untranslatable
@@ -34,7 +34,13 @@ from smoothcruiser.adapters.rddl.reading import Instance, read
 from smoothcruiser.adapters.rddl.repository import Texts, texts
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
-from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.arguments import check_keywords, shortened
+from smoothcruiser.problem.declarations import (
+    DECLARATIONS,
+    Declarations,
+    merged,
+    taken,
+)
 from smoothcruiser.problem.problem import MDP, Problem
 
 # relative to the largest reward: sums of a thousand terms differ by 1e-13 of their terms
@@ -48,9 +54,9 @@ def problem(
     *,
     operator: Operator,
     discount: float | None = None,
-    horizon: int | str | None = "instance",
     settings: Settings | None = None,
     name: str | None = None,
+    **more: Unpack[Declarations],
 ) -> Problem:
     """The Problem of an instance of an RDDL domain.
 
@@ -59,10 +65,11 @@ def problem(
         instance: the number of an instance, or a file.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         discount: weight of the next step's value; by default the instance's.
-        horizon: steps until the end; by default the instance's; None for no limit.
         settings: how the instance is run: ``Settings(access=, max_actions=,
             max_outcomes=, reward_range=)``.
         name: shown in answers.
+        more: declarations, as for ``make``. ``horizon`` is by default the instance's;
+            None is no limit.
 
     Example:
         >>> import smoothcruiser as sc
@@ -71,23 +78,27 @@ def problem(
         >>> sysadmin.horizon, sysadmin.reward_range, sysadmin.actions[:2]
         (40, (-0.75, 10.0), ('noop', 'reboot(c1)'))
     """
+    check_keywords("problem", more, DECLARATIONS)
+    options: dict[str, Any] = dict(more)
+    horizon = options.pop("horizon", "instance")
+    declared = taken(options)
     oracle = oracle_of(texts(domain, instance), settings or Settings())
     found = oracle.instance
     has_preconditions, has_ends = conditions_of(found)
-    return MDP(
-        oracle,
-        actions=oracle.joint.labels,
-        discount=found.discount if discount is None else discount,
-        operator=operator,
-        horizon=_horizon(found, horizon),
-        reward_range=oracle.reward_range,
-        legal=oracle.legal if has_preconditions else None,
-        terminal=oracle.terminal if has_ends else None,
-        initial_state=found.initial,
-        deterministic=oracle.deterministic,
-        outcomes=None if oracle.law is None else oracle.outcomes,
-        name=name or f"rddl:{found.name}",
-    )
+    facts = {
+        "actions": oracle.joint.labels,
+        "discount": found.discount if discount is None else discount,
+        "operator": operator,
+        "horizon": _horizon(found, horizon),
+        "reward_range": oracle.reward_range,
+        "legal": oracle.legal if has_preconditions else None,
+        "terminal": oracle.terminal if has_ends else None,
+        "initial_state": found.initial,
+        "deterministic": oracle.deterministic,
+        "outcomes": None if oracle.law is None else oracle.outcomes,
+        "name": name or f"rddl:{found.name}",
+    }
+    return MDP(oracle, **merged(facts, declared))
 
 
 def named(
@@ -98,23 +109,24 @@ def named(
     operator: Operator,
 ) -> Problem:
     """The problem of ``rddl:text,instance,name=value,…``."""
-    shown = "".join(f",{k}={v}" for k, v in parameters.items() if k != "instance")
     instance = parameters.pop("instance", None)
-    horizon = parameters.pop("horizon", "instance")
+    quiet = [word for word in DECLARATIONS if word != "horizon"]
+    shown = "".join(f",{k}={v}" for k, v in parameters.items() if k not in quiet)
+    declared: Any = {k: parameters.pop(k) for k in DECLARATIONS if k in parameters}
     unknown = [word for word in parameters if word not in SETTINGS]
     if unknown:
         raise InvalidInput(
             f"rddl: knows no parameter {shortened(unknown[0])}; it has instance, "
-            f"horizon, {', '.join(SETTINGS)}."
+            f"{', '.join(SETTINGS)}, {', '.join(DECLARATIONS)}."
         )
     return problem(
         text,
         instance,
         operator=operator,
         discount=discount,
-        horizon=horizon,
         settings=Settings(**parameters),
         name=f"rddl:{text},{instance}{shown}",
+        **declared,
     )
 
 

@@ -8,6 +8,7 @@ probability of reaching a state with that label. Each format is one adapter:
   prism, jani models in these languages, through stormpy (GPL-3: yours to install)
 
   model       what every format becomes: choices, branches, labels, rewards
+  labels      labels combined
   objective   what is asked of it, as a problem
   ends        what its graph says of the ends of plays
   files       files that may come from anywhere
@@ -22,8 +23,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.adapter import register
+from smoothcruiser.problem.declarations import DECLARATIONS, declare, taken
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
@@ -32,12 +35,17 @@ if TYPE_CHECKING:
     Read = tuple[Explicit, dict[str, Any]]  # a model, and the words of its objective
 
 
+# what may be declared of a model; min_probability is a word of its objectives
+WORDS = tuple(word for word in DECLARATIONS if word != "min_probability")
+
+
 class FileAdapter(ABC):
     """What all formats share: a file is read, and an objective made a problem of it."""
 
     name: str
     has_discount = True
     default_operator = "max"
+    declares = True
 
     @abstractmethod
     def read(self, text: str, parameters: dict[str, Any]) -> Read:
@@ -54,10 +62,16 @@ class FileAdapter(ABC):
         """The problem of a file; parameters are the objective (``objective``)."""
         from smoothcruiser.adapters.verification.objective import problem_of
 
+        declared = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
+        if "horizon" in declared:  # what objectives call bounded
+            if "bounded" in parameters:
+                raise InvalidInput("horizon= and bounded= say the same; drop one.")
+            parameters["bounded"] = declared.pop("horizon")
         model, asked = self.read(text, parameters)
-        return problem_of(
+        built = problem_of(
             model, asked, prefix=self.name, discount=discount, operator=operator
         )
+        return declare(built, declared)
 
 
 class UmbAdapter(FileAdapter):

@@ -45,6 +45,7 @@ class Explicit:
     player_names: tuple[str, ...] = ()
     action: Ints | None = None  # (S*A,): the number of a row's word, -1 for none
     words: tuple[str, ...] = ()  # what actions are called
+    constants: Mapping[str, Any] = field(default_factory=dict)  # for the shown name
     sentences: tuple[str, ...] = field(default=())  # for every certificate
 
     @property

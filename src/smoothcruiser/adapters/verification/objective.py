@@ -10,6 +10,9 @@
     …,opt=min                       the same with min
     …,coalition=p                   <<p>> P…: player p against all others
 
+L and B are labels, or several combined as property files write it: ``"L"&!"M"``
+(``labels``). ``horizon=`` is another word for ``bounded=``.
+
 *Reachability.* Entering a state of L pays 1 and ends the play; states of B end it and
 pay nothing. V(s) is the probability, for every s that is in neither. A state in L counts
 as reached, but the library's terminal states are worth 0, so L itself is refused where it
@@ -38,6 +41,11 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.adapters.verification.ends import circling, ends_within
+from smoothcruiser.adapters.verification.labels import (
+    NoCombination,
+    combined,
+    is_combination,
+)
 from smoothcruiser.adapters.verification.model import Explicit
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
@@ -189,8 +197,6 @@ def problem_of(
 
 def _objective(model: Explicit, given: Mapping[str, Any], prefix: str) -> Objective:
     """The parameters, checked against each other."""
-    if "horizon" in given:
-        raise InvalidInput(f"{prefix}: calls a horizon bounded=; give bounded=STEPS.")
     check_keywords(f"{prefix}:", given, WORDS)
     words = {"reach", "avoid", "total"}
     values: dict[str, Any] = {k: word(v) if k in words else v for k, v in given.items()}
@@ -244,12 +250,18 @@ def _listed(what: str, names: Mapping[str, Any]) -> str:
 
 
 def _labelled(model: Explicit, label: str) -> Bools:
-    if label not in model.labels:
-        raise InvalidInput(
-            f"No state of {model.file} has the label {label!r}; it has "
-            f"{_listed('the labels', model.labels)}."
-        )
-    return model.labels[label]
+    if label in model.labels:
+        return model.labels[label]
+    why = ""
+    if is_combination(label):
+        try:
+            return combined(label, model.labels)
+        except NoCombination as error:
+            why = f" ({error})"
+    raise InvalidInput(
+        f"No state of {model.file} has the label {label!r}{why}; it has "
+        f"{_listed('the labels', model.labels)}."
+    )
 
 
 def _reward(model: Explicit, name: str) -> Any:
@@ -284,7 +296,7 @@ def _initial(model: Explicit, asked: Objective) -> int:
 
 def _name(model: Explicit, asked: Objective, prefix: str) -> str:
     default = Objective()
-    said = [
+    said = [f"{name}={value}" for name, value in model.constants.items()] + [
         f"{part.name}={getattr(asked, part.name)}"
         for part in fields(asked)
         if getattr(asked, part.name) != getattr(default, part.name)

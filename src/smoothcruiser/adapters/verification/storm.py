@@ -3,7 +3,8 @@
 Storm explores the model and writes it as a UMB file, which ``umb`` reads: states,
 choices, labels, rewards and players are Storm's own, with probabilities as doubles.
 Parameters of a name that are no part of the objective are constants of the model.
-``reach`` and ``avoid`` are labels, or expressions over the model's variables.
+``reach`` and ``avoid`` are labels, combinations of them (``labels``), or expressions over
+the model's variables.
 
 stormpy is under the GPL, version 3. It is no part of this package, and nothing else
 imports it: who installs it has chosen its licence. Written for stormpy 2.0.
@@ -21,6 +22,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from smoothcruiser.adapters.verification.labels import NoCombination, combined
 from smoothcruiser.adapters.verification.model import Explicit
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.problem.arguments import shortened
@@ -76,7 +80,7 @@ def read(
         for word, (label, _) in labels.items()
         if label in model.labels
     }
-    return replace(model, labels={**model.labels, **named})
+    return replace(model, labels={**model.labels, **named}, constants=constants)
 
 
 def _instantiated(file: str, description: Any, constants: dict[str, Any]) -> Any:
@@ -100,17 +104,30 @@ def _instantiated(file: str, description: Any, constants: dict[str, Any]) -> Any
 
 def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
     """What Storm calls the states of a label or an expression, and properties for it."""
-    named = getattr(description, "has_label", None)  # JANI has expressions alone
-    if word in BUILT_IN or (named is not None and named(word)):
-        return word, []
+    labels = getattr(description, "labels", ())  # JANI has expressions alone
+    known = {name: np.zeros(1, np.bool_) for name in BUILT_IN}
+    known |= {each.name: np.zeros(1, np.bool_) for each in labels}
+    if word in known or ('"' in word and _combines(word, known)):
+        return word, []  # ``objective`` combines labels
     try:
         asked = stormpy.parse_property(f"P=? [F ({word})]", description)
     except Exception as error:
+        if _combines(word, known):  # a shell took the quotes away
+            return word, []
         raise InvalidInput(
             f"{shortened(word)} is neither a label of {file} nor an expression over its "
             f"variables ({said(error)})."
         ) from error
     return str(asked.get_raw_formula().subformula.subformula), [asked]
+
+
+def _combines(word: str, known: dict[str, Any]) -> bool:
+    """Whether a text is a combination of labels."""
+    try:
+        combined(word, known)
+    except NoCombination:
+        return False
+    return True
 
 
 @contextmanager

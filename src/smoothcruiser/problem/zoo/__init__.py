@@ -18,6 +18,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import shortened
+from smoothcruiser.problem.declarations import declare, taken
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import tabular
 from smoothcruiser.problem.zoo.literature import (
@@ -245,20 +246,35 @@ def build(
     operator: Operator,
     spec: dict[str, Any],
 ) -> Problem:
-    """The zoo problem ``name`` with ``parameters`` over its defaults."""
+    """The zoo problem ``name`` with ``parameters`` over its defaults.
+
+    Declarations among them are made of it.
+    """
     entry = ZOO[name]
-    unknown = sorted(set(parameters) - set(entry.defaults) - {"horizon"})
+    numbers = {k: parameters.pop(k) for k in entry.defaults if k in parameters}
+    declared = taken(parameters)
+    horizon = {k: declared.pop(k) for k in ("horizon",) if k in declared}
+    unknown = sorted(parameters)
     if unknown:
         allowed = ", ".join(f"{k}={v}" for k, v in entry.defaults.items())
         raise InvalidInput(
             f"{name} has no parameter {unknown[0]!r}; "
             + (f"its parameters and defaults are {allowed}." if allowed else "drop it.")
         )
-    shown = ",".join(f"{k}={v}" for k, v in {**entry.defaults, **parameters}.items())
-    return entry.build(
-        **parameters,
+    shown = ",".join(
+        f"{k}={v}" for k, v in {**entry.defaults, **numbers, **horizon}.items()
+    )
+    built = entry.build(
+        **numbers,
+        **horizon,
         discount=discount,
         operator=operator,
         name=f"{name}:{shown}",
         spec=spec,
     )
+    if horizon and horizon["horizon"] != built.horizon:
+        raise InvalidInput(
+            f"{name} is a problem of {built.horizon} steps; give horizon= a number, or "
+            "drop it."
+        )
+    return declare(built, declared)

@@ -1,0 +1,106 @@
+"""What is known of environments by their sources: rewards, payoffs, ends, keys.
+
+A declaration that is false makes a false certificate. So each line below holds for the
+class itself (a subclass of yours is another world), follows the parameters that change
+it, and says nothing where wrappers may change rewards. Read in Gymnasium 1.4 and MiniGrid
+3.2; "only ends pay" is compared with every step that is made.
+
+  CartPole    pays 1 a step; with ``sutton_barto_reward`` -1 at the end alone
+  Blackjack   pays at the end alone: -1, 0 or 1, and 1.5 for a natural with
+              ``natural=True`` and ``sab=False``. A hit adds at least 1 to a hand of at
+              least 2 that may hold 21: an episode has 20 steps at the most
+  FrozenLake  by its table, where it is not planned in as one
+  MiniGrid    pays 1 - 0.9 step/max_steps when it ends with success (-1 for a collision
+              in DynamicObstacles), and 0 elsewhere; ``max_steps`` ends it. BabyAI's levels
+              choose ``max_steps`` at each reset unless they were given it
+
+What this file leaves out: time limits of the registry, which are no part of a state, and
+environments that have tables (``tables``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium
+
+from smoothcruiser.adapters.gymnasium.copies import WATCHERS, View, layers
+from smoothcruiser.problem.totals import AT_THE_END
+
+END_PAYS = {"payoffs": AT_THE_END}
+# its cost: angle² + 0.1 speed² + 0.001 torque², at their limits
+_PENDULUM = math.pi**2 + 0.1 * 8.0**2 + 0.001 * 2.0**2
+RANGES = {
+    "CartPoleEnv": (0.0, 1.0),
+    "MountainCarEnv": (-1.0, 0.0),
+    "Continuous_MountainCarEnv": (-0.1, 100.0),
+    "AcrobotEnv": (-1.0, 0.0),
+    "PendulumEnv": (-_PENDULUM, 0.0),
+}
+HANDS = 20  # steps of a hand of Blackjack
+# steps of wrappers that pass rewards and ends on as they are
+PASSING = (
+    gymnasium.Wrapper.step,
+    gymnasium.ObservationWrapper.step,
+    gymnasium.ActionWrapper.step,
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What holds of an environment, whatever is played."""
+
+    rewards: tuple[float, float] | None = None  # (low, high)
+    declared: dict[str, Any] = field(default_factory=dict)  # arguments of ``MDP``
+    plain: bool = False  # all that it holds is plain Python, so its key is its contents
+
+
+def keeps_rewards(env: Any) -> bool:
+    """Whether an environment pays and ends as what it wraps does."""
+    wrappers = [
+        type(layer)
+        for layer in layers(env)
+        if type(layer) not in WATCHERS and isinstance(layer, gymnasium.Wrapper)
+    ]
+    return all(kind.step in PASSING for kind in wrappers)
+
+
+def known(env: Any) -> Known | None:
+    """What is known of an environment without its wrappers; None if nothing is."""
+    kind = type(env)
+    if isinstance(env, View):
+        return None
+    if kind.__module__.startswith("minigrid.envs."):
+        return _minigrid(env)
+    if not kind.__module__.startswith("gymnasium.envs."):
+        return None
+    if kind.__name__ == "BlackjackEnv":
+        more = bool(getattr(env, "natural", True)) and not getattr(env, "sab", False)
+        ends = END_PAYS | {"episodes_end": (HANDS, 1.0)}
+        return Known((-1.0, 1.5 if more else 1.0), ends, plain=True)
+    if kind.__name__ == "CartPoleEnv" and getattr(env, "_sutton_barto_reward", False):
+        return Known((-1.0, 0.0), END_PAYS)
+    if kind.__name__ == "FrozenLakeEnv":
+        return _lake(env)
+    rewards = RANGES.get(kind.__name__)
+    return None if rewards is None else Known(rewards)
+
+
+def _lake(env: Any) -> Known:
+    """A lake by the entries of its table."""
+    entries = [e for row in env.P.values() for each in row.values() for e in each]
+    paid = [float(reward) for _, _, reward, _ in entries]
+    early = any(reward != 0 and not flag for _, _, reward, flag in entries)
+    return Known((min(paid), max(paid)), {} if early else dict(END_PAYS))
+
+
+def _minigrid(env: Any) -> Known:
+    names = [cls.__name__ for cls in type(env).__mro__]
+    low = -1.0 if "DynamicObstaclesEnv" in names else 0.0
+    ends: dict[str, Any] = dict(END_PAYS)
+    most = getattr(env, "max_steps", None)
+    if getattr(env, "fixed_max_steps", True) and isinstance(most, int) and most >= 1:
+        ends["episodes_end"] = (most, 1.0)
+    return Known((low, 1.0), ends, plain=True)

@@ -1,0 +1,101 @@
+"""Labels combined as property files write them: ``"finished"&!"agree"``.
+
+    states   "label" | label | true | false | !states | states&states | states|states
+             | (states)
+
+``!`` binds closest, then ``&``, then ``|``, as in PRISM and Storm. A label without its
+quotes, which shells take away, is a word of letters, digits and ``_``. What this file
+leaves out: expressions over variables, which only Storm knows (``storm``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from smoothcruiser.problem.tabular import Bools
+
+TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<word>\w+)|(?P<sign>[!&|()]))')
+DEEPEST = 100  # of brackets and negations
+
+
+class NoCombination(Exception):
+    """A text that is no combination of labels; its words say why."""
+
+
+def combined(text: str, labels: Mapping[str, Bools]) -> Bools:
+    """(S,): where a combination of labels holds."""
+    size = len(next(iter(labels.values()))) if labels else 0
+    reader = _Reader(_tokens(text), labels, size)
+    found = reader.either(0)
+    if reader.left:
+        raise NoCombination(
+            f"{reader.left[0][1]!r} comes where nothing more is expected"
+        )
+    return found
+
+
+def is_combination(text: str) -> bool:
+    """Whether a text is more than one label: it has a sign of the grammar."""
+    return any(sign in text for sign in '!&|("')
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, place = [], 0
+    while text[place:].strip():
+        match = TOKEN.match(text, place)
+        if match is None:
+            raise NoCombination(f"{text[place:].strip()[:20]!r} is no part of it")
+        kind = str(match.lastgroup)
+        found.append((kind, match[kind]))
+        place = match.end()
+    return found
+
+
+class _Reader:
+    """What is left of a text, and how the rules of the grammar read it."""
+
+    def __init__(
+        self, tokens: list[tuple[str, str]], labels: Mapping[str, Bools], size: int
+    ) -> None:
+        self.left, self.labels, self.size = tokens, labels, size
+
+    def _next(self, sign: str) -> bool:
+        """Whether a sign comes next; it is taken."""
+        if self.left[:1] != [("sign", sign)]:
+            return False
+        self.left = self.left[1:]
+        return True
+
+    def either(self, depth: int) -> Bools:
+        found = self.both(depth)
+        while self._next("|"):
+            found = found | self.both(depth)
+        return found
+
+    def both(self, depth: int) -> Bools:
+        found = self.one(depth)
+        while self._next("&"):
+            found = found & self.one(depth)
+        return found
+
+    def one(self, depth: int) -> Bools:
+        if depth > DEEPEST:
+            raise NoCombination("its brackets are nested too deeply")
+        if self._next("!"):
+            return ~self.one(depth + 1)
+        if self._next("("):
+            found = self.either(depth + 1)
+            if not self._next(")"):
+                raise NoCombination("a bracket is not closed")
+            return found
+        if not self.left or self.left[0][0] == "sign":
+            raise NoCombination("a label is missing")
+        (kind, word), *self.left = self.left
+        if kind == "word" and word in ("true", "false"):
+            return np.full(self.size, word == "true")
+        if word not in self.labels:
+            raise NoCombination(f"there is no label {word!r}")
+        return self.labels[word]
