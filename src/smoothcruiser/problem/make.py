@@ -17,6 +17,7 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from smoothcruiser.problem.adapter import (
     near,
     prefixes,
 )
+from smoothcruiser.problem.arguments import named_keywords
 from smoothcruiser.problem.declared import action_labels
 from smoothcruiser.problem.names import named, parameters
 from smoothcruiser.problem.problem import Problem
@@ -37,6 +39,7 @@ from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
 
 
+@named_keywords
 def make(
     text: str,
     *,
@@ -90,9 +93,7 @@ def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
     discount = spec["discount"]
     if is_built_in(text):
         if discount is None:
-            raise InvalidInput(
-                f"{name} needs a discount in [0, 1); give --discount (discount=)."
-            )
+            raise InvalidInput(f"{name} needs a discount in [0, 1); give discount=.")
         chosen = _operator(operator, spec["temperature"])
         return build(
             name, parameters(rest), discount=discount, operator=chosen, spec=spec
@@ -107,6 +108,10 @@ def _made(text: str, spec: Spec, operator: str | Operator | None) -> Problem:
         raise InvalidInput(
             f"{text!r} is a file; name the problem in it as module:attribute, such as "
             f"{module}:problem."
+        )
+    if re.search(r"-v\d+$", text):
+        raise InvalidInput(
+            f"Unknown problem {text!r}; an environment of Gymnasium is named 'gym:{text}'."
         )
     raise InvalidInput(
         f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "
