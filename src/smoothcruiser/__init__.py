@@ -275,6 +275,18 @@ def _version() -> str:
         ) from None
 
 
+def _meant(name: str) -> str:
+    """A question after the public name that ``name`` resembles."""
+    import difflib
+
+    bare = name.lower().replace("_", "")
+    near = [known for known in _LATE if len(known) > 3 and known.lower() in bare]
+    if name.startswith("_") or "." in name:
+        return ""
+    near = near or difflib.get_close_matches(name, _LATE, 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
 if not TYPE_CHECKING:  # else every name would be accepted
 
     def __getattr__(name: str) -> Any:
@@ -282,7 +294,9 @@ if not TYPE_CHECKING:  # else every name would be accepted
         if name == "__version__":
             return globals().setdefault(name, _version())
         if name not in _LATE:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}{_meant(name)}"
+            )
         from importlib import import_module
 
         home = import_module(f"{__name__}.{_LATE[name]}")

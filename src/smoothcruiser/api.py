@@ -11,6 +11,7 @@ promise for less (docs/auto.md). It says in ``notes`` what it chose and why.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from smoothcruiser.estimate import Estimate
@@ -24,11 +25,12 @@ from smoothcruiser.methods.base import (
     prepared,
     refuse_unused,
 )
-from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.arguments import check_keywords, named_keywords
+from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.progress import Callback, finish, shown
-from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem
+from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem, remark_on_delta
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.solution import Solution
@@ -48,6 +50,13 @@ Solver = Literal[
 EVALUATES = frozenset(
     ("epsilon", "delta", "budget", "seconds", "seed", "executor", "progress")
 )
+
+
+def _problem_of(verb: str, problem: Any, asked: Any) -> tuple[Problem, Any]:
+    """The problem, made of a running environment where one was passed."""
+    if isinstance(problem, Problem):
+        return problem, asked
+    return live_problem(f"{verb} takes", problem, asked)
 
 
 def plan(
@@ -72,7 +81,8 @@ def plan(
     True
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned, or a running
+            environment that an adapter accepts, then with ``discount`` and ``operator``.
         state: where to plan; by default the problem's initial state.
         method: a name or a method object such as ``UCT(exploration=2)``.
         options: parameters of the method, by name.
@@ -105,6 +115,7 @@ def plan(
         progress: True for a bar, or a function that gets a ``Progress`` now and then
             and may return False to stop with what holds (docs/progress.md).
     """
+    problem, asked = _problem_of("plan", problem, asked)
     query = Query.of(problem, state, **asked)
     query = query.at(query.place, query.seed)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
@@ -148,6 +159,7 @@ def plan_many(
     """
     from smoothcruiser.methods.many import plan_all
 
+    problem, asked = _problem_of("plan_many", problem, asked)
     check_keywords("plan_many", asked, KEYWORDS)
     query = Query.of(problem, None, **asked)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
@@ -185,6 +197,7 @@ def prepare(
         certify: let a tree search spend half of its budget on a lower bound.
         **asked: the keywords of ``plan``.
     """
+    problem, asked = _problem_of("prepare", problem, asked)
     query = Query.of(problem, state, **asked)
     chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
     with shown(query.progress):
@@ -248,6 +261,7 @@ def explain(
         **asked: the keywords of ``plan``. With ``budget`` or ``seconds`` it is the
             schedule that they pay for; ``prepare`` has the note that says so.
     """
+    problem, asked = _problem_of("explain", problem, asked)
     check_keywords("explain", asked, KEYWORDS)
     found: Schedule | Explanation = prepare(
         problem,
@@ -260,6 +274,7 @@ def explain(
     return found
 
 
+@named_keywords
 def solve(
     problem: Problem,
     *,
@@ -333,11 +348,15 @@ def evaluate(
     """
     from smoothcruiser.evaluation import evaluate as evaluation
 
+    problem, asked = _problem_of("evaluate", problem, asked)
     check_keywords("evaluate", asked, KEYWORDS)
     query = Query.of(problem, evaluation.start_of(policy, state), **asked)
     refuse_unused("evaluate", query, EVALUATES)
     with shown(query.progress):
         found = evaluation.evaluate(query, policy)
+        remark = remark_on_delta(query.promise.delta)
+        if remark is not None:
+            found = replace(found, notes=(*found.notes, remark))
         finish(query.progress, **last_report(found))
     return found
 

@@ -4,6 +4,8 @@ came, and what to change.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 LONGEST_TOLD = 60  # characters of a value in a message
@@ -35,8 +37,18 @@ class BrokenPromise(SmoothcruiserError, AssertionError):
 
 class MissingExtra(SmoothcruiserError, ImportError):
     """An optional dependency is not installed; the message has the command that
-    installs it.
+    installs it, and the error underneath where that is of another module.
     """
+
+    def __str__(self) -> str:
+        text, cause = super().__str__(), self.__cause__
+        if not isinstance(cause, ImportError) or said(cause) in text:
+            return text
+        if isinstance(cause, ModuleNotFoundError) and cause.name is not None:
+            top = cause.name.partition(".")[0]
+            if top.lower() in text.lower().replace("-", "_"):
+                return text
+        return f"{text.rstrip('.')} ({said(cause)})."
 
 
 class StoreError(SmoothcruiserError):
@@ -58,6 +70,24 @@ class Interrupted(SmoothcruiserError):
     def __init__(self, message: str, *, calls: int = 0, piece: Any = None) -> None:
         super().__init__(message)
         self.calls, self.piece = calls, piece
+
+
+_spelling: list[Callable[[str], str]] = []
+
+
+@contextmanager
+def spelling(rewrite: Callable[[str], str]) -> Iterator[None]:
+    """Let ``spelled`` rewrite sentences, as the command line does for its options."""
+    _spelling.append(rewrite)
+    try:
+        yield
+    finally:
+        _spelling.pop()
+
+
+def spelled(sentence: str) -> str:
+    """A sentence as its reader writes arguments: in Python as it is."""
+    return _spelling[-1](sentence) if _spelling else sentence
 
 
 def said(error: BaseException) -> str:

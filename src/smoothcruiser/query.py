@@ -27,6 +27,7 @@ from smoothcruiser.problem.arguments import (
     is_whole,
 )
 from smoothcruiser.problem.facts import Facts
+from smoothcruiser.problem.live import refuse_parts
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Progress
 from smoothcruiser.progress import read as read_progress
@@ -106,13 +107,13 @@ class Promise:
         if self.epsilon is None and self.relative is not None:
             raise InvalidInput(
                 f"epsilon={self.words!r} needs a method that learns the value while it "
-                "runs: use certified search (--method certified), give epsilon as a "
+                "runs: use certified search (method='certified'), give epsilon as a "
                 "number, or give value_bounds that exclude 0."
             )
         if self.epsilon is None:
             raise InvalidInput(
                 "This method needs epsilon, the half-width of the promised interval "
-                "(--epsilon 0.1, or --epsilon 5%)."
+                "(epsilon=0.1, or epsilon='5%')."
             )
         return self.epsilon
 
@@ -121,7 +122,7 @@ class Promise:
         if self.delta is None:
             raise InvalidInput(
                 "This method needs delta, the allowed probability of failure "
-                "(--delta 0.1)."
+                "(delta=0.1)."
             )
         return self.delta
 
@@ -247,6 +248,7 @@ COUNTS = ("simulations", "max_states", "workers", "shards")
 def check_problem(problem: object) -> None:
     """Refuse what is no problem."""
     if not isinstance(problem, Problem):
+        refuse_parts(problem)
         raise InvalidInput(
             "A problem (MDP, Game, tabular or make) was expected, got "
             f"{type(problem).__name__}."
@@ -333,9 +335,26 @@ def check_delta(delta: float | str | None) -> float | None:
     if not is_number(found) or not LEAST_DELTA <= found < 1.0:
         raise InvalidInput(
             "delta must be a probability strictly between 0 and 1, such as 0.1 or 10%, "
-            f"and at least {LEAST_DELTA:g}, got {delta!r}."
+            f"and at least {LEAST_DELTA:g}, got {delta!r}{_meant_delta(found)}."
         )
     return float(found)
+
+
+def _meant_delta(found: Any) -> str:
+    """What was meant by a delta of 95 or of 1."""
+    if is_number(found) and 1.0 < found < 100.0:
+        return f"; for a confidence of {found:g}% write delta={1.0 - found / 100.0:.3g}"
+    return ""
+
+
+def remark_on_delta(delta: float | None) -> str | None:
+    """A question about a delta that looks like a confidence."""
+    if delta is None or delta <= 0.5:
+        return None
+    return (
+        f"delta={delta:g} lets the promise fail with probability {delta:g}; did you "
+        f"mean {1.0 - delta:.3g}?"
+    )
 
 
 def check_budget(budget: float) -> int:
@@ -360,7 +379,7 @@ def check_tls(files: Any) -> tuple[str, str, str] | None:
     for file in files:
         if not Path(file).is_file():
             raise InvalidInput(
-                f"The file {str(file)!r} of tls (--tls CA CERT KEY) does not exist; "
+                f"The file {str(file)!r} of tls=(ca, cert, key) does not exist; "
                 "give the PEM files that the cluster was started with."
             )
     ca, certificate, key = map(str, files)
@@ -374,7 +393,7 @@ def check_store(store: Any) -> Path:
     if str(store) == ":memory:" or "\0" in str(store):
         raise InvalidInput(
             f"store must be the name of a file that can be kept, got {str(store)!r}; "
-            "give another name to --store."
+            "give another name to store=."
         )
     return Path(store)
 

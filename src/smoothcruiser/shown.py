@@ -12,11 +12,12 @@ What this file leaves out: every word of a page (``display``).
 
 from __future__ import annotations
 
+import difflib
 import math
 import shutil
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import text_of
 
@@ -48,8 +49,42 @@ LONGEST_VALUE = 40  # characters of one value in it
 EXACT = 10**15  # whole numbers below are written out
 
 
+# what attributes are called elsewhere; the first that an object has is meant
+ELSEWHERE = {
+    **dict.fromkeys(("q", "qs", "q_value", "qvalues", "q_table"), ("q_values",)),
+    **dict.fromkeys(("v", "values", "mean", "estimate"), ("values", "value")),
+    **dict.fromkeys(
+        ("ci", "confidence_interval", "bounds", "lower", "upper", "low", "high"),
+        ("interval",),
+    ),
+    **dict.fromkeys(
+        ("std", "stderr", "se", "sd", "error", "sem", "std_error", "variance"),
+        ("standard_error", "residual_bound"),
+    ),
+    **dict.fromkeys(("confidence", "guarantee", "proof"), ("certificate",)),
+    **dict.fromkeys(("best_action", "best", "argmax", "a", "act"), ("action",)),
+    **dict.fromkeys(("pi", "probs", "probabilities", "strategy"), ("policy",)),
+    **dict.fromkeys(("calls", "n_calls", "cost", "samples"), ("num_calls", "calls")),
+    **dict.fromkeys(("time", "elapsed", "runtime"), ("seconds",)),
+    **dict.fromkeys(("gamma",), ("discount",)),
+    **dict.fromkeys(("n_actions", "action_space"), ("num_actions",)),
+    **dict.fromkeys(("step",), ("oracle",)),
+}
+
+
 class Shown:
     """A base for objects with a page: ``print`` and a notebook show it."""
+
+    if not TYPE_CHECKING:  # else every name would be accepted
+
+        def __getattr__(self, name: str) -> Any:
+            """What an attribute that there is not is called here."""
+            kind = type(self).__name__
+            raise AttributeError(
+                f"{kind!r} object has no attribute {name!r}{_meant(type(self), name)}",
+                name=name,
+                obj=self,
+            )
 
     def summary(self, width: int = WIDTH) -> str:
         """The page as plain text of at most ``width`` columns.
@@ -68,6 +103,17 @@ class Shown:
         """The page as HTML, which notebooks show."""
         markup: str = _display("markup").fragment(page_of(self))
         return markup
+
+
+def _meant(kind: type, name: str) -> str:
+    """A question after the attribute that ``name`` resembles."""
+    if name.startswith("_"):
+        return ""
+    every = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
+    public = sorted(x for x in every if not x.startswith("_"))
+    near = [x for x in ELSEWHERE.get(name.lower(), ()) if x in public]
+    near = near or difflib.get_close_matches(name, public, 1)
+    return f"; did you mean .{near[0]}?" if near else ""
 
 
 def page_of(shown: object) -> Any:

@@ -288,6 +288,6 @@ def without_delta(search: Certified, pair: int) -> InvalidInput:
     state = search.memory.states[int(found["node"])]
     return InvalidInput(
         f"outcomes({state!r}, {int(found['action'])}) is None, so that pair has to be "
-        "sampled; give delta, the allowed probability of failure (--delta 0.1), or "
+        "sampled; give delta, the allowed probability of failure (delta=0.1), or "
         "list that row."
     )

@@ -29,6 +29,11 @@ from smoothcruiser.problem.answers import (
 )
 from smoothcruiser.problem.batched import Batched, rows_apart
 from smoothcruiser.problem.states import unchanged
+from smoothcruiser.problem.wary_actions import (
+    InsistsOnInt,
+    is_wary,
+    refuse_named_legal,
+)
 
 
 def walks(probe: Probe, start: Any) -> Finding:
@@ -39,6 +44,7 @@ def walks(probe: Probe, start: Any) -> Finding:
             f"The asked state {start!r} is terminal; pass a state where something "
             "can be done."
         )
+    refuse_named_legal(problem, start)
     for action in problem.legal_actions(start):
         probe.met(start, action, probe.stream(CheckKey.ACTIONS, action))
     begin, longest = time.perf_counter(), 0
@@ -91,7 +97,10 @@ def deterministic_stream(probe: Probe) -> Finding:
         moved = taken != begun.tolist()
         # in the same object, since a cache may depend on its identity
         rng.words[:] = begun if moved else probe.stream(CheckKey.OTHER_STREAMS, i).words
-        second = probe.sample(state, action, rng)
+        try:
+            second = probe.sample(state, action, rng, wary=is_wary(probe.problem))
+        except InsistsOnInt:  # the call before succeeded: nothing to compare here
+            continue
         if not probe.alike(first, second, CheckKey.EQUAL_STREAMS, i):
             why = (
                 (

@@ -33,16 +33,19 @@ import click
 from smoothcruiser import cli
 from smoothcruiser.cli.exit import (
     OK,
+    OPTIONS,
     REFUSED,
     STOPPED,
     UNEXPECTED,
     Answers,
     LostOutput,
     complain,
+    know_options,
     prepare_streams,
+    spell_options,
     tell_lost_output,
 )
-from smoothcruiser.errors import SmoothcruiserError, said
+from smoothcruiser.errors import SmoothcruiserError, said, spelling
 
 # modules of this folder that are known to be no commands
 OTHERS = ("app", "completion", "exit", "options")
@@ -71,7 +74,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name; a misspelled one is told what is near."""
         try:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
+            if command is not None:
+                know_options(command)
+            return name, command, rest
         except click.UsageError as error:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
             if not near or "did you mean" in error.message.lower():
@@ -156,6 +162,11 @@ def main() -> NoReturn:
 
 def _code() -> int:
     """The exit code of the command that was asked for."""
+    with spelling(spell_options):
+        return _spelled_code()
+
+
+def _spelled_code() -> int:
     try:
         app(prog_name="smoothcruiser", standalone_mode=False)
     except SystemExit as done:
@@ -165,6 +176,9 @@ def _code() -> int:
         return done.code or OK
     except click.exceptions.Exit as done:
         return done.exit_code
+    except click.NoSuchOption as error:
+        complain(_no_option(error))
+        return REFUSED
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" See {context.command_path} --help." if context is not None else ""
@@ -187,6 +201,19 @@ def _code() -> int:
     except Exception as error:
         return _unexpected(error)
     return OK
+
+
+def _no_option(error: click.NoSuchOption) -> str:
+    """What is said of an option that does not exist: how it is called here."""
+    from smoothcruiser.problem.arguments import SYNONYMS
+
+    name = error.option_name.lstrip("-").replace("-", "_")
+    known = [OPTIONS[word] for word in SYNONYMS.get(name, ()) if word in OPTIONS]
+    path = "smoothcruiser" if error.ctx is None else error.ctx.command_path
+    if known:
+        told = f"No such option '{error.option_name}'; it is called {known[0]} here."
+        return f"{told} See {path} --help."
+    return f"{error.format_message()} See {path} --help."
 
 
 def _unexpected(error: Exception) -> int:

@@ -10,15 +10,60 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    import click
 
 # Ended by a signal: 128 + its number, the shell's convention: SIGINT is 2, SIGPIPE 13.
 OK, UNEXPECTED, REFUSED, SIGNALLED = 0, 1, 2, 128
 STOPPED, READER_LEFT = SIGNALLED + 2, SIGNALLED + 13
 LONGEST_LINE = 2_000  # characters of an error
+# options of the command that runs, by the Python argument that they stand for
+OPTIONS: dict[str, str] = {}
+_ARGUMENT = re.compile(
+    r"(?<![\w.])([a-z_]+)=('[^']*'|\"[^\"]*\"|\([\w, ]*\)|[^\s,;:()?]*)"
+)
+_RESUME = re.compile(r"\bresume\((\d+), store=('[^']*'|\"[^\"]*\")\)")
+_CALL = re.compile(r"\w\([^()]*$")
+
+
+def know_options(command: click.Command) -> None:
+    """Let ``spell_options`` know the options of the command that runs."""
+    for parameter in command.params:
+        long = [name for name in parameter.opts if name.startswith("--")]
+        if parameter.name is not None and long:
+            OPTIONS[parameter.name] = long[0]
+
+
+def spell_options(sentence: str) -> str:
+    """The sentence with options of the command line in place of Python's arguments.
+
+    Messages name Python's arguments, ``epsilon=0.1``; here they become
+    ``--epsilon 0.1``. Arguments of a call, ``MDP(step, discount=0.9)``, stay.
+    """
+
+    def resumed(found: re.Match[str]) -> str:
+        return f"--resume {found[1]} --store {shlex.quote(found[2][1:-1])}"
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if name not in OPTIONS or _CALL.search(sentence, 0, found.start()):
+            return found[0]
+        end = "." if value.endswith(".") else ""
+        value = value.removesuffix(".").strip("'\"")
+        shown = "" if value in ("", "True") else f" {shlex.quote(value)}"
+        if value.startswith("("):  # files, as in tls=(ca, cert, key)
+            shown = f" {value[1:-1].replace(',', '').upper()}"
+        return f"{OPTIONS[name]}{shown}{end}"
+
+    sentence = _RESUME.sub(resumed, sentence)
+    return _ARGUMENT.sub(option, sentence)
 
 
 def complain(sentence: str) -> None:
@@ -27,7 +72,7 @@ def complain(sentence: str) -> None:
 
     from smoothcruiser.display.console import SafeConsole
 
-    first, *rest = map(_short, sentence.split("\n"))
+    first, *rest = map(_short, spell_options(sentence).split("\n"))
     head = Text("Error: ", style="bold red").append(first, style="default")
     try:
         out = SafeConsole(stderr=True)

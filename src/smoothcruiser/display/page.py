@@ -86,7 +86,7 @@ def check_page(path: str) -> None:
     if not folder.is_dir():
         raise InvalidInput(
             f"The folder {folder} for the report does not "
-            "exist; make it, or give another file to --report."
+            "exist; make it, or give another file to report=."
         )
 
 

@@ -41,7 +41,7 @@ from smoothcruiser.display.document import (
     action_grid,
 )
 from smoothcruiser.display.layout import STYLES, cut, table_lines
-from smoothcruiser.errors import printable
+from smoothcruiser.errors import printable, spelled
 
 LABEL = 9  # width of the labels on the left: the longest common one is 'closed by'
 # characters of a policy bar that stand for probability 1; the shorter ones where
@@ -96,10 +96,10 @@ def _is_string(out: Console) -> bool:
 def _text(sentence: Sentence) -> Text:
     """A sentence with its tones."""
     if not isinstance(sentence, Styled):
-        return Text(sentence)
+        return Text(spelled(sentence))
     found = Text()
     for part in sentence.parts:
-        found.append(part.text, style=STYLES[part.tone])
+        found.append(spelled(part.text), style=STYLES[part.tone])
     return found
 
 

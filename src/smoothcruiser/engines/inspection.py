@@ -9,7 +9,9 @@ then pairs met by a random walk.
   before the run   each pair is called twice from equal streams (from different ones
                    if the first call took nothing from its stream, or
                    ``deterministic`` is declared): the answers must agree, and neither
-                   the state nor an earlier answer may have changed
+                   the state nor an earlier answer may have changed. The second
+                   call of a plain Python step gets an action that refuses to be
+                   compared with a name (``problem.wary_actions``)
   after the run    each pair is called once more from the same stream and must answer
                    as it did
 
@@ -59,6 +61,11 @@ from smoothcruiser.problem.problem import (
     Problem,
 )
 from smoothcruiser.problem.states import copied, same_state, unchanged, written_into
+from smoothcruiser.problem.wary_actions import (
+    InsistsOnInt,
+    is_wary,
+    refuse_named_legal,
+)
 
 # After this time no further pair is inspected: some simulators take seconds per
 # call.
@@ -157,6 +164,7 @@ class _Inspector:
         """Inspect every action of the requested state, then pairs met by a walk."""
         problem = self.problem
         actions = problem.legal_actions(start)
+        refuse_named_legal(problem, start)
         shown = min(len(actions), LOOKED_ACTIONS)
         if isinstance(problem.oracle, Batched) and most > 0:
             self._rows(problem.oracle, start, actions[0])
@@ -230,12 +238,16 @@ class _Inspector:
         certain = self.problem.deterministic or taken == tuple(begun.tolist())
         # The same object is used again, since a cache may go by its identity.
         rng.words[:] = self._stream(OTHER + place).words if certain else begun
-        second = self._call(given, action, rng)
+        try:
+            second = self._call(given, action, rng, wary=is_wary(self.problem))
+        except InsistsOnInt:  # the first call succeeded: nothing to compare here
+            second = None
         self._check_untouched(before, given, action)
-        self._compare(
-            found, second, SecondCall.ELSEWHERE if certain else SecondCall.TWICE
-        )
-        if not certain:
+        if second is not None:
+            self._compare(
+                found, second, SecondCall.ELSEWHERE if certain else SecondCall.TWICE
+            )
+        if second is not None and not certain:
             self._check_taken(found, rng)
         # After the run the pair takes one call less. Pairs whose states cannot
         # be compared took more calls, and will again.
@@ -290,11 +302,17 @@ class _Inspector:
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, Key.INSPECTION, place)
 
-    def _call(self, state: Any, action: int, rng: Stream) -> Answer:
+    def _call(self, state: Any, action: int, rng: Stream, wary: bool = False) -> Answer:
         self.calls += 1
         facts = self.problem.facts
         reward, after, ended = answered(
-            self.problem, state, action, rng, *facts.reward_range, facts.terminals
+            self.problem,
+            state,
+            action,
+            rng,
+            *facts.reward_range,
+            facts.terminals,
+            wary=wary,
         )
         return reward, after if self.retype is None else self.retype(after), ended
 

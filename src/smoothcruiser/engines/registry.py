@@ -246,8 +246,8 @@ def choose(problem: Problem, compute: Compute) -> Executor:
     if compute.scheduler is None:
         if compute.tls is not None:
             raise InvalidInput(
-                "tls (--tls) is for the cluster at a scheduler's address: give scheduler "
-                "(--scheduler), or drop tls."
+                "tls= is for the cluster at a scheduler's address: give scheduler=, "
+                "or drop tls=."
             )
         return named(compute.executor or default_executor(problem))
     clusters = [row for row in EXECUTORS.values() if row.scheduler]
@@ -255,8 +255,8 @@ def choose(problem: Problem, compute: Compute) -> Executor:
     if not chosen.scheduler:
         raise InvalidInput(
             f"A scheduler address belongs to executor {clusters[0].name!r}, got executor "
-            f"{compute.executor!r}; drop --scheduler or use --executor "
-            f"{clusters[0].name}."
+            f"{compute.executor!r}; drop scheduler= or use executor="
+            f"{clusters[0].name!r}."
         )
     return chosen
 

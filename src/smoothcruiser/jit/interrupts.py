@@ -43,6 +43,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from smoothcruiser.errors import spelled
+
 SAME_SECONDS = 0.3  # below the time between two presses of a key, above a wrapper's
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STDERR = 2  # the handler writes past sys.stderr
@@ -250,7 +252,7 @@ def hear(error: BaseException) -> None:
 def tell_at_the_end(hint: str) -> None:
     """Let a second Ctrl-C print where the work of this run is kept."""
     if threading.current_thread() is threading.main_thread() and _hints:
-        _hints[-1] = f" {hint}"
+        _hints[-1] = f" {spelled(hint)}"
         _say(LAST, f"{ENDED}{_hints[-1]}")
 
 

@@ -56,12 +56,25 @@ METHODS = (
     "categorical(weights), raw()"
 )
 TWO63 = 1 << 63
+# methods of other generators, and what they are called here
+ELSEWHERE = {
+    "rand": "random()",
+    "random_sample": "random()",
+    "randint": "integers(low, high)",
+    "randrange": "integers(low, high)",
+    "randn": "normal()",
+    "standard_normal": "normal()",
+    "gauss": "normal(loc, scale)",
+    "choices": "choice(a, p=p)",
+    "standard_exponential": "exponential()",
+}
 
 
 def missing_method(name: str) -> str:
     """The error message for a method that a stream lacks."""
+    instead = f"; write rng.{ELSEWHERE[name]}" if name in ELSEWHERE else ""
     return (
-        f"rng has no method {name!r}; it has {METHODS}, one number per call, "
+        f"rng has no method {name!r}{instead}; it has {METHODS}, one number per call, "
         "and in plain Python rng.numpy(), a numpy.random.Generator on the same stream"
     )
 

@@ -78,6 +78,30 @@ METHODS = Methods(
 )
 
 
+_SOLVES = ("exact", "solving a known model")
+_GROWS = ("uct", "Monte Carlo tree search")
+# what methods are called elsewhere: the method here, and what it is
+ELSEWHERE = {
+    **dict.fromkeys(("mcts", "monte-carlo-tree-search", "monte-carlo", "ucb"), _GROWS),
+    **dict.fromkeys(("value-iteration", "vi", "policy-iteration", "pi"), _SOLVES),
+    **dict.fromkeys(("dp", "dynamic-programming", "lp", "solve"), _SOLVES),
+    **dict.fromkeys(
+        ("alphazero", "alpha-zero", "az"), ("puct", "the search of AlphaZero")
+    ),
+    **dict.fromkeys(
+        ("muzero", "gumbel-muzero", "mctx"), ("gumbel", "the search of Gumbel MuZero")
+    ),
+    **dict.fromkeys(
+        ("minimax", "alpha-beta", "alphabeta", "expectimax", "lrtdp", "ao*", "brtdp"),
+        ("certified", "a search with bounds"),
+    ),
+    **dict.fromkeys(
+        ("kearns", "ksg", "rollout", "rollouts"),
+        ("sparse-sampling", "planning by samples without a tree"),
+    ),
+}
+
+
 def register(method: Method | Search) -> None:
     """Let ``method`` be planned with by its name; a tree search by ``Tree`` too.
 
@@ -123,12 +147,11 @@ def resolve(
     found = _found(method)
     if delta_prime is not None and "delta_prime" not in found.parameters:
         raise InvalidInput(
-            "delta_prime (--delta-prime) belongs to method 'paper'; for others give "
-            "delta (--delta)."
+            "delta_prime= belongs to method 'paper'; for others give delta=."
         )
     if certify and "certify" not in found.parameters:
         raise InvalidInput(
-            "certify= (--certify) belongs to tree searches (uct, ments, ...); the others "
+            "certify= belongs to tree searches (uct, ments, ...); the others "
             "have promises of their own. evaluate(problem, policy) certifies any policy "
             "from below."
         )
@@ -153,6 +176,11 @@ def _found(method: str | Method | Search) -> Method:
     meant = method.lower().replace("_", "-") if isinstance(method, str) else ""
     if meant in METHODS:
         raise InvalidInput(f"Unknown method {method!r}; did you mean {meant!r}?")
+    if meant in ELSEWHERE:
+        name, what = ELSEWHERE[meant]
+        raise InvalidInput(
+            f"Unknown method {method!r}; {what} is called {name!r} here."
+        )
     near = difflib.get_close_matches(meant, METHODS, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise InvalidInput(

@@ -26,7 +26,7 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.estimate import ADVICE, Estimate
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.query import Query
+from smoothcruiser.query import Query, remark_on_delta
 from smoothcruiser.schedule.numbers import short
 
 MOST = 2
@@ -61,6 +61,30 @@ def advice(query: Query, explanation: Any, estimate: Estimate) -> tuple[str, ...
         if note is not None and ADVICE + note not in estimate.notes:
             found.append(ADVICE + note)
     return tuple(found[: max(0, room)])
+
+
+def remarks(query: Query, estimate: Estimate) -> tuple[str, ...]:
+    """Sentences on arguments that do not do what they seem to."""
+    found = [remark_on_delta(query.promise.delta) if estimate.delta else None]
+    if "workers" in query.given and not _has_workers(query, estimate):
+        found.append(
+            f"workers={query.compute.workers} is not used: "
+            + (
+                "nothing is sampled; drop it."
+                if not estimate.num_calls
+                else "a plain Python step runs in this process; give executor='processes' "
+                "for workers, or drop it."
+            )
+        )
+    return tuple(x for x in found if x is not None and x not in estimate.notes)
+
+
+def _has_workers(query: Query, estimate: Estimate) -> bool:
+    """Whether workers may have had something to do."""
+    executor = estimate.executor or query.compute.executor
+    if executor is None:
+        executor = "compiled" if query.problem.is_compiled else "python"
+    return estimate.num_calls > 0 and executor not in ("python", "reference")
 
 
 def _possible(query: Query) -> tuple[float, float]:

@@ -182,8 +182,8 @@ class _Choosing:
         if not self.promise.asked and not self._limited:
             raise InvalidInput(
                 "auto needs epsilon, the half-width of the promised interval "
-                "(--epsilon 5%), or a limit to do its best within: budget (--budget) "
-                "or seconds (--seconds)."
+                "(epsilon='5%'), or a limit to do its best within: budget= "
+                "or seconds=."
             )
         cannot = cannot_search(self.query)
         if is_undiscounted(self.problem):

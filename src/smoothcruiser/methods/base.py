@@ -156,9 +156,12 @@ class Prepared(Shown, ABC):
 
         Advice on the request comes last.
         """
-        from smoothcruiser.methods.advice import advice
+        from smoothcruiser.methods.advice import advice, remarks
 
-        more = advice(self.query, self.explanation, estimate)
+        more = (
+            *remarks(self.query, estimate),
+            *advice(self.query, self.explanation, estimate),
+        )
         return replace(estimate, notes=(*self.notes, *estimate.notes, *more))
 
     def __repr__(self) -> str:
@@ -240,9 +243,7 @@ class Method(ABC):
         unknown = sorted(set(options) - set(self.parameters))
         if unknown:
             known = ", ".join(self.parameters)
-            has = (
-                f"it has {known}" if known else "it has none; name a method (--method)"
-            )
+            has = f"it has {known}" if known else "it has none; name a method (method=)"
             raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}; {has}.")
         return replace(self, **options)
 
@@ -378,8 +379,8 @@ def unused(query: Query, takes: frozenset[str]) -> list[str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Options in words, as Python and the command line spell them."""
-    words = [f"{name} (--{name.replace('_', '-')})" for name in names]
+    """Arguments in words; the command line spells them as options (``cli.exit``)."""
+    words = [f"{name}=" for name in names]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

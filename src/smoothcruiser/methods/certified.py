@@ -267,7 +267,7 @@ def _kept(
         opened.finish(number, estimate)
         return estimate
     if memory.reason not in LEFT:
-        hint = f"{hint[:-1]} and a larger limit (--budget, --seconds, --max-states)."
+        hint = f"{hint[:-1]} and a larger limit (budget=, seconds=, max_states=)."
     hint = _unkept(memory) or hint
     return replace(estimate, notes=(*estimate.notes, hint))
 
@@ -318,7 +318,7 @@ class Remembering(Session):
         if self._memory.fault is not None:
             why = f"The memory takes no more samples: {self._memory.fault}"
         elif not has_room(self._memory, query.place):
-            why = "The memory has no room for another state (--max-states)"
+            why = "The memory has no room for another state (max_states=)"
         if why is not None:
             return unsampled_estimate(
                 query.problem, query.place, self.method.name, why, query.seed

@@ -103,8 +103,8 @@ def fitted(method: Maker, query: Query) -> Fitted:
     if not query.promise.asked and not (limits.calls or limits.seconds):
         raise InvalidInput(
             "This method needs epsilon, the half-width of the promised interval "
-            "(--epsilon 0.1, or --epsilon 5%), or a limit for the best promise that it "
-            "pays for: budget or seconds (--budget, --seconds)."
+            "(epsilon=0.1, or epsilon='5%'), or a limit for the best promise that it "
+            "pays for: budget= or seconds=."
         )
     looks = query.problem.inspection_calls if inspects(query) else 0
     if limits.calls is None and limits.seconds is None:

@@ -96,7 +96,7 @@ def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     begin, watch = time.perf_counter(), Stopwatch()
     if query.compute.store is not None:
         raise InvalidInput(
-            "plan_many keeps nothing in a store; drop store (--store), or save the "
+            "plan_many keeps nothing in a store; drop store=, or save the "
             "memory of a Certified."
         )
     refuse_unused(method.name, query, method.takes, method.because)
@@ -306,7 +306,7 @@ def _payable(query: Query, ready: Prepared, count: int) -> Prepared:
         )
     raise Unpayable(
         f"{count:,} states of up to {short(price)} oracle calls each cost more than "
-        f"the budget of {short(DEFAULT_BUDGET)} (--budget); ask for a larger epsilon, "
+        f"the budget of {short(DEFAULT_BUDGET)} (budget=); ask for a larger epsilon, "
         "or name a budget or seconds to do the best within."
     )
 

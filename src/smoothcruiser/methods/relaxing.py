@@ -35,7 +35,7 @@ def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxin
     if query.compute.store is not None:
         raise InvalidInput(
             "With relax a run is not kept: its samples are of another problem than the "
-            "one that was asked about; drop store (--store), or drop relax."
+            "one that was asked about; drop store=, or drop relax."
         )
     # a share of the span means that of V_0
     query = query.on(under(query.problem, Max()))
@@ -75,7 +75,7 @@ class Relaxing(Scheduling):
         if price > budget:
             raise Unpayable(
                 f"This promise about the unregularized value costs {short(price)} "
-                f"oracle calls, above the budget of {short(budget)} (--budget); ask for "
+                f"oracle calls, above the budget of {short(budget)} (budget=); ask for "
                 "a larger epsilon."
             )
 

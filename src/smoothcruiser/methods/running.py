@@ -101,7 +101,7 @@ def _run(
     rule = stopping_rule(schedule, shards, problem.mover(state))
     keep: Callable[..., None] | None = None
     known = None
-    hint = "Nothing is kept: --store FILE keeps finished shards."
+    hint = "Nothing is kept: store=FILE keeps finished shards."
     if keeper is not None:
         from smoothcruiser.store.checks import check_parts
 

@@ -246,8 +246,7 @@ class Paper(Scheduled):
         delta = query.promise.delta
         if (delta is None) == (self.delta_prime is None):
             raise InvalidInput(
-                "paper mode needs delta (--delta) or delta_prime (--delta-prime), one "
-                "of the two."
+                "paper mode needs delta= or delta_prime=, one of the two."
             )
         return paper_schedule(
             query.problem.facts,
@@ -298,7 +297,7 @@ class Scheduling(Prepared):
         lines = "".join(f"\n  - {offer}" for offer in choices)
         raise Unpayable(
             f"This promise costs {short(schedule.num_calls + looks)} oracle calls, "
-            f"above the budget of {short(DEFAULT_BUDGET)} (--budget). What can be "
+            f"above the budget of {short(DEFAULT_BUDGET)} (budget=). What can be "
             f"paid:{lines}"
         )
 
@@ -396,5 +395,5 @@ def _check_family(query: Query, stored: str, number: int) -> None:
         return
     raise InvalidInput(
         f"Run {number} was started with executor {stored!r}, and {now.name!r} samples "
-        f"from other streams; resume it with executor {stored!r} (--executor {stored})."
+        f"from other streams; resume it with executor={stored!r}."
     )

@@ -286,7 +286,7 @@ def _blind(tree: Tree) -> Estimate:
     note = (
         f"{NOTHING_GROWN}: one may take {tree.setting.limit:,} oracle calls. "
         "The value is the middle of what is possible and the policy knows "
-        "nothing; give it more calls (--budget) or seconds, or a smaller depth=."
+        "nothing; give it more calls (budget=) or seconds=, or a smaller depth=."
     )
     return Estimate(
         value=middle,

@@ -96,7 +96,7 @@ class Operator(ABC):
         if temperature is None:
             raise InvalidInput(
                 f"The {cls.name} operator needs a temperature above 0; give "
-                "--temperature (temperature=)."
+                "temperature=."
             )
         return cls(temperature)  # type: ignore[call-arg]  # its first field
 

@@ -25,8 +25,8 @@ from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
 from smoothcruiser.playing.clock import Clock
-from smoothcruiser.problem.adapter import live_adapter, prefixes
 from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.oracle import LiveOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, shown
@@ -80,7 +80,7 @@ class Agent:
         self.env: Any = None
         if not isinstance(problem, Problem):
             self.env = problem
-            problem, options = _adapted(problem, options)
+            problem, options = live_problem("An Agent acts in", problem, options)
         check_keywords("An Agent", options, (*KEYWORDS, *PARAMETERS))
         own = {name: options.pop(name) for name in PARAMETERS if name in options}
         self.problem: Problem = problem
@@ -217,22 +217,3 @@ class Agent:
     def __getstate__(self) -> dict[str, Any]:
         # A session leaves out what cannot be moved or shared, such as a tree.
         return self.__dict__ | {"session": copy.copy(self.session)}
-
-
-def _adapted(env: Any, options: dict[str, Any]) -> tuple[Problem, dict[str, Any]]:
-    """The problem of an environment, and the options that were not the adapter's."""
-    adapter = live_adapter(env)
-    if adapter is None:
-        installed = ", ".join(f"{prefix}:" for prefix in prefixes())
-        raise InvalidInput(
-            "An Agent acts in a Problem or in a running simulator that an adapter "
-            f"accepts (installed: {installed}), got {type(env).__name__}."
-        )
-    own = {name: options[name] for name in adapter.options if name in options}
-    if "discount" not in own or "operator" not in own:
-        raise InvalidInput(
-            "An Agent made from an environment needs discount= and operator=, such as "
-            "discount=0.9, operator=Entropy(0.1)."
-        )
-    rest = {name: value for name, value in options.items() if name not in own}
-    return adapter.problem(env, **own), rest

@@ -21,7 +21,7 @@ from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.playing.agent import Agent
 from smoothcruiser.playing.reports import Reports
-from smoothcruiser.problem.answers import answered
+from smoothcruiser.problem.answers import met_answer
 from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
@@ -241,14 +241,7 @@ def _episode(
             action = opponent.decide(state, remaining=left)
         else:
             action = _moved(opponent, state, problem, other)
-        reward, state, over = answered(
-            problem,
-            state,
-            action,
-            world,
-            *problem.reward_range,
-            problem.facts.terminals,
-        )
+        reward, state, over = met_answer(problem, state, action, world)
         total += sign * reward
         discounted += sign * weight * reward
         weight *= problem.discount

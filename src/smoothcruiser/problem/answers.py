@@ -8,7 +8,11 @@ same sentences.
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Iterator
+from contextlib import suppress
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import (
@@ -16,9 +20,12 @@ from smoothcruiser.errors import (
     InvalidInput,
     OracleError,
     SmoothcruiserError,
+    described,
     said,
 )
+from smoothcruiser.problem.arguments import is_number, is_whole, shortened
 from smoothcruiser.problem.totals import pays_early
+from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily, is_wary
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -35,10 +42,17 @@ def at(state: Any, action: int) -> str:
 def raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
     shown = error if isinstance(error, str) else said(error)
-    return OracleError(
-        f"The oracle raised {shown} {where}; fix the simulator there, if that is a "
-        "state of the problem."
-    )
+    remedy = "fix the simulator there, if that is a state of the problem"
+    if shown.startswith("TypeError: Stream."):
+        remedy = (
+            "rng draws one number per call; rng.numpy() draws arrays in plain Python"
+        )
+    elif shown.startswith("KeyError: ") and where.endswith(f", action {shown[10:]}"):
+        remedy = (
+            "fix the simulator there; if the key is a name, that is "
+            "problem.actions[action]: actions are numbers"
+        )
+    return OracleError(f"The oracle raised {shown} {where}; {remedy}.")
 
 
 def hung(call_seconds: float | None, where: str) -> OracleError:
@@ -156,7 +170,10 @@ def too_few_legal(state: Any, found: int, declared: int) -> InvalidInput:
 
 def bad_player(state: Any, player: Any) -> InvalidInput:
     """A mover is neither of the two players."""
-    return InvalidInput(f"player({state!r}) must be 1 (max) or 2 (min), got {player}.")
+    hint = "; return it on every path" if player is None else ""
+    return InvalidInput(
+        f"player({state!r}) must be 1 (max) or 2 (min), got {player}{hint}."
+    )
 
 
 def two_in_one(
@@ -197,16 +214,132 @@ def unpacked(answer: Any, state: Any, action: int) -> Answer:
     """(reward, next state, terminated) of an answer with two or three parts."""
     try:
         reward, after, *rest = answer
-        ended = bool(rest[0]) if rest else False
-        if len(rest) > 1:
-            raise ValueError("too many values")
+        if len(rest) > 1 or isinstance(reward, str | bytes | bytearray):
+            raise ValueError("no answer")
         value = float(reward)
-        return math.nan if math.isnan(value) else value, after, ended
+        ended = bool(rest[0]) if rest else False
     except (TypeError, ValueError) as error:
+        raise no_answer(answer, at(state, action)) from error
+    if rest and not is_truth(rest[0]):
+        raise no_answer(answer, at(state, action))
+    return math.nan if math.isnan(value) else value, after, ended
+
+
+def no_answer(answer: Any, where: str) -> OracleError:
+    """What a call returned is no answer; the sentence guesses what it is."""
+    came, remedy = f"got {shortened(answer)}", ""
+    parts = answer if isinstance(answer, tuple | list) else ()
+    if answer is None:
+        came, remedy = "it returned None", "; end every branch of it with a return"
+    elif inspect.isawaitable(answer) or hasattr(answer, "__anext__"):
+        _close(answer)
+        came = f"got {described(answer)}"
+        remedy = "; it is an async function: define it without async, or run it inside a plain one"
+    elif isinstance(answer, Iterator):
+        came = f"got {described(answer)}"
+        remedy = "; write return in place of yield"
+    elif len(parts) in (4, 5):
+        came = f"got {'four' if len(parts) == 4 else 'five'} parts, {shortened(answer)}"
+        remedy = (
+            "; from Gymnasium's (observation, reward, terminated, …) return reward, "
+            "observation, terminated"
+        )
+    elif len(parts) == 3 and isinstance(parts[1], bool):
+        remedy = "; return (reward, next_state, terminated), in this order"
+    elif len(parts) in (2, 3) and not _is_numeric(parts[0]):
+        came = f"the reward must be a number, got {_shown(parts[0])}"
+        remedy = _reward_remedy(parts[0], parts[1])
+    elif len(parts) == 3:
+        came = f"terminated must be True or False, got {shortened(parts[2])}"
+    return OracleError(
+        "The oracle must return (reward, next_state) or (reward, next_state, "
+        f"terminated); {came} {where}{remedy}."
+    )
+
+
+def _shown(value: object) -> str:
+    return (
+        f"the text {shortened(value)}" if isinstance(value, str) else shortened(value)
+    )
+
+
+def _reward_remedy(reward: object, after: object) -> str:
+    """What to do about a reward that is no number."""
+    if reward is None:
+        return "; return a number, 0.0 where nothing is paid"
+    if isinstance(reward, str | bytes):
+        with suppress(ValueError):
+            float(reward)
+            return "; convert it with float()"
+    if is_number(after):
+        return "; return (reward, next_state), in this order"
+    return "; return one number"
+
+
+def _is_numeric(value: object) -> bool:
+    """Whether ``float`` takes a value that is not text."""
+    try:
+        return not isinstance(value, str | bytes | bytearray) and bool(
+            [float(value)]  # type: ignore[arg-type]
+        )
+    except (TypeError, ValueError):
+        return False
+
+
+def _close(answer: Any) -> None:
+    """Let Python not warn of a coroutine that was never awaited."""
+    close = getattr(answer, "close", None)
+    if callable(close):
+        close()
+
+
+def is_truth(value: object) -> bool:
+    """Whether a value says yes or no: True, False, a number, an array of one."""
+    return isinstance(value, bool | Number) or getattr(value, "shape", None) in (
+        (),
+        (1,),
+    )
+
+
+def truth(name: str, value: object, state: Any) -> bool:
+    """The answer of ``legal`` or ``terminal``; what is neither yes nor no is refused."""
+    if is_truth(value):
+        return bool(value)
+    if inspect.isawaitable(value):
+        _close(value)
+        came, remedy = described(value), "define it without async"
+    elif isinstance(value, list | tuple | set | dict) and name == "legal":
+        came = f"the {type(value).__name__} {shortened(value)}"
+        remedy = "it is asked about one action at a time: return action in that list"
+    else:
+        came = "None" if value is None else shortened(value)
+        remedy = "return it on every path" if value is None else "wrap it in bool()"
+    raise OracleError(
+        f"{name} must return True or False, got {came} at state {state!r}; {remedy}."
+    )
+
+
+def check_order(answer: Any, state: Any, where: str) -> None:
+    """Refuse an answer whose parts seem to be swapped: (1, 0.5) at state 0.
+
+    A state that is a whole number is followed by one; here the reward is one, and the
+    next state is not.
+    """
+    if not isinstance(answer, tuple | list):
+        return
+    reward, after = answer[:2]
+    if (
+        is_whole(state)
+        and is_whole(reward)
+        and is_number(after)
+        and not is_whole(after)
+    ):
         raise OracleError(
-            "The oracle must return (reward, next_state) or (reward, next_state, "
-            f"terminated), got {answer!r} {at(state, action)}."
-        ) from error
+            f"The oracle returned {shortened(answer)} {where}, a reward that is a whole "
+            "number and a next state that is none, unlike the state; return (reward, "
+            "next_state), in this order, or, if the order is right, begin with "
+            f"initial_state={float(state)!r}."
+        )
 
 
 def answered(
@@ -218,15 +351,23 @@ def answered(
     high: float,
     ends: bool,
     guard: Guard | None = None,
+    wary: bool = False,
 ) -> Answer:
     """One call of the user's simulator, checked.
 
-    The reward has to lie in [low, high]; the episode may end only if ``ends``.
+    The reward has to lie in [low, high]; the episode may end only if ``ends``. A
+    ``wary`` call notices an action that is taken for its name, and raises
+    ``InsistsOnInt`` where the simulator fails with it.
     """
     before = guard.copied(state) if guard is not None and guard.due() else None
     try:
-        answer = problem.oracle(state, action, rng)
-    except (SmoothcruiserError, KeyboardInterrupt):
+        if wary:
+            answer = call_warily(
+                problem.oracle, state, action, rng, labels=problem.actions
+            )
+        else:
+            answer = problem.oracle(state, action, rng)
+    except (SmoothcruiserError, KeyboardInterrupt, InsistsOnInt):
         raise
     except BaseException as error:  # sys.exit() too
         if isinstance(error, Hung):
@@ -235,10 +376,28 @@ def answered(
     if before is not None and guard is not None:
         guard.compare(before, state, action)
     reward, after, ended = unpacked(answer, state, action)
+    if wary:
+        check_order(answer, state, at(state, action))
     if not low <= reward <= high:
+        check_order(answer, state, at(state, action))
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
     if pays_early(problem, reward, after, ended):
         raise early_payoff(reward, at(state, action))
     return reward, after, ended
+
+
+def met_answer(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
+    """One checked call of an episode that is played.
+
+    A plain Python step that takes actions for their names is refused.
+    """
+    checks = (*problem.reward_range, problem.facts.terminals)
+    if is_wary(problem):
+        before = rng.words.copy()
+        try:
+            return answered(problem, state, action, rng, *checks, wary=True)
+        except InsistsOnInt:
+            rng.words[:] = before
+    return answered(problem, state, action, rng, *checks)

@@ -6,13 +6,75 @@ Python's and NumPy's numbers are alike; True and False are none.
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from smoothcruiser.errors import InvalidInput
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# declared with a problem, and asked for by those who plan
+DECLARED = ("discount", "operator", "temperature", "num_actions", "horizon", "terminal")
+# What keywords are called elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
+# scikit-learn, SciPy, mctx, QuantEcon. The first word that is known is meant.
+_ELSEWHERE = {
+    "discount": "gamma beta discount_factor df gam",
+    "temperature": "lambda lambd lam tau temp reg_weight entropy_coef",
+    "operator": "backup regularizer aggregator",
+    "num_actions": "n_actions nactions num_action action_count a n_a k action_space",
+    "oracle": "step simulator transition dynamics model env step_fn transition_fn",
+    "P": "transitions transition transition_matrix transition_probabilities t p",
+    "R": "rewards reward reward_matrix r q",
+    "reward_range": "rewards reward_bounds reward_bound r_range rmax r_max",
+    "initial_state": "s0 start init initial start_state state0 init_state x0",
+    "terminal": "done is_terminal terminals is_done absorbing end ends terminated",
+    "legal": "legal_actions valid_actions mask action_mask is_legal available_actions",
+    "horizon": "h max_steps episode_length max_depth depth time_horizon num_steps",
+    "actions": "labels action_names names action_labels",
+    "player": "turn to_move current_player players mover",
+    "key": "hash hash_state state_key",
+    "epsilon": "eps tol accuracy error precision half_width atol",
+    "delta": "confidence conf alpha failure_probability level",
+    "simulations": (
+        "n_simulations num_simulations iterations n_iter num_iterations iters rollouts "
+        "playouts n_rollouts n_iterations max_iter"
+    ),
+    "max_sweeps": "iterations n_iter max_iter iters num_iterations n_iterations",
+    "tolerance": "tol eps epsilon atol",
+    "seconds": "timeout time time_limit max_time max_seconds limit deadline timelimit",
+    "seed": "random_state rng random_seed key",
+    "workers": "n_jobs num_workers threads processes cores n_workers nthreads n_threads",
+    "budget": (
+        "max_calls calls samples num_samples n_samples num_calls max_samples "
+        "total_timesteps iterations n_iter num_simulations"
+    ),
+    "progress": "verbose callback show_progress tqdm progress_bar",
+    "method": "algorithm algo solver planner strategy",
+    "executor": "backend device engine",
+    "store": "filename path db file checkpoint",
+    "policy": "pi agent actor",
+    "episodes": "n_episodes num_episodes n_eval_episodes",
+    "steps": "max_steps num_steps n_steps",
+    "state": "obs observation s initial_state start x",
+}
+SYNONYMS: dict[str, tuple[str, ...]] = {}
+for _word, _names in _ELSEWHERE.items():
+    for _name in _names.split():
+        SYNONYMS[_name] = (*SYNONYMS.get(_name, ()), _word)
+# what else has to be said of a name
+REMARKS = {
+    "confidence": ", the probability of failure: delta=0.05 is a confidence of 0.95",
+    "conf": ", the probability of failure: delta=0.05 is a confidence of 0.95",
+    "level": ", the probability of failure: delta=0.05 is a confidence of 0.95",
+    "verbose": ": progress=True shows a bar",
+    "num_states": ": states are not counted, drop it; tabular reads them from P",
+    "n_states": ": states are not counted, drop it; tabular reads them from P",
+    "states": ": states are not listed, drop it; tabular reads them from P",
+}
 # Threads can wait for 292 years (2**63 ns) and no longer.
 MOST_SECONDS = 1e9
 # A watching thread wakes four times in this; more often and it takes the time it guards.
@@ -72,11 +134,34 @@ def check_keywords(verb: str, given: Iterable[str], known: Iterable[str]) -> Non
     known = tuple(known)
     for name in given:
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
-            )
-            raise InvalidInput(f"{verb} has no option {name!r}; {hint}")
+            raise InvalidInput(f"{verb} has no option {name!r}; {meant(name, known)}")
+
+
+def meant(name: str, known: tuple[str, ...]) -> str:
+    """The keyword that was meant by a name that is none, as the end of a sentence."""
+    synonyms = SYNONYMS.get(name.lower().strip("_"), ())
+    here = [word for word in synonyms if word in known]
+    close = difflib.get_close_matches(name, known, 1)
+    if here:
+        return f"{name}= is called {here[0]}= here{REMARKS.get(name, '')}."
+    if name in DECLARED or any(word in DECLARED for word in synonyms):
+        word = name if name in DECLARED else synonyms[0]
+        return f"{word}= belongs to the problem: give it to MDP, Game, tabular or make."
+    if name in REMARKS:
+        return f"{REMARKS[name].removeprefix(': ')}."
+    return f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
+
+
+def named_keywords(function: Function) -> Function:
+    """The same function, which says what was meant by a keyword that it lacks."""
+    known = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **keywords: Any) -> Any:
+        check_keywords(function.__name__, keywords, known)
+        return function(*arguments, **keywords)
+
+    return cast(Function, checked)
 
 
 def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:

@@ -151,7 +151,8 @@ def normalized(start: Ints, prob: Floats, live: Bools, num_actions: int) -> Floa
         bad = int(row[np.flatnonzero(~np.isfinite(prob) | (prob < 0))[0]])
         raise InvalidInput(
             f"P must hold probabilities, but state {bad // num_actions}, action "
-            f"{bad % num_actions} has a negative or undefined entry."
+            f"{bad % num_actions} has a negative or undefined entry; "
+            "P[state, action] holds the probabilities of next states."
         )
     sums = np.bincount(row, weights=prob, minlength=len(start) - 1)
     wrong = np.flatnonzero(live & (np.abs(sums - 1.0) > ROW_SUM_TOLERANCE))

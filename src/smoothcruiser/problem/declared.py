@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.operators import Max, Operator
+from smoothcruiser.operators import OPERATORS, Max, Operator
 from smoothcruiser.problem.arguments import check_call_seconds, shortened
 from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.chances import check_chances
@@ -97,17 +97,79 @@ def check_range(name: str, bounds: object) -> None:
     )
 
 
+def _count_hint(came: object) -> str:
+    """What was meant by a number of actions that is none."""
+    if isinstance(came, list | tuple) and came and all(map(_is_label, came)):
+        return f"actions={shortened(list(came))} would name and count them"
+    size = plain_number(getattr(came, "n", None))  # of a space of Gymnasium
+    if _is_count(size):
+        return f"write num_actions={size}"
+    if isinstance(came, float) and came.is_integer() and came >= 1:
+        return f"write num_actions={int(came)}"
+    return "actions=['buy', 'wait'] would name and count them"
+
+
+def read_operator(name: str) -> Operator:
+    """The operator of a name; those that have a temperature are refused."""
+    meant = name.strip().lower()
+    if meant == Max.name:
+        return Max()
+    if meant in OPERATORS:
+        shown = OPERATORS[meant].__name__
+        raise InvalidInput(
+            f"operator={name!r} needs a temperature, in units of reward; write "
+            f"operator={shown}(1.0), or operator=Max() for plain maximum."
+        )
+    raise InvalidInput(_no_operator(name))
+
+
+def _no_operator(came: object) -> str:
+    """The sentence on what is no operator."""
+    if isinstance(came, str):
+        named = f"choose one of {', '.join(OPERATORS)}"
+        hint = {"softmax": "entropy", "logsumexp": "entropy", "greedy": "max"}.get(came)
+        named += "" if hint is None else f" (did you mean {hint!r}?)"
+        return f"Unknown operator {came!r}; {named}, as in Entropy(1.0) or Max()."
+    hint = "; write Max() for plain maximum" if came is max else ""
+    if isinstance(came, type) and issubclass(came, Operator):
+        hint = f"; {came.__name__} is a class: write {came.__name__}(…)"
+    return (
+        "operator must be an operator such as Entropy(1.0) or Max(), got "
+        f"{shortened(came)}{hint}."
+    )
+
+
+def check_needed(
+    verb: str, declared: Mapping[str, Any], oracle: tuple[Any, ...]
+) -> None:
+    """Refuse a problem without a step, a discount or an operator."""
+    example = "MDP(step, num_actions=2, discount=0.9, operator=Max())"
+    if len(oracle) > 1:
+        raise InvalidInput(
+            f"{verb} takes one argument without a name, the step, got {len(oracle)}; "
+            f"name the others, as in {example}."
+        )
+    if not oracle and "oracle" not in declared:
+        raise InvalidInput(f"{verb} needs a step, as in {example}.")
+    for name in ("discount", "operator"):
+        if name not in declared:
+            raise InvalidInput(f"{verb} needs {name}=, as in {example}.")
+
+
 def check_declared(p: Problem) -> None:
     """Refuse a problem that cannot be as it is declared."""
     _require(
         callable(p.oracle),
-        f"oracle must be a function step(state, action, rng), got {p.oracle!r}.",
+        (
+            "oracle must be a function step(state, action, rng), got "
+            f"{shortened(p.oracle)}."
+        ),
     )
     _require(
         _is_count(p.num_actions),
         (
             "num_actions must be a whole number of at least 1, got "
-            f"{p.num_actions!r}; actions=['buy', 'wait'] would name and count them."
+            f"{shortened(p.num_actions)}; {_count_hint(p.num_actions)}."
         ),
     )
     labels = p.num_actions if p.actions is None else len(p.actions)
@@ -118,13 +180,7 @@ def check_declared(p: Problem) -> None:
             "each of them, or drop num_actions=."
         ),
     )
-    _require(
-        isinstance(p.operator, Operator),
-        (
-            "operator must be an operator such as Entropy(1.0) or Max(), got "
-            f"{p.operator!r}."
-        ),
-    )
+    _require(isinstance(p.operator, Operator), _no_operator(p.operator))
     _require(
         p.horizon is None or (_is_count(p.horizon) and p.horizon <= MOST_STEPS),
         (
@@ -150,7 +206,8 @@ def check_declared(p: Problem) -> None:
         p.terminal is None or isinstance(p.terminal, bool) or callable(p.terminal),
         (
             "terminal must be a function terminal(state), True, or None, got "
-            f"{p.terminal!r}."
+            f"{shortened(p.terminal)}; of a set of states it is terminal=lambda state: "
+            "state in ends."
         ),
     )
     _require(
@@ -183,7 +240,14 @@ def check_declared(p: Problem) -> None:
 def _check_discount(p: Problem) -> None:
     _require(
         _is_number(p.discount) and p.discount >= 0,
-        f"discount must be a number of at least 0, got {p.discount!r}.",
+        f"discount must be a number of at least 0, got {shortened(p.discount)}.",
+    )
+    _require(
+        not 2 <= p.discount <= 100,
+        (
+            f"discount must be at most 1, got {p.discount!r}; did you mean "
+            f"discount={p.discount / 100:g}?"
+        ),
     )
     if p.horizon is not None:
         _require(

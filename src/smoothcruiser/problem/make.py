@@ -20,6 +20,7 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+import re
 import sys
 from typing import Any, Unpack
 
@@ -32,7 +33,7 @@ from smoothcruiser.problem.adapter import (
     near,
     prefixes,
 )
-from smoothcruiser.problem.arguments import check_keywords
+from smoothcruiser.problem.arguments import check_keywords, named_keywords
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
@@ -48,6 +49,7 @@ from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
 
 
+@named_keywords
 def make(
     text: str,
     *,
@@ -126,9 +128,7 @@ def _made(
     discount = spec["discount"]
     if is_built_in(text):
         if discount is None:
-            raise InvalidInput(
-                f"{name} needs a discount in [0, 1); give --discount (discount=)."
-            )
+            raise InvalidInput(f"{name} needs a discount in [0, 1); give discount=.")
         chosen = _operator(operator, spec["temperature"])
         given = _with_words(text, parameters(rest), words)
         return build(name, given, discount=discount, operator=chosen, spec=spec)
@@ -142,6 +142,10 @@ def _made(
         raise InvalidInput(
             f"{text!r} is a file; name the problem in it as module:attribute, such as "
             f"{module}:problem."
+        )
+    if re.search(r"-v\d+$", text):
+        raise InvalidInput(
+            f"Unknown problem {text!r}; an environment of Gymnasium is named 'gym:{text}'."
         )
     raise InvalidInput(
         f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "

@@ -12,9 +12,9 @@ state, so copies cannot foresee each other's samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
 from smoothcruiser.jit.build import is_compiled
@@ -23,10 +23,19 @@ from smoothcruiser.problem.answers import (
     bad_player,
     failure,
     too_few_legal,
+    truth,
     two_in_one,
 )
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.batched import Batched
-from smoothcruiser.problem.declared import action_labels, check_declared, plain_number
+from smoothcruiser.problem.callables import check_functions
+from smoothcruiser.problem.declared import (
+    action_labels,
+    check_declared,
+    check_needed,
+    plain_number,
+    read_operator,
+)
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.oracle import (
     LabellingOracle,
@@ -107,6 +116,13 @@ class Problem(Shown):
     # how sampled actions are numbered; set where there is a sampler
     numbering: Numbering | None = field(default=None, repr=False)
 
+    def __new__(cls, *oracle: Any, **declared: Any) -> Self:
+        """A problem to be filled in; a keyword that does not exist is refused first."""
+        if oracle or declared:  # neither where it is copied
+            check_keywords(cls.__name__, declared, [f.name for f in fields(cls)[1:]])
+            check_needed(cls.__name__, declared, oracle)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for name in PLAIN_NUMBERS:
             object.__setattr__(self, name, plain_number(getattr(self, name)))
@@ -120,7 +136,10 @@ class Problem(Shown):
             object.__setattr__(self, "episodes_end", end)
         if self.sample_action is not None and self.num_actions is None:
             object.__setattr__(self, "num_actions", DEFAULT_ACTIONS)
+        if isinstance(self.operator, str):
+            object.__setattr__(self, "operator", read_operator(self.operator))
         check_declared(self)
+        check_functions(self)
         check_sampler(self)
         number_actions(self)
         if is_compiled(self.oracle):
@@ -230,9 +249,14 @@ class Problem(Shown):
         if self.legal is None:
             return list(range(self.num_actions))
         try:
-            actions = [a for a in range(self.num_actions) if self.legal(state, a)]
+            said_legal = [self.legal(state, a) for a in range(self.num_actions)]
         except BaseException as error:
             raise failure("legal", error, state) from error
+        actions = [
+            a
+            for a, answer in enumerate(said_legal)
+            if (answer if type(answer) is bool else truth("legal", answer, state))
+        ]
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
         return actions
@@ -264,9 +288,10 @@ class Problem(Shown):
         if not callable(self.terminal):
             return False
         try:
-            return bool(self.terminal(state))
+            over = self.terminal(state)
         except BaseException as error:
             raise failure("terminal", error, state) from error
+        return over if type(over) is bool else truth("terminal", over, state)
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -319,7 +344,7 @@ class Problem(Shown):
         if state is None:
             raise InvalidInput(
                 "No state was asked for and the problem has no initial_state; pass "
-                "state= (--state) or initial_state=."
+                "state= or initial_state=."
             )
         if isinstance(self.oracle, ParsingOracle):
             state = self._parsed(self.oracle, state)
@@ -367,7 +392,8 @@ class MDP(Problem):
             declaration bounds the total: ``payoffs="end"``, ``total_reward_range``
             with rewards of one sign, or ``episodes_end``. Values are then expected
             totals.
-        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``.
+        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``; "max" is
+            the latter.
         reward_range: (low, high), which holds every reward; the default is (0,
             1).
         legal: ``legal(state, action)``; by default every action is legal
@@ -488,9 +514,9 @@ class Game(Problem):
 
     def mover(self, state: Any) -> int:  # noqa: D102
         try:
-            player = int(self.player(state))
+            player = self.player(state)
+            if player in (1, 2):
+                return int(player)
         except BaseException as error:
             raise failure("player", error, state) from error
-        if player not in (1, 2):
-            raise bad_player(state, player)
-        return player
+        raise bad_player(state, player)

@@ -23,11 +23,13 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     said,
 )
+from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.answers import at
 from smoothcruiser.problem.chances import rarest, too_rare
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
 from smoothcruiser.problem.totals import pays_early
+from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily
 
 Row = list[tuple[float, float, Any]]
 Outcomes = list[tuple[int, float, float]]  # next state's number, reward, probability
@@ -79,7 +81,7 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
     """The outcomes of one pair, checked and normalized; None if they are not known."""
     assert problem.outcomes is not None
     try:
-        listed = problem.outcomes(state, action)
+        listed = _listed(problem, state, action)
         if listed is None:
             return None
         found = [(float(p), float(r), z) for p, r, z in listed]
@@ -112,6 +114,19 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
     if problem.deterministic and len(row) > 1:
         _check_single(problem, row, state, action)
     return row
+
+
+def _listed(problem: Problem, state: Any, action: int) -> Any:
+    """What ``outcomes`` returns; an action that is taken for its name is noticed."""
+    assert problem.outcomes is not None
+    try:
+        if problem.tables is None and not is_compiled(problem.outcomes):
+            return call_warily(
+                problem.outcomes, state, action, who="outcomes", labels=problem.actions
+            )
+    except InsistsOnInt:
+        pass
+    return problem.outcomes(state, action)
 
 
 def _check_single(problem: Problem, row: Row, state: Any, action: int) -> None:

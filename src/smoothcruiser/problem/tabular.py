@@ -38,7 +38,7 @@ from smoothcruiser.problem.arrays import (
     rewards,
     rows_of,
 )
-from smoothcruiser.problem.declared import check_range
+from smoothcruiser.problem.declared import check_range, read_operator
 from smoothcruiser.problem.discrete_dp import DiscreteDP, read
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
@@ -211,6 +211,10 @@ class TabularOptions(TypedDict, total=False):
     spec: dict[str, Any] | None
 
 
+# the parameters of ``tabular`` that stand outside ``TabularOptions``
+NAMED = ("P", "R", "discount", "operator", "players", "terminal", "legal")
+
+
 @overload
 def tabular(
     P: Any,
@@ -240,7 +244,7 @@ def tabular(
 
 
 def tabular(
-    P: Any,
+    P: Any = None,
     R: Any = None,
     *,
     discount: float | None = None,
@@ -302,7 +306,7 @@ def tabular(
         >>> sc.plan(sc.tabular(P, R, discount=0.5, operator=sc.Max())).policy
         (1.0, 0.0)
     """
-    check_keywords("tabular", more, TabularOptions.__annotations__)
+    check_keywords("tabular", more, (*NAMED, *TabularOptions.__annotations__))
     if R is None and isinstance(P, DiscreteDP):
         model = read(P)
         P, R, discount = (
@@ -313,7 +317,9 @@ def tabular(
         operator = Max() if operator is None else operator
     else:
         model = None
-        _check_given(R, discount, operator)
+        _check_given(P, R, discount, operator)
+        if isinstance(operator, str):
+            operator = read_operator(operator)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
     start, next_state, prob, num_states, num_actions = rows_of(P, R)
     dead = mask(terminal, (num_states,), "terminal", default=False)
@@ -401,9 +407,14 @@ def check_payoffs(tables: Tables, used: Any) -> None:
         )
 
 
-def _check_given(R: Any, discount: Any, operator: Any) -> None:
+def _check_given(P: Any, R: Any, discount: Any, operator: Any) -> None:
     """Refuse arrays without what belongs to them."""
-    needed = {"R, the rewards": R, "discount=": discount, "operator=": operator}
+    needed = {
+        "P, the probabilities of next states": P,
+        "R, the rewards": R,
+        "discount=": discount,
+        "operator=": operator,
+    }
     missing = [name for name, value in needed.items() if value is None]
     if missing:
         raise InvalidInput(

@@ -112,7 +112,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
 def _empty(path: Path) -> InvalidInput:
     return InvalidInput(
         f"The store {path} does not exist or is empty; give the file of a plan that "
-        "ran with --store, and if it was copied, its -wal file too."
+        "ran with store=, and if it was copied, its -wal file too."
     )
 
 
@@ -133,18 +133,18 @@ def _exists(path: Path) -> bool:
     try:
         if path.is_dir():
             raise InvalidInput(
-                f"{path} is a folder; give the name of a file to --store."
+                f"{path} is a folder; give the name of a file to store=."
             )
         if not path.parent.is_dir():
             raise InvalidInput(
                 f"The folder {path.parent} for the store does not exist; make it, "
-                "or give another file to --store."
+                "or give another file to store=."
             )
         return path.exists() and path.stat().st_size > 0
     except OSError as error:  # a name that is too long, a folder that is closed to us
         raise InvalidInput(
             f"The store {path} cannot be opened ({error.strerror}); give another file "
-            "to --store."
+            "to store=."
         ) from error
 
 
@@ -209,19 +209,19 @@ def _check(path: Path, shown: Path | None = None) -> bool:
     if application != APPLICATION:
         raise InvalidInput(
             f"{name} is a database of another program; it was left untouched: give "
-            "another file to --store."
+            "another file to store=."
         )
     if 0 < version < VERSION:
         raise InvalidInput(
             f"{name} was written by an older smoothcruiser (store version {version}, "
             f"this one reads {VERSION}) and left untouched; give another file to "
-            "--store, and start its runs anew."
+            "store=, and start its runs anew."
         )
     if version > VERSION:
         raise InvalidInput(
             f"{name} was written by a newer smoothcruiser (store version {version}, "
             f"this one reads {VERSION}) and left untouched; upgrade, or give another "
-            "file to --store."
+            "file to store=."
         )
     if version != VERSION or dict(schema) != TABLES:
         raise damaged(name, "its tables are not those of a run store")
@@ -238,7 +238,7 @@ def _refusing(path: Path, what: str) -> Iterator[None]:
     except OSError as error:
         raise StoreError(
             f"The store {path} cannot be {what} ({error.strerror}); give another file "
-            "to --store."
+            "to store=."
         ) from error
     except (sqlite3.Error, MemoryError, OverflowError, UnicodeError) as error:
         raise told(path, what, error) from error
@@ -260,7 +260,7 @@ def told(path: Path, what: str, error: BaseException) -> StoreError | InvalidInp
     if code in outside:
         return StoreError(
             f"The store {path} cannot be {what} ({error}); check the file, its folder "
-            "and the room on the disk, or give another file to --store."
+            "and the room on the disk, or give another file to store=."
         )
     return damaged(path, str(error))
 
@@ -269,5 +269,5 @@ def damaged(path: Path, why: str) -> InvalidInput:
     """The refusal of a file that is not as it was written."""
     return InvalidInput(
         f"{path} is not a run store or is damaged ({why}); it was left untouched: "
-        "give another file to --store."
+        "give another file to store=."
     )

@@ -32,8 +32,8 @@ def same_problem(
         if imports is not None and not trust:
             raise InvalidInput(
                 f"To rebuild its problem, run {stored.id} would import and run "
-                f"{imports}; if you trust the store, say so with --trust "
-                "(trust=True), or pass the problem."
+                f"{imports}; if you trust the store, say so with "
+                "trust=True, or pass the problem."
             )
         given = _rebuilt(stored.spec)
     found = fingerprint(given)

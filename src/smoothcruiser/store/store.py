@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import shlex
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -72,7 +71,7 @@ class Store:
 
     def way_back(self, run: int) -> str:
         """What to type to go on with a run."""
-        return f"--resume {run} --store {shlex.quote(str(self.path))}"
+        return f"resume({run}, store={str(self.path)!r})"
 
     def close(self) -> None:
         """Close the file."""

@@ -71,7 +71,7 @@ def promise_of(tree: Tree) -> str:
     hint = (
         "."
         if tree.problem.is_game or tree.method.trees > 1
-        else "; certify=True (--certify) bounds its policy from below."
+        else "; certify=True bounds its policy from below."
     )
     return f"A tree search promises nothing{hint}"
 

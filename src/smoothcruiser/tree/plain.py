@@ -19,6 +19,7 @@ from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard
+from smoothcruiser.problem.wary_actions import WARY_CALLS, InsistsOnInt, is_wary
 from smoothcruiser.tree.plain_boxes import prove, undecided
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.plain_nodes import PlainNodes
@@ -187,19 +188,9 @@ class PlainTree(PlainNodes):
             self.known += 1
             return answer
         self.calls += 1
-        setting = self.setting
         try:
             self.hold.begin()  # a stop may break off the step, and nothing else
-            reward, after, over = answered(
-                self.problem,
-                state,
-                action,
-                self.rng,
-                setting.low,
-                setting.high,
-                setting.ends,
-                self.guard,
-            )
+            reward, after, over = self._answered(state, action)
             self.hold.open = False
         except BaseException as error:
             if self.hold.broke(error):
@@ -208,12 +199,29 @@ class PlainTree(PlainNodes):
         answer = (
             reward,
             after,
-            over or (setting.ends and self.problem.is_terminal(after)),
+            over or (self.setting.ends and self.problem.is_terminal(after)),
         )
         if self.begun is not None:
             self.answers.append((answer, self.rng.words.copy()))
             self.known += 1
         return answer
+
+    def _answered(self, state: Any, action: int) -> Answer:
+        """A checked call; the first ones notice an action that is taken for its name."""
+        setting = self.setting
+        checks = (setting.low, setting.high, setting.ends, self.guard)
+        # with room for a second call, where a step insists on an int
+        first = self.calls <= WARY_CALLS and self.calls < self.most_calls
+        if first and is_wary(self.problem):
+            before = self.rng.words.copy()
+            try:
+                return answered(
+                    self.problem, state, action, self.rng, *checks, wary=True
+                )
+            except InsistsOnInt:
+                self.rng.words[:] = before
+                self.calls += 1
+        return answered(self.problem, state, action, self.rng, *checks)
 
     def _pause(self) -> None:
         if self.calls >= self.most_calls and self.known == len(self.answers):

@@ -464,7 +464,7 @@ class Tree(Shown):
             raise InvalidInput(
                 f"Not one simulation was finished: one may take {self.setting.limit:,} "
                 "oracle calls; give it more calls "
-                "(--budget) or seconds, or a smaller depth=."
+                "(budget=) or seconds=, or a smaller depth=."
             )
         key = self.problem.key_of(self.state)
         q = self.bounds.middles(key, self.elapsed)

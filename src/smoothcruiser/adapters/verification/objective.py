@@ -119,7 +119,7 @@ class ListedOracle(TabularOracle):
 def _reached(state: int, label: str) -> InvalidInput:
     return InvalidInput(
         f"State {state} has the label {label!r} itself, so the probability is 1 and "
-        "nothing is left to plan; ask for another state (initial=, --state)."
+        "nothing is left to plan; ask for another state (initial=, state=)."
     )
 
 

@@ -124,12 +124,12 @@ def _security(compute: Compute) -> Any:
         raise InvalidInput(
             "The certificates for the scheduler cannot be read "
             f"({said(error)}); give the PEM files of the CA, of a certificate and of "
-            "its key (--tls CA CERT KEY)."
+            "its key: tls=(ca, cert, key)."
         ) from error
     if context is None and (compute.scheduler or "").startswith("tls://"):
         raise InvalidInput(
             f"The scheduler at {compute.scheduler} asks for certificates; give their "
-            "files: tls=(ca, cert, key), --tls CA CERT KEY."
+            "files: tls=(ca, cert, key)."
         )
     return security
 
@@ -151,7 +151,7 @@ def _address(compute: Compute) -> Any:
     if separator and protocol != "tls":
         raise InvalidInput(
             f"The address {address!r} is not of a secured scheduler; write tls:// "
-            "before it, or drop tls (--tls)."
+            "before it, or drop tls=."
         )
     return address if separator else f"tls://{address}"
 
@@ -187,7 +187,7 @@ class Connection:
         except (OSError, TimeoutError, ValueError, TypeError) as error:
             raise WorkersLost(
                 f"No Dask scheduler answers at {address!r} ({said(error)}); check the "
-                "address given to --scheduler, and --tls if it asks for certificates."
+                "address given to scheduler=, and tls= if it asks for certificates."
             ) from error
         self.address = str(self.client.scheduler.address)
 

@@ -1,0 +1,68 @@
+"""The functions of a problem: what they take, and that a call of them is an answer."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.batched import Batched
+from smoothcruiser.problem.wary_actions import refuse_names
+
+if TYPE_CHECKING:
+    from smoothcruiser.problem.problem import Problem
+
+# how each function is called
+CALLS = {
+    "oracle": "step(state, action, rng)",
+    "legal": "legal(state, action)",
+    "terminal": "terminal(state)",
+    "player": "player(state)",
+    "outcomes": "outcomes(state, action)",
+    "key": "key(state)",
+    "sample_action": "sample_action(state, rng)",
+}
+
+
+def check_functions(problem: Problem) -> None:
+    """Refuse functions of other arguments, coroutines, and compiled names of actions."""
+    for name, call in CALLS.items():
+        function = getattr(problem, name, None)
+        if name == "oracle":
+            function = problem.given_step
+        if callable(function) and not isinstance(function, Batched):
+            _check_function(name, function, call)
+    if problem.sample_action is None:
+        refuse_names("The oracle", problem.oracle, problem.actions)
+        refuse_names("legal", problem.legal, problem.actions)
+
+
+def _check_function(name: str, function: Any, call: str) -> None:
+    if isinstance(function, type):
+        raise InvalidInput(
+            f"{name} is a class, {function.__name__}; give an object of it, as in "
+            f"{function.__name__}(), that can be called as {call}."
+        )
+    source = getattr(function, "py_func", function)
+    inner = source if inspect.isroutine(source) else type(source).__call__
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise InvalidInput(
+            f"{name} is an async function, which returns a coroutine and no answer; "
+            f"define {call} without async, or run the coroutine inside it."
+        )
+    if inspect.isgeneratorfunction(inner) and name != "outcomes":
+        raise InvalidInput(
+            f"{name} is a generator, which yields and does not return; write return in "
+            f"place of yield in {call}."
+        )
+    try:
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):  # built into an extension: nobody knows
+        return
+    try:
+        signature.bind(*call.partition("(")[2].rstrip(")").split(", "))
+    except TypeError:
+        raise InvalidInput(
+            f"{name} must be a function {call}, got one of {signature}; add or drop "
+            "arguments, also those that it does not use."
+        ) from None

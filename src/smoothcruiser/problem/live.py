@@ -1,0 +1,54 @@
+"""The problem of what was passed in the place of one: a running simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smoothcruiser.errors import InvalidInput
+from smoothcruiser.problem.adapter import live_adapter, prefixes
+from smoothcruiser.problem.problem import Problem
+
+
+def live_problem(
+    verb: str, simulator: Any, options: dict[str, Any]
+) -> tuple[Problem, dict[str, Any]]:
+    """The problem of a simulator, and the options that were not its adapter's."""
+    refuse_parts(simulator)
+    adapter = live_adapter(simulator)
+    if adapter is None:
+        installed = ", ".join(f"{prefix}:" for prefix in prefixes())
+        raise InvalidInput(
+            f"{verb} a Problem (MDP, Game, tabular or make) or a running simulator that "
+            f"an adapter accepts (installed: {installed}), got "
+            f"{type(simulator).__name__}."
+        )
+    own = {name: options[name] for name in adapter.options if name in options}
+    if "discount" not in own or "operator" not in own:
+        raise InvalidInput(
+            f"{verb} an environment with discount= and operator=, such as "
+            "discount=0.9, operator=Max()."
+        )
+    more = {name: value for name, value in options.items() if name not in own}
+    return adapter.problem(simulator, **own), more
+
+
+def refuse_parts(found: Any) -> None:
+    """Refuse what a problem is made of: a name, a step, arrays, a class."""
+    if isinstance(found, str):
+        hint = f"make it first: problem = make({found!r}, discount=0.9, operator='max')"
+    elif isinstance(found, type):
+        hint = f"{found.__name__} is a class; give an object of it"
+    elif (
+        isinstance(found, tuple | list) and found and hasattr(found[0], "shape")
+    ) or hasattr(found, "shape"):
+        hint = "of arrays make one: tabular(P, R, discount=0.9, operator=Max())"
+    elif callable(found) and not hasattr(found, "step"):
+        hint = (
+            "of a step make one: MDP(step, num_actions=2, discount=0.9, operator=Max())"
+        )
+    else:
+        return
+    raise InvalidInput(
+        "A problem (MDP, Game, tabular or make) was expected, got "
+        f"{type(found).__name__}; {hint}."
+    )

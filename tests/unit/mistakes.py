@@ -1,0 +1,722 @@
+"""A hundred mistakes that newcomers make, and what the answer to each must say.
+
+A row is (what went wrong, the code as it was written, a fragment of the answer, the
+grade that a reader gave to the whole answer). Grades: A one sentence that says what came
+and what to change; B clear, but the reader has to find the remedy; C unclear; F silent,
+wrong or a traceback. The code sees ``PRELUDE``; a line that begins with ``$`` is a
+command of the command line.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+PRELUDE = """
+import asyncio, enum
+import numba, numpy as np
+import smoothcruiser as sc
+
+def coin(state, action, rng):  # pays 1 with probability 0.5 or 0.7
+    return float(rng.random() < 0.5 + 0.2 * action), state
+
+def named(state, action, rng):  # takes the action for its name
+    return float(action == "left"), state
+
+def mdp(step=coin, **changes):
+    usual = dict(num_actions=2, discount=0.5, operator=sc.Max(), initial_state=0)
+    return sc.MDP(step, **(usual | changes))
+
+def ask(problem, **changes):
+    return sc.plan(problem, **(dict(epsilon=0.3, delta=0.1) | changes))
+
+P = np.full((2, 2, 2), 0.5)
+R = np.zeros((2, 2))
+usual = dict(discount=0.5, operator=sc.Max())
+"""
+
+
+# what CHAIN stands for in a command
+CHAIN = "chain:n=5 --discount 0.5 --temperature 1"
+
+
+class Mistake(NamedTuple):
+    """One mistake."""
+
+    title: str
+    code: str
+    says: str  # a fragment of the answer
+    grade: str
+
+
+class Group(NamedTuple):
+    """Mistakes about one thing."""
+
+    title: str
+    rows: tuple[Mistake, ...]
+
+
+def _group(title: str, *rows: tuple[str, str, str, str]) -> Group:
+    return Group(title, tuple(Mistake(*row) for row in rows))
+
+
+STEPS = _group(
+    "A step that was not meant",
+    (
+        "compares the action with its name",
+        "ask(mdp(named, num_actions=None, actions=['left', 'right']))",
+        "problem.actions[action]",
+        "A",
+    ),
+    (
+        "the same, certified search",
+        "ask(mdp(lambda s, a, rng: (float('left' != a), s)), method='certified')",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same, a tree search",
+        "sc.plan(mdp(named), method='uct', budget=100)",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same, evaluate",
+        "sc.evaluate(mdp(named), lambda s: (0.5, 0.5), budget=1000)",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same, check",
+        "sc.check(mdp(named))",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same, play",
+        "sc.play(sc.Agent(mdp(named), 'uct', budget=50), episodes=1, steps=3)",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same in a match statement",
+        "def step(s, a, rng):\n    match a:\n        case 'left':\n"
+        "            return 1.0, s\n    return 0.0, s\nask(mdp(step))",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same in a list of names",
+        "ask(mdp(lambda s, a, rng: (float(a in ('left', 'up')), s)))",
+        "compared its action",
+        "A",
+    ),
+    (
+        "the same in compiled code",
+        "ask(mdp(numba.njit(lambda s, a, rng: (1.0 if a == 'left' else 0.0, s))))",
+        "compares its action",
+        "A",
+    ),
+    (
+        "the same in legal",
+        "ask(mdp(legal=lambda s, a: a != 'left'))",
+        "legal compared its action",
+        "A",
+    ),
+    (
+        "the same in outcomes",
+        "sc.solve(mdp(outcomes=lambda s, a: [(1.0, float(a == 'left'), s)]))",
+        "outcomes compared its action",
+        "A",
+    ),
+    (
+        "compares the action with a member of an Enum",
+        "Move = enum.Enum('Move', ['LEFT', 'RIGHT'])\n"
+        "ask(mdp(lambda s, a, rng: (float(a == Move.LEFT), s)))",
+        "compared its action",
+        "A",
+    ),
+    (
+        "(next_state, reward), the wrong order",
+        "ask(mdp(lambda s, a, rng: ('sunny', 0.5)))",
+        "(reward, next_state), in this order",
+        "A",
+    ),
+    (
+        "(next_state, reward) where both are numbers",
+        "ask(mdp(lambda s, a, rng: (s + 3, 0.5)))",
+        "(reward, next_state), in this order",
+        "A",
+    ),
+    (
+        "(next_state, reward, done) as in Gymnasium",
+        "ask(mdp(lambda s, a, rng: ((s[0], s[1]), 1.0, False), initial_state=(0, 0)))",
+        "(reward, next_state), in this order",
+        "A",
+    ),
+    (
+        "(reward, done, next_state)",
+        "ask(mdp(lambda s, a, rng: (0.5, False, (s[0], 1)), initial_state=(0, 0)))",
+        "terminated",
+        "A",
+    ),
+    (
+        "Gymnasium's five parts",
+        "ask(mdp(lambda s, a, rng: (s, 1.0, False, False, {})))",
+        "five parts",
+        "A",
+    ),
+    (
+        "Gym's four parts",
+        "ask(mdp(lambda s, a, rng: (s, 1.0, False, {})))",
+        "four parts",
+        "A",
+    ),
+    ("returns nothing", "ask(mdp(lambda s, a, rng: None))", "returned None", "A"),
+    (
+        "returns the reward alone",
+        "ask(mdp(lambda s, a, rng: 1.0))",
+        "got 1.0",
+        "A",
+    ),
+    (
+        "a generator",
+        "def step(s, a, rng):\n    yield 1.0, s\nask(mdp(step))",
+        "generator",
+        "A",
+    ),
+    (
+        "a coroutine",
+        "async def step(s, a, rng):\n    return 1.0, s\nask(mdp(step))",
+        "async",
+        "A",
+    ),
+    (
+        "a coroutine, check",
+        "async def step(s, a, rng):\n    return 1.0, s\nsc.check(mdp(step))",
+        "async",
+        "A",
+    ),
+    (
+        "the reward is text",
+        "ask(mdp(lambda s, a, rng: ('1.0', s)))",
+        "reward must be a number, got the text '1.0'",
+        "A",
+    ),
+    (
+        "the reward is None",
+        "ask(mdp(lambda s, a, rng: (None, s)))",
+        "reward must be a number",
+        "A",
+    ),
+    (
+        "the reward is an array of two",
+        "ask(mdp(lambda s, a, rng: (np.ones(2), s)))",
+        "reward must be a number",
+        "A",
+    ),
+    (
+        "the reward is a complex number",
+        "ask(mdp(lambda s, a, rng: (1j, s)))",
+        "reward must be a number",
+        "A",
+    ),
+    ("the reward is NaN", "ask(mdp(lambda s, a, rng: (np.nan, s)))", "nan", "A"),
+    (
+        "a reward outside the default range",
+        "ask(mdp(lambda s, a, rng: (10.0, s)))",
+        "outside reward_range (0, 1)",
+        "A",
+    ),
+    (
+        "costs as negative rewards with the default range",
+        "ask(mdp(lambda s, a, rng: (-1.0, s)))",
+        "outside reward_range (0, 1)",
+        "A",
+    ),
+    (
+        "the step forgets rng",
+        "ask(mdp(lambda s, a: (1.0, s)))",
+        "step(state, action, rng)",
+        "A",
+    ),
+    (
+        "the step takes the action alone, as env.step",
+        "ask(mdp(lambda a: (1.0, a)))",
+        "step(state, action, rng)",
+        "A",
+    ),
+    (
+        "rng.rand, of the old NumPy",
+        "ask(mdp(lambda s, a, rng: (rng.rand(), s)))",
+        "rng.random()",
+        "A",
+    ),
+    (
+        "rng.randint, of the old NumPy",
+        "ask(mdp(lambda s, a, rng: (rng.randint(2), s)))",
+        "rng.integers",
+        "A",
+    ),
+    (
+        "rng.standard_normal",
+        "ask(mdp(lambda s, a, rng: (rng.standard_normal(), s), reward_range=(-9, 9)))",
+        "rng.normal()",
+        "A",
+    ),
+    (
+        "rng.random(size=3)",
+        "ask(mdp(lambda s, a, rng: (rng.random(3).mean(), s)))",
+        "rng.numpy()",
+        "A",
+    ),
+    (
+        "np.random in place of rng",
+        "ask(mdp(lambda s, a, rng: (np.random.rand(), s)))",
+        "draw every number from the rng",
+        "A",
+    ),
+    (
+        "a seed inside the step",
+        "ask(mdp(lambda s, a, rng: (np.random.default_rng().random(), s)))",
+        "draw every number from the rng",
+        "A",
+    ),
+    (
+        "writes into the state",
+        "def step(s, a, rng):\n    s[0] += 1\n    return 0.0, s\nask(mdp(step, initial_state=[0]))",
+        "copy",
+        "A",
+    ),
+    (
+        "an episode ends and nothing says so",
+        "ask(mdp(lambda s, a, rng: (1.0, s, True)))",
+        "terminal=True",
+        "A",
+    ),
+    (
+        "the step raises",
+        "ask(mdp(lambda s, a, rng: (1 / 0, s)))",
+        "The oracle raised ZeroDivisionError",
+        "A",
+    ),
+    (
+        "Numba cannot compile the step",
+        "ask(mdp(numba.njit(lambda s, a, rng: (len(open('x').read()), s))))",
+        "could not be compiled",
+        "B",
+    ),
+    (
+        "the step is a class that was not made",
+        "class Step:\n    def __call__(self, s, a, rng):\n        return 1.0, s\nask(mdp(Step))",
+        "is a class",
+        "A",
+    ),
+    (
+        "the step is the environment",
+        "class Env:\n    def step(self, a):\n        return 1.0, 0\nmdp(Env())",
+        "step(state, action, rng)",
+        "A",
+    ),
+)
+
+FUNCTIONS = _group(
+    "Functions of the state",
+    (
+        "terminal returns None",
+        "ask(mdp(terminal=lambda s: None))",
+        "terminal must return True or False, got None",
+        "A",
+    ),
+    (
+        "terminal prints and forgets to return, certified search",
+        "ask(mdp(terminal=lambda s: None), method='certified')",
+        "terminal must return True or False",
+        "A",
+    ),
+    (
+        "terminal returns None, a tree search",
+        "sc.plan(mdp(terminal=lambda s: None), method='uct', budget=100)",
+        "terminal must return True or False",
+        "A",
+    ),
+    (
+        "terminal returns None, check",
+        "sc.check(mdp(terminal=lambda s: None))",
+        "terminal must return True or False",
+        "A",
+    ),
+    (
+        "legal returns None",
+        "ask(mdp(legal=lambda s, a: None))",
+        "legal must return True or False, got None",
+        "A",
+    ),
+    (
+        "legal lists the actions",
+        "ask(mdp(legal=lambda s, a: [0, 1]))",
+        "legal must return True or False, got the list [0, 1]",
+        "A",
+    ),
+    (
+        "legal(state), as in many libraries",
+        "ask(mdp(legal=lambda s: [0, 1]))",
+        "legal(state, action)",
+        "A",
+    ),
+    (
+        "terminal is a coroutine",
+        "async def over(s):\n    return False\nask(mdp(terminal=over))",
+        "async",
+        "A",
+    ),
+    (
+        "terminal is a set of states",
+        "mdp(terminal={3, 4})",
+        "terminal=lambda state: state in",
+        "A",
+    ),
+    (
+        "legal is a list",
+        "mdp(legal=[0, 1])",
+        "legal must be a function legal(state, action)",
+        "A",
+    ),
+    (
+        "the initial state is terminal",
+        "ask(mdp(terminal=lambda s: s == 0))",
+        "The state is terminal",
+        "A",
+    ),
+    (
+        "player returns 0 and 1",
+        "ask(sc.Game(coin, player=lambda s: 0, num_actions=2, initial_state=0, **usual))",
+        "must be 1 (max) or 2 (min), got 0",
+        "A",
+    ),
+    (
+        "player returns None",
+        "ask(sc.Game(coin, player=lambda s: None, num_actions=2, initial_state=0, **usual))",
+        "must be 1 (max) or 2 (min), got None",
+        "A",
+    ),
+    (
+        "a Game without player",
+        "sc.Game(coin, num_actions=2, initial_state=0, **usual)",
+        "needs player=",
+        "A",
+    ),
+    (
+        "no state is legal",
+        "ask(mdp(legal=lambda s, a: False))",
+        "has no legal action",
+        "A",
+    ),
+    (
+        "states that cannot be hashed, certified search",
+        "ask(mdp(lambda s, a, rng: (0.5, {1: s}), initial_state={}), method='certified')",
+        "key=",
+        "A",
+    ),
+    (
+        "key returns a list",
+        "ask(mdp(key=lambda s: [s]), method='certified')",
+        "key raised TypeError: unhashable type: 'list'",
+        "A",
+    ),
+    (
+        "outcomes with probabilities that do not sum to 1",
+        "sc.solve(mdp(outcomes=lambda s, a: [(0.5, 1.0, s)]))",
+        "sum to 1",
+        "A",
+    ),
+    (
+        "outcomes as (next_state, probability)",
+        "sc.solve(mdp(outcomes=lambda s, a: [(s, 1.0)]))",
+        "must list (probability, reward, next_state)",
+        "A",
+    ),
+)
+
+PROBLEMS = _group(
+    "A problem",
+    (
+        "gamma=",
+        "sc.MDP(coin, num_actions=2, gamma=0.9, operator=sc.Max())",
+        "gamma= is called discount=",
+        "A",
+    ),
+    (
+        "n_actions=",
+        "sc.MDP(coin, n_actions=2, **usual)",
+        "n_actions= is called num_actions=",
+        "A",
+    ),
+    (
+        "num_states=",
+        "mdp(num_states=5)",
+        "num_states",
+        "A",
+    ),
+    ("s0=", "sc.MDP(coin, num_actions=2, s0=0, **usual)", "initial_state=", "A"),
+    ("done=", "mdp(done=lambda s: False)", "done= is called terminal=", "A"),
+    ("no discount", "sc.MDP(coin, num_actions=2, operator=sc.Max())", "discount=", "A"),
+    ("no operator", "sc.MDP(coin, num_actions=2, discount=0.5)", "operator=Max()", "A"),
+    ("no num_actions", "sc.MDP(coin, **usual)", "num_actions must be a whole", "A"),
+    (
+        "num_actions is a list of names",
+        "mdp(num_actions=['left', 'right'])",
+        "actions=['left', 'right']",
+        "A",
+    ),
+    (
+        "num_actions is a Gymnasium space",
+        "import gymnasium\nmdp(num_actions=gymnasium.spaces.Discrete(2))",
+        "num_actions=2",
+        "A",
+    ),
+    ("discount is a percentage", "mdp(discount=95)", "discount=0.95", "A"),
+    ("discount is text", "mdp(discount='0.9')", "discount must be a number", "A"),
+    ("discount 1 without a horizon", "mdp(discount=1)", "give horizon=", "A"),
+    ("horizon is a float", "mdp(horizon=10.0)", "horizon must be a whole number", "A"),
+    ("horizon is infinite", "mdp(horizon=float('inf'))", "None", "A"),
+    (
+        "an operator that is no operator",
+        "mdp(operator='softmax')",
+        "choose one of entropy",
+        "A",
+    ),
+    (
+        "the operator's class, not an object",
+        "mdp(operator=sc.Entropy)",
+        "Entropy(1.0)",
+        "A",
+    ),
+    ("the built-in max", "mdp(operator=max)", "Max()", "A"),
+    (
+        "an operator by name that needs a temperature",
+        "mdp(operator='entropy')",
+        "Entropy(1.0)",
+        "A",
+    ),
+    ("a temperature below 0", "sc.Entropy(-1)", "temperature", "A"),
+    ("an operator without a temperature", "sc.Entropy()", "temperature", "B"),
+    (
+        "reward_range is one number",
+        "mdp(reward_range=1)",
+        "two finite numbers (low, high)",
+        "A",
+    ),
+    (
+        "reward_range the wrong way round",
+        "mdp(reward_range=(1, -1))",
+        "low <= high",
+        "A",
+    ),
+    (
+        "infinite rewards",
+        "mdp(reward_range=(-np.inf, 0))",
+        "two finite numbers",
+        "A",
+    ),
+    (
+        "two actions of one name",
+        "mdp(actions=['left', 'left'])",
+        "distinct",
+        "A",
+    ),
+    ("P is (S, S)", "sc.tabular(np.eye(2), np.zeros(2), **usual)", "(S, A, S)", "A"),
+    (
+        "P is (A, S, S), as in other libraries",
+        "sc.tabular(np.full((3, 2, 2), 0.5), np.zeros((2, 3)), **usual)",
+        "(S, A, S)",
+        "A",
+    ),
+    ("rows do not sum to 1", "sc.tabular(0.9 * P, R, **usual)", "sum", "A"),
+    ("a negative probability", "sc.tabular(P * [3, -1], R, **usual)", "negative", "A"),
+    ("R is (A, S)", "sc.tabular(P, np.zeros((3, 2)), **usual)", "R must", "A"),
+    ("R has NaN", "sc.tabular(P, R * np.nan, **usual)", "finite", "A"),
+    (
+        "tabular with transitions=",
+        "sc.tabular(transitions=P, rewards=R, **usual)",
+        "P=",
+        "A",
+    ),
+    (
+        "a state beyond the table",
+        "ask(sc.tabular(P, R, **usual), state=7)",
+        "7",
+        "A",
+    ),
+    ("make of a name that is none", "sc.make('chian:n=5', discount=0.5)", "chain", "A"),
+    (
+        "make of a Gymnasium name without its prefix",
+        "sc.make('FrozenLake-v1', discount=0.9, temperature=0.1)",
+        "gym:FrozenLake-v1",
+        "A",
+    ),
+    ("make with gamma=", "sc.make('chain:n=5', gamma=0.9)", "discount=", "A"),
+    ("no initial state", "ask(mdp(initial_state=None))", "initial_state=", "A"),
+)
+
+REQUESTS = _group(
+    "A request",
+    ("method mcts", "ask(mdp(), method='mcts')", "'uct'", "A"),
+    ("method vi", "ask(mdp(), method='value_iteration')", "'exact'", "A"),
+    ("method q-learning", "ask(mdp(), method='q-learning')", "choose one of", "B"),
+    ("eps=", "sc.plan(mdp(), eps=0.1, delta=0.1)", "eps= is called epsilon=", "A"),
+    ("gamma= in plan", "ask(mdp(), gamma=0.9)", "discount=", "A"),
+    ("timeout=", "ask(mdp(), timeout=3)", "timeout= is called seconds=", "A"),
+    ("n_simulations=", "ask(mdp(), n_simulations=3)", "simulations=", "A"),
+    ("iterations=", "ask(mdp(), iterations=3)", "simulations=", "A"),
+    (
+        "random_state=",
+        "ask(mdp(), random_state=3)",
+        "random_state= is called seed=",
+        "A",
+    ),
+    ("n_jobs=", "ask(mdp(), n_jobs=3)", "n_jobs= is called workers=", "A"),
+    ("confidence=", "ask(mdp(), confidence=0.95)", "delta=0.05", "A"),
+    ("verbose=", "ask(mdp(), verbose=True)", "progress=", "A"),
+    ("delta = 0.95", "ask(mdp(), delta=0.95)", "did you mean 0.05?", "A"),
+    ("delta = 95", "ask(mdp(), delta=95)", "between 0 and 1", "A"),
+    ("delta = 0", "ask(mdp(), delta=0)", "between 0 and 1", "A"),
+    ("epsilon = 0", "ask(mdp(), epsilon=0)", "above 0", "A"),
+    ("epsilon is a word", "ask(mdp(), epsilon='small')", "5%", "A"),
+    (
+        "epsilon alone",
+        "sc.plan(mdp(), epsilon=0.1, method='smoothcruiser')",
+        "delta=0.1",
+        "A",
+    ),
+    (
+        "neither promise nor limit",
+        "sc.plan(mdp(), method='smoothcruiser')",
+        "budget= or seconds=",
+        "A",
+    ),
+    (
+        "a tree search with a promise",
+        "ask(mdp(), method='uct')",
+        "uct does not use epsilon",
+        "A",
+    ),
+    ("workers= that nothing uses", "ask(mdp(), workers=4)", "workers", "A"),
+    ("seconds = 0", "ask(mdp(), seconds=0)", "above 0", "A"),
+    ("budget is text", "ask(mdp(), budget='many')", "budget must be", "A"),
+    ("seed = -1", "ask(mdp(), seed=-1)", "seed must be", "A"),
+    ("executor gpu", "ask(mdp(), executor='gpu')", "compiled", "A"),
+    (
+        "a price beyond all means",
+        "ask(mdp(discount=0.99), epsilon=1e-3, method='smoothcruiser')",
+        "What can be",
+        "A",
+    ),
+    ("plan of the step", "sc.plan(coin, epsilon=0.1)", "MDP(", "A"),
+    ("plan of a name", "sc.plan('chain:n=5', epsilon=0.1)", "make('chain:n=5'", "A"),
+    (
+        "plan of an environment",
+        "import gymnasium\nsc.plan(gymnasium.make('FrozenLake-v1'), epsilon=0.1)",
+        "discount=",
+        "A",
+    ),
+    ("plan of arrays", "sc.plan((P, R), epsilon=0.1)", "tabular(P, R", "A"),
+    ("Max without brackets as the method", "ask(mdp(), method=sc.UCT)", "UCT()", "A"),
+    ("solve a simulator", "sc.solve(mdp())", "outcomes=", "A"),
+    (
+        "an option of another method",
+        "sc.plan(mdp(), method='uct', options={'c': 2}, budget=10)",
+        "exploration",
+        "A",
+    ),
+)
+
+ANSWERS = _group(
+    "An answer",
+    ("Estimate.q", "ask(mdp()).q", "q_values", "A"),
+    ("Estimate.ci", "ask(mdp()).ci", "interval", "A"),
+    ("Estimate.values", "ask(mdp()).values", "value", "A"),
+    ("Estimate.best_action", "ask(mdp()).best_action", "action", "A"),
+    ("Estimate.std", "ask(mdp()).std", "standard_error", "A"),
+    ("Solution.V", "sc.solve(sc.tabular(P, R, **usual)).V", "values", "A"),
+    ("a function that there is not", "sc.solve_mdp", "solve", "A"),
+)
+
+COMMANDS = _group(
+    "The command line",
+    (
+        "an option of another name",
+        "$ plan chain:n=5 --gamma 0.9 --epsilon 5% --delta 0.1",
+        "--discount",
+        "A",
+    ),
+    ("no discount", "$ plan chain:n=5 --epsilon 5% --delta 0.1", "--discount", "A"),
+    (
+        "no temperature",
+        "$ plan chain:n=5 --discount 0.9 --epsilon 5% --delta 0.1",
+        "--temperature",
+        "A",
+    ),
+    ("a command that there is not", "$ pln chain:n=5", "plan", "A"),
+    (
+        "method mcts",
+        "$ plan CHAIN --method mcts",
+        "uct",
+        "A",
+    ),
+    (
+        "no promise",
+        "$ plan CHAIN --method smoothcruiser",
+        "--epsilon",
+        "A",
+    ),
+    (
+        "no delta",
+        "$ plan CHAIN --method smoothcruiser --epsilon 5%",
+        "--delta 0.1",
+        "A",
+    ),
+    (
+        "delta 0.95",
+        "$ plan CHAIN --method smoothcruiser --epsilon 5% --delta 0.95",
+        "did you mean 0.05?",
+        "A",
+    ),
+    (
+        "an adapter that is not there",
+        "$ plan atari:Pong --discount 0.5 --temperature 1",
+        "gym:",
+        "A",
+    ),
+    (
+        "a file of Python",
+        "$ plan model.py --discount 0.5 --temperature 1",
+        "module:attribute",
+        "A",
+    ),
+    (
+        "a state that is no JSON",
+        "$ plan CHAIN --epsilon 5% --delta 0.1 --state left",
+        "state",
+        "A",
+    ),
+    (
+        "a store in a folder that is not there",
+        "$ plan CHAIN --epsilon 20% --delta 0.1 --method smoothcruiser --store no/such.db",
+        "--store",
+        "A",
+    ),
+    (
+        "workers that nothing uses",
+        "$ plan CHAIN --epsilon 20% --delta 0.1 --method exact --workers 3",
+        "--workers",
+        "A",
+    ),
+    (
+        "a discount above 1",
+        "$ plan chain:n=5 --discount 95 --temperature 1 --epsilon 20% --delta 0.1",
+        "0.95",
+        "A",
+    ),
+)
+
+GROUPS = (STEPS, FUNCTIONS, PROBLEMS, REQUESTS, ANSWERS, COMMANDS)
