@@ -328,15 +328,18 @@ def evaluate(
 
     >>> import smoothcruiser as sc
     >>> chain = sc.make("chain:n=5", discount=0.5, operator="max")
-    >>> always_right = lambda state: (0.0, 1.0)
+    >>> always_right = lambda state: "right"
     >>> low, high = sc.evaluate(chain, always_right, epsilon=0.05).interval
     >>> low <= 0.125 <= high  # one reward, after three steps
     True
 
     Args:
         problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
-        policy: a function state -> probabilities, an array (S, A), a Solution, a search
-            Tree, an Estimate, or an agent's ``policy``.
+        policy: a function of the state that returns an action, its label, or
+            probabilities (a list, or a dict from actions); a dict from states to these; a
+            list or an array by state: of actions, of rows of probabilities or of action
+            values; an object with ``predict``, ``act`` or ``select_action``; a Solution,
+            a search Tree, an Estimate, an Agent. A function of (state, rng) may draw lots.
         state: where episodes begin; by default the problem's initial state.
         epsilon: half-width to stop at, a number or a share of the value span ("5%").
         delta: probability that the interval fails; 0.05 by default.

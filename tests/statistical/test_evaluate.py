@@ -154,31 +154,6 @@ def test_bad_policies_are_refused():
         sc.evaluate(problem, tree, 3)
 
 
-@pytest.mark.parametrize(
-    ("policy", "told"),
-    [
-        (
-            "greedy",
-            "A policy is a function state -> probabilities, .* got str 'greedy'",
-        ),
-        (None, "got NoneType None"),
-        (
-            lambda s: None,
-            "must give probabilities, one per action, got None; is a return missing",
-        ),
-        (lambda s: 7, r"policy\(0\) must give 3 probabilities, one per action, got 7"),
-        (
-            lambda s: 1 / 0,
-            "The policy raised ZeroDivisionError: division by zero at state 0",
-        ),
-    ],
-)
-def test_what_is_no_policy_is_told_in_a_sentence(policy, told):
-    problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
-    with pytest.raises(InvalidInput, match=told):
-        sc.evaluate(problem, policy, budget=1000)
-
-
 def test_an_epsilon_that_the_budget_does_not_reach_is_told():
     problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.5, temperature=0.4)
     blind = np.full((8, 3), 1 / 3)
@@ -187,7 +162,7 @@ def test_an_epsilon_that_the_budget_does_not_reach_is_told():
     assert "with probability 0.95" in short.notes[0]
     enough = sc.evaluate(problem, blind, epsilon=0.2, delta=0.1)
     assert enough.epsilon <= 0.2
-    assert len(enough.notes) == 1
+    assert not any("was not reached" in note for note in enough.notes)
 
 
 def shortest_path():

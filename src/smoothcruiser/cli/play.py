@@ -22,6 +22,8 @@ from smoothcruiser.cli.options import (
 )
 from smoothcruiser.errors import InvalidInput, said
 
+ARRAY = ".npy"
+
 
 @click.command()
 @problem_options
@@ -49,6 +51,11 @@ from smoothcruiser.errors import InvalidInput, said
     metavar="NAME",
     shell_complete=method_names,
     help="How the agent plans: any method of plan.",
+)
+@click.option(
+    "--policy",
+    metavar="WHAT",
+    help="Follow a policy in place of planning: module:name, or an array in a file .npy.",
 )
 @click.option(
     "--epsilon",
@@ -83,7 +90,7 @@ from smoothcruiser.errors import InvalidInput, said
     show_default=True,
     metavar="WHO",
     shell_complete=opponent_names,
-    help="In games: random, a method, or module:function.",
+    help="In games: random, a method, or a policy: module:name, or a file .npy.",
 )
 @click.option(
     "--side",
@@ -96,12 +103,13 @@ from smoothcruiser.errors import InvalidInput, said
 def play(
     problem: Any,
     method: str,
+    policy: str | None,
     opponent: str,
     side: str | None,
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Let an agent act: it plans at every state it meets.
+    """Let an agent act: it plans at every state it meets, or follows a policy.
 
     Prints the mean return with its interval, the win rate in games, and what a
     decision costs in time and calls.
@@ -111,8 +119,13 @@ def play(
     from smoothcruiser.progress.bar import Bar
 
     episodes, steps, options = (asked.pop(n) for n in ("episodes", "steps", "options"))
-    _check_promise(problem, method, asked)
-    agent = Agent(problem, method, options=options, **asked)
+    planner: Any = method
+    if policy is not None:
+        _refuse_method(click.get_current_context(), method)
+        planner = _loaded(policy, "policy")
+    else:
+        _check_promise(problem, method, asked)
+    agent = Agent(problem, planner, options=options, **asked)
     other = _opponent(opponent, problem, asked)
     with ctrl_c() as stopped:
         summary = play_episodes(
@@ -167,17 +180,40 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
         of_other = np.random.SeedSequence(how["seed"], spawn_key=(Key.OTHER_PLAYER,))
         seed = int(of_other.generate_state(1)[0])
         return Agent(problem, text, **{**how, "seed": seed, "ponder": False})
-    module, colon, attribute = text.partition(":")
-    if not colon:
+    if ":" not in text and not text.endswith(ARRAY):
         raise InvalidInput(
-            f"The opponent is random, a method ({', '.join(METHODS)}) or "
-            f"module:function, got {text!r}."
+            f"The opponent is random, a method ({', '.join(METHODS)}), "
+            f"module:function or a file {ARRAY}, got {text!r}."
         )
-    find_modules_here()
+    return _loaded(text, "opponent")
+
+
+def _refuse_method(context: click.Context, method: str) -> None:
+    """Refuse a method beside a policy, which takes its place."""
+    if context.get_parameter_source("method") is not click.core.ParameterSource.DEFAULT:
+        raise InvalidInput(
+            f"--policy takes the place of a method, and --method {method} was given as "
+            "well; drop one of the two."
+        )
+
+
+def _loaded(text: str, what: str) -> Any:
+    """A policy or a player: module:name, or an array in a file."""
+    import numpy as np
+
+    module, colon, attribute = text.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
+        if text.endswith(ARRAY):
+            return np.load(text, allow_pickle=False)
+        if not colon:
+            raise ImportError("it names no module")
+        find_modules_here()
+        found = importlib.import_module(module)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+        return found
     except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"The opponent {text!r} could not be found ({said(error)}); name a "
-            "function (state, problem, rng) -> action."
+            f"The {what} {text!r} could not be found ({said(error)}); name what is in a "
+            f"module, module:name, or a file {ARRAY} that numpy.save wrote."
         ) from error

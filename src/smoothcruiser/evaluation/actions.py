@@ -8,36 +8,37 @@ such a problem has the operator Max; so a path adds up rewards alone.
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.path_rules import Path
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
+from smoothcruiser.evaluation.reading import ask_safely, asked_object, takes_rng
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.problem.answers import answered
-from smoothcruiser.problem.states import lent
 
 
 class ActionRollouts(PlainRollouts):
-    """Rollouts in Python of a function state -> action, or (state, rng) -> action."""
+    """Rollouts in Python of a function state -> action, or (state, rng) -> action.
+
+    An object's ``predict``, ``act`` or ``select_action`` is such a function.
+    """
 
     assumed: tuple[str, ...] = (
         "what the policy returns is an action of the problem, one that sample_action may "
         "sample or the limit of such (not checked)",
     )
 
-    def __init__(self, task: RolloutTask, policy: Callable[..., Any]) -> None:
+    def __init__(self, task: RolloutTask, policy: Any) -> None:
         super().__init__(task, lambda: lambda state, action: None)
         problem = task.problem
         self.direct = replace(
             problem, oracle=problem.given_step, sample_action=None, numbering=None
         )
-        self.policy = policy
-        self.random = self.takes_rng = _takes_rng(policy)
+        self.policy, self.notes = asked_object(problem, policy)
+        self.random = self.takes_rng = takes_rng(self.policy)
 
     def _follow(self, path: Path, most_calls: int) -> bool:
         state, setting = self.state, self.setting
@@ -61,34 +62,11 @@ class ActionRollouts(PlainRollouts):
         return True
 
     def _action(self, state: Any) -> Any:
-        try:
-            seen = lent(state)
-            found = self.policy(seen, self.rng) if self.takes_rng else self.policy(seen)
-        except (SmoothcruiserError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            raise InvalidInput(
-                f"The policy raised {type(error).__name__}: "
-                f"{error} at state {state!r}; fix it there."
-            ) from error
+        more = (self.rng,) if self.takes_rng else ()
+        found = ask_safely(self.policy, state, *more)
         if found is None:
             raise InvalidInput(
                 f"policy({state!r}) must give an action that the step takes, got None; "
                 "is a return missing?"
             )
         return found
-
-
-def _takes_rng(policy: Callable[..., Any]) -> bool:
-    """Whether a function wants a stream beside the state."""
-    try:
-        parameters = inspect.signature(getattr(policy, "py_func", policy)).parameters
-    except (TypeError, ValueError):
-        return False
-    needed = [
-        entry
-        for entry in parameters.values()
-        if entry.default is entry.empty
-        and entry.kind in (entry.POSITIONAL_ONLY, entry.POSITIONAL_OR_KEYWORD)
-    ]
-    return len(needed) == 2

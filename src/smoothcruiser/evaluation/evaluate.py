@@ -79,9 +79,8 @@ def evaluate(query: Query, policy: Any) -> Estimate:
             (0.05 by default), ``seed``, and ``executor`` ("compiled" or
             "reference"; by default compiled code where policy and problem allow
             it).
-        policy: A function state -> probabilities (one per action), an array
-            (S, A), a Solution, a search Tree, an Estimate, or an agent's
-            ``policy``.
+        policy: What ``reading`` and ``policies`` read: a function of the state, a
+            dict, an array, an object that acts, a Solution, a Tree, an Estimate.
 
     Example:
         >>> import smoothcruiser as sc

@@ -57,7 +57,7 @@ def notes_of(
             "It ended before the first rollout; the interval is what was known "
             "beforehand."
         )
-    notes = [first]
+    notes = [first, *rollouts.notes]
     if isinstance(policy, Estimate):
         notes.append(
             f"The estimate knows its policy at state {policy.state!r} alone; "

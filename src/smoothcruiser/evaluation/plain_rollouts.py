@@ -35,6 +35,7 @@ class PlainRollouts:
     name = "reference"
     deadline = math.inf
     assumed: tuple[str, ...] = ()  # of its policy, beside what is of every one
+    notes: tuple[str, ...] = ()  # how its policy was read
 
     def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
         self.problem, self.state = task.problem, task.state

@@ -1,35 +1,33 @@
-"""The readings of a policy: how ``evaluate`` plays what it is handed.
+"""The rollouts of a policy: how ``evaluate`` plays what it is handed.
 
   a Tree                  the policy of the node reached, blind once the tree is left
   an Estimate             its policy at its own state, blind elsewhere
   a Solution, horizon     grad F(Q) with the Q of the steps that are left
-  a Solution, explored    the row of the state among the explored ones
-  a function              state -> probabilities; state -> action where actions are
-                          sampled (``actions``)
-  an array (S, A)         the row of the state
+  sampled actions         a function or an object that names actions (``actions``)
+  anything else           a function of the state, as ``reading`` reads it
 
-Blind means grad F(0) over the legal actions. Trees of compiled problems and
-arrays over tables run in compiled code unless the executor is "reference"; the
-rest runs in Python.
+Blind means grad F(0) over the legal actions. Trees of compiled problems, and policies
+that have a row for every state of a table, run in compiled code unless the executor is
+"reference"; the others run in Python.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from smoothcruiser.errors import InvalidInput, SmoothcruiserError
+from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.evaluation.actions import ActionRollouts
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
+from smoothcruiser.evaluation.policy_tables import is_table
+from smoothcruiser.evaluation.reading import Reading, read_policy
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators.adding import added
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.states import lent
 from smoothcruiser.problem.tabular import Tables
 from smoothcruiser.tree.compiled import CompiledTree
 from smoothcruiser.tree.tree import Tree
@@ -49,32 +47,42 @@ def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollou
     if getattr(policy, "stages", None) is not None:
         model, steps = known_model(problem).tables, task.setting.limit
         return PlainRollouts(task, lambda: _staged(problem, policy, model, steps))
-    if problem.sample_action is not None and not hasattr(policy, "over_numbers"):
+    own = getattr(policy, "policy", policy)  # an Agent's plays numbers of actions
+    if problem.sample_action is not None and not hasattr(own, "over_numbers"):
         return _of_actions(task, policy, compiled)
-    table = getattr(policy, "policy", policy)
-    if getattr(policy, "states", None) is not None:  # a Solution over explored states
-        rows = np.asarray(table, dtype=float)
-        return PlainRollouts(task, lambda: _stationary(lambda s: rows[policy.index(s)]))
-    if callable(policy) and compiled:
+    reading = read_policy(problem, policy)
+    if reading.table is not None and problem.is_compiled and not plain:
+        table = CompiledRollouts.of_table(task, reading.table)
+        table.notes = reading.notes
+        return table
+    if compiled:
         raise InvalidInput(
             "A policy that is a function runs in Python; drop "
             "executor='compiled', or give an array (S, A) or a Tree."
         )
-    if callable(policy):
-        return PlainRollouts(task, lambda: _stationary(policy))
-    array = _table(problem, table)
-    if problem.is_compiled and problem.tables is not None and not plain:
-        return CompiledRollouts.of_table(task, array)
-    return PlainRollouts(task, lambda: _stationary(lambda s: array[s]))
+    return _of_function(task, reading)
+
+
+def _of_function(task: RolloutTask, reading: Reading) -> Rollouts:
+    """The rollouts of a function of the state, which may draw from their stream."""
+
+    def walk(state: Any, action: int | None) -> list[float]:
+        return reading.shares(state, rollouts.rng)
+
+    rollouts = PlainRollouts(task, lambda: walk)
+    rollouts.random = reading.draws_lots
+    rollouts.notes, rollouts.assumed = reading.notes, reading.assumed
+    return rollouts
 
 
 def _of_actions(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollouts:
     """The rollouts of a function that names actions themselves."""
-    if not callable(policy):
+    if isinstance(policy, Mapping) or is_table(policy):
         raise InvalidInput(
             "The actions of this problem are sampled (sample_action=), so its policy is a "
-            "function state -> action or (state, rng) -> action, a Tree, an Estimate or "
-            f"agent.policy, got {type(policy).__name__}."
+            "function state -> action or (state, rng) -> action, an object with predict, "
+            "act or select_action, a Tree, an Estimate or agent.policy, got "
+            f"{type(policy).__name__}."
         )
     if compiled:
         raise InvalidInput(
@@ -111,29 +119,6 @@ def _follow(tree: Tree) -> Walk:
             if node is not None and not any(tree.node(node).edge_visits):
                 node = None
         return None if node is None else tree.policy(node)
-
-    return walk
-
-
-def _stationary(policy: Callable[[Any], Any]) -> Walk:
-    """The same function of the state at every step."""
-
-    def walk(state: Any, action: int | None) -> Any:
-        try:
-            found = policy(lent(state))
-        except (SmoothcruiserError, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            raise InvalidInput(
-                f"The policy raised {type(error).__name__}: "
-                f"{error} at state {state!r}; fix it there."
-            ) from error
-        if found is None:
-            raise InvalidInput(
-                f"policy({state!r}) must give probabilities, "
-                "one per action, got None; is a return missing?"
-            )
-        return found
 
     return walk
 
@@ -181,28 +166,3 @@ def _one_state(problem: Problem, estimate: Estimate) -> Walk:
     return lambda state, action: (
         estimate.policy if problem.key_of(state) == own else None
     )
-
-
-def _table(problem: Problem, table: Any) -> Any:
-    """The array (S, A) of a policy, checked."""
-    try:
-        array = np.array(table, dtype=float)
-    except (TypeError, ValueError):
-        array = np.array(math.nan)
-    if array.ndim == 0:
-        raise InvalidInput(
-            "A policy is a function state -> probabilities, "
-            "agent.policy, an array (S, A), a Solution, a Tree or "
-            f"an Estimate, got {type(table).__name__} {table!r:.60}."
-        )
-    if array.ndim != 2 or array.shape[1] != problem.num_actions:
-        raise InvalidInput(
-            "A policy array must have shape (S, A) with A "
-            f"= {problem.num_actions}, got {array.shape}."
-        )
-    if problem.tables is not None:
-        from smoothcruiser.exact.policy_value import _checked
-
-        live = problem.tables.legal & ~problem.tables.terminal[:, None]
-        return np.ascontiguousarray(_checked(array, live))
-    return array

@@ -62,6 +62,7 @@ class Rollouts(Protocol):
     name: str
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
     assumed: tuple[str, ...]  # of its policy, beside what is of every one
+    notes: tuple[str, ...]  # how its policy was read
 
     @property
     def looks(self) -> int:
@@ -146,6 +147,7 @@ class CompiledRollouts:
     looks, doubts = 0, ""  # machine code is not inspected while it runs
     deadline = math.inf
     assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
 from smoothcruiser.playing.clock import Clock
+from smoothcruiser.playing.followed import followed, is_policy
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.oracle import LiveOracle
@@ -47,8 +48,10 @@ class Agent:
     Args:
         problem: a Problem, or a Gymnasium environment; then ``discount`` and
             ``operator`` are needed among the options, as for its adapter.
-        method: a name or a method object, as in ``plan``.
-        sample: take actions at random by the policy, not its best one.
+        method: a name or a method object, as in ``plan``; or a policy, as in
+            ``evaluate``, which the agent follows.
+        sample: take actions at random by the policy, not its best one; so it is with
+            a policy that is given.
         seconds_total: of all decisions of an episode together, dealt out over the moves
             that are left (``playing.clock``); ``begin`` starts an episode.
         ponder: think on while the other moves, in a thread, where the method keeps a
@@ -70,7 +73,7 @@ class Agent:
     def __init__(
         self,
         problem: Any,
-        method: str | Method | Search = "auto",
+        method: str | Method | Search | Any = "auto",
         *,
         sample: bool = False,
         seconds_total: float | None = None,
@@ -84,8 +87,11 @@ class Agent:
         check_keywords("An Agent", options, (*KEYWORDS, *PARAMETERS))
         own = {name: options.pop(name) for name in PARAMETERS if name in options}
         self.problem: Problem = problem
-        self.sample = sample
-        self.method: Method = resolve(method, **own)
+        follows = is_policy(method)
+        self.method: Method = (
+            followed(problem, method, own) if follows else resolve(method, **own)
+        )
+        self.sample = sample or follows
         self.query = Query.of(problem, **options)
         refuse_unused(
             self.method.name, self.query, self.method.takes, self.method.because

@@ -9,6 +9,7 @@ episode) come from streams apart from the agent's own.
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.interrupts import stoppable
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.playing.agent import Agent
+from smoothcruiser.playing.followed import as_player, is_policy
 from smoothcruiser.playing.reports import Reports
 from smoothcruiser.problem.answers import met_answer
 from smoothcruiser.problem.arguments import check_seed
@@ -109,14 +111,15 @@ def play(
     episodes: int,
     steps: int | None = None,
     seed: int = 0,
-    opponent: Player | Agent = random_player,
+    opponent: Player | Agent | Any = random_player,
     side: int | None = None,
     progress: bool | Callback | None = None,
 ) -> Summary:
     """The Summary of ``episodes`` episodes of the agent's problem.
 
     In games the agent is the max player in even episodes and the min player in
-    odd ones, or always ``side``; ``opponent`` moves for the other one.
+    odd ones, or always ``side``; ``opponent`` moves for the other one: an Agent, a
+    function (state, problem, rng) -> action, or a policy as in ``evaluate``.
     ``steps`` ends an episode that has no end of its own. ``progress`` is True for a
     bar, or a function that gets a ``Progress`` after each decision (``done`` of
     ``total`` episodes have ended); where it returns False, and at Ctrl-C, the Summary
@@ -126,7 +129,7 @@ def play(
     if not isinstance(agent, Agent):
         raise InvalidInput(
             f"play lets an Agent act, got {type(agent).__name__}; make one: "
-            "Agent(problem, 'uct', budget=10_000)."
+            "Agent(problem, 'uct', budget=10_000), or Agent(problem, policy)."
         )
     check_seed(seed)
     problem = agent.problem
@@ -138,11 +141,14 @@ def play(
             raise InvalidInput(
                 f"{name} must be a whole number of at least 1, got {number!r}."
             )
-    if not isinstance(opponent, Agent) and not callable(opponent):
-        raise InvalidInput(
-            "opponent must be an Agent or a function (state, problem, rng) -> "
-            f"action, got {opponent!r}."
-        )
+    named = _name(opponent)
+    if not isinstance(opponent, Agent) and not _is_player(opponent):
+        if not is_policy(opponent):
+            raise InvalidInput(
+                "opponent must be an Agent or a function (state, problem, rng) -> "
+                f"action, or a policy as in evaluate, got {opponent!r}."
+            )
+        opponent = as_player(problem, opponent)
     if side is not None and not problem.is_game:
         raise InvalidInput(
             "side= says which player the agent is; this problem has one player: "
@@ -181,7 +187,7 @@ def play(
                 if isinstance(player, Agent):
                     player.session.wake()  # nobody thinks on after the end
         reports.finish()
-    return summarized(agent, played, _name(opponent) if problem.is_game else None)
+    return summarized(agent, played, named if problem.is_game else None)
 
 
 def _most_steps(problem: Problem) -> int:
@@ -258,6 +264,17 @@ def _episode(
         mine,
         tuple(done),
     )
+
+
+def _is_player(opponent: Any) -> bool:
+    """Whether it is a function of (state, problem, rng)."""
+    if not callable(opponent) or isinstance(opponent, type):
+        return False
+    try:
+        inspect.signature(opponent).bind(None, None, None)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:

@@ -10,6 +10,7 @@ that has its methods offers it:
   ``ResettingOracle``   samples initial states
   ``LiveOracle``        reads the state of a running simulator, and knows what
                         the problem's actions are called there
+  ``ObservingOracle``   knows what a simulator shows in a state
   ``LabellingOracle``   names the actions of a state, for people who read answers
 
 Any object may also have a method ``__fingerprint__``, which returns plain data that
@@ -61,6 +62,14 @@ class LiveOracle(Protocol):
 
     def read(self, simulator: Any) -> Any:
         """The state that a running simulator is in, which is left as it is."""
+
+
+@runtime_checkable
+class ObservingOracle(Protocol):
+    """An oracle that knows what its simulator shows in a state."""
+
+    def observe(self, state: Any) -> Any:
+        """What a policy of the simulator sees in ``state``, which is left as it is."""
 
 
 @runtime_checkable

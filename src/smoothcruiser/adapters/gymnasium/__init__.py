@@ -6,6 +6,7 @@ problems.
   access      which way leads into an environment, and the problem it makes
   tables      environments that have their model: tabular problems
   oracles     environments that are put into a state, or copied
+  observations  what an environment shows in a state
   functional  environments whose state is explicit
   meanings    what actions are called
   families    packages that register environments

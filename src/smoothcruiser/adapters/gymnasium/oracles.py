@@ -36,6 +36,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     title,
     unwatched,
 )
+from smoothcruiser.adapters.gymnasium.observations import observed
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy, stream_generator
 from smoothcruiser.problem.states import is_fixed
@@ -68,6 +69,7 @@ class EnvOracle:
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
+        self.shown_last: tuple[Any, Any] = (None, None)  # a state, and what it showed
         self.env = self.twin(env)
         if rng is not None:
             self.bits.bind(rng)
@@ -131,11 +133,17 @@ class EnvOracle:
         """One step from ``state``: (reward, next state, whether the episode ended)."""
         self.bits.bind(rng)
         env = self.restored(state)
-        _, reward, terminated, truncated, _ = env.step(self.actions[action])
+        shown, reward, terminated, truncated, _ = env.step(self.actions[action])
         paid = (
             float(reward) if self.reward is None else float(self.reward(float(reward)))
         )
-        return paid, self.state_of(env), bool(terminated or truncated)
+        after = self.state_of(env)
+        self.shown_last = (after, shown)
+        return paid, after, bool(terminated or truncated)
+
+    def observe(self, state: Any) -> Any:
+        """What a policy sees in ``state``; compared with what the last step showed."""
+        return observed(self.restored(state), state, *self.shown_last)
 
     def parse(self, state: Any) -> Any:
         """``state``, or the state of a running environment in its place."""

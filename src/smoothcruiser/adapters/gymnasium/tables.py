@@ -56,6 +56,10 @@ class GymTables(TabularOracle):
             raise InvalidInput(f"{env} is in no state yet; reset it, then plan.")
         return int(inner.s)
 
+    def observe(self, state: Any) -> int:
+        """The state: a toy-text environment without wrappers shows it as it is."""
+        return int(state)
+
     def parse(self, state: Any) -> Any:
         """``state``, or the state of a running environment in its place."""
         return self.read(state) if hasattr(state, "unwrapped") else state

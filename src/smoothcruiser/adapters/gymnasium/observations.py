@@ -1,0 +1,93 @@
+"""The observation of a state, for policies that were learned from observations.
+
+An environment shows something at a reset and after a step, and not in between. What it
+shows in a state is computed anew, by the function that most environments have for it
+(``_get_obs``, ``_get_ob``, ``gen_obs``), or from its state attribute, cast to the
+observation space; then through the observation wrappers, from the inside out. Nothing of
+this is a rule of Gymnasium. So wherever the last step led to the state that is asked
+about, the result is compared with what that step showed, and a difference is refused:
+memory in a wrapper, noise, or an environment that computes observations elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from smoothcruiser.adapters.gymnasium.copies import layers, title
+from smoothcruiser.errors import InvalidInput
+
+FUNCTIONS = ("_get_obs", "_get_ob", "gen_obs")
+ATTRIBUTES = ("s", "state")
+
+
+def observed(env: Any, state: Any, last: Any, shown: Any) -> Any:
+    """What ``env``, which was put into ``state``, shows there.
+
+    Args:
+        env: a private copy, which may be written into.
+        state: the state it is in.
+        last: the state that the last step led to.
+        shown: what that step showed.
+    """
+    found = _computed(env)
+    if last is state and not _equal(found, shown):
+        raise InvalidInput(
+            f"What {title(env)} shows in a state is not known to the adapter: its step "
+            f"showed {_short(shown)}, and {_short(found)} was computed; give a function of "
+            "the state that asks the model, such as lambda state: "
+            "model.predict(see(state))[0]."
+        )
+    return found
+
+
+def _computed(env: Any) -> Any:
+    """The observation that the innermost environment and its wrappers compute."""
+    found = _innermost(env.unwrapped)
+    for layer in reversed(layers(env)[:-1]):
+        if isinstance(layer, gymnasium.ObservationWrapper):
+            found = layer.observation(found)
+    return found
+
+
+def _innermost(inner: Any) -> Any:
+    for name in FUNCTIONS:
+        compute = getattr(inner, name, None)
+        if callable(compute):
+            try:
+                return compute()
+            except TypeError:  # one that wants arguments
+                continue
+    space = inner.observation_space
+    for name in ATTRIBUTES:
+        value = getattr(inner, name, None)
+        if value is not None and isinstance(space, gymnasium.spaces.Discrete):
+            return int(value)
+        if value is not None and isinstance(space, gymnasium.spaces.Box):
+            array = np.array(value, dtype=space.dtype)
+            if array.shape == space.shape:
+                return array
+    raise InvalidInput(
+        f"What {title(inner)} shows in a state is not known to the adapter (it has neither "
+        f"{' nor '.join(FUNCTIONS)}, nor a state like its observations); give a function "
+        "of the state that asks the model."
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _equal(one[name], other[name]) for name in one
+        )
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    try:
+        return bool(np.array_equal(one, other, equal_nan=True))
+    except TypeError:  # texts
+        return bool(np.array_equal(one, other))
+
+
+def _short(value: Any) -> str:
+    return " ".join(f"{value!r:.80}".split())
