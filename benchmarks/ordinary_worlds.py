@@ -231,7 +231,7 @@ def garnet(states: int, actions: int, discount: float, **more: Any) -> World:
 
 def lake(size: int, discount: float) -> World:
     """A slippery walk to a goal; holes end it, and each step costs a little."""
-    rng = np.random.default_rng([36, size])
+    rng = np.random.default_rng([37, size])
     holes = {(int(a), int(b)) for a, b in rng.integers(size, size=(size, 2))}
     goal = (size - 1, size - 1)
     holes -= {(0, 0), goal}
