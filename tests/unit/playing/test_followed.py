@@ -84,6 +84,13 @@ def test_an_agent_is_a_policy_to_evaluate():
         assert sc.evaluate(problem, policy, budget=200).value == pytest.approx(3.0)
 
 
+def test_a_problem_and_a_policy_are_played_as_an_agent_is():
+    summary = sc.play(walk(), lambda s: 1, episodes=2, steps=3)
+    assert (summary.mean_return, summary.method) == (3.0, "policy")
+    with pytest.raises(InvalidInput, match="an Agent, or a Problem and a policy"):
+        sc.play(sc.Agent(walk(), lambda s: 1), lambda s: 0, episodes=2)
+
+
 def test_what_a_policy_has_no_use_for_is_refused():
     with pytest.raises(InvalidInput, match="policy does not use budget"):
         sc.Agent(walk(), lambda s: 1, budget=100)
