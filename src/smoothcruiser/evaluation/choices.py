@@ -31,7 +31,7 @@ SUM_TOLERANCE = 1e-6
 WAITING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
-class Choice:
+class PolicyAnswer:
     """What a policy answered at ``state``; ``source`` is its name in sentences."""
 
     def __init__(self, problem: Problem, state: Any, source: str) -> None:

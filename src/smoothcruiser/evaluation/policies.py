@@ -23,7 +23,7 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.evaluation.actions import ActionRollouts
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts, Walk
 from smoothcruiser.evaluation.policy_tables import is_table
-from smoothcruiser.evaluation.reading import Reading, read_policy
+from smoothcruiser.evaluation.reading import PolicyReading, read_policy
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, Rollouts, RolloutTask
 from smoothcruiser.exact.reachable import known_model
 from smoothcruiser.operators.adding import added
@@ -63,7 +63,7 @@ def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollou
     return _of_function(task, reading)
 
 
-def _of_function(task: RolloutTask, reading: Reading) -> Rollouts:
+def _of_function(task: RolloutTask, reading: PolicyReading) -> Rollouts:
     """The rollouts of a function of the state, which may draw from their stream."""
 
     def walk(state: Any, action: int | None) -> list[float]:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.evaluation.choices import SUM_TOLERANCE, Choice
+from smoothcruiser.evaluation.choices import SUM_TOLERANCE, PolicyAnswer
 from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Bools, Floats
@@ -85,7 +85,9 @@ def read_array(
         return table, lambda state: table[state].tolist(), notes
     return (
         None,
-        lambda s: Choice(problem, s, f"policy[{s!r}]").shares(rows[_row(s, rows)]),
+        lambda s: PolicyAnswer(problem, s, f"policy[{s!r}]").shares(
+            rows[_row(s, rows)]
+        ),
         notes,
     )
 
@@ -118,7 +120,7 @@ def greedy(problem: Problem, state: Any, row: Any) -> list[float]:
     _refuse_undefined(np.asarray(row, dtype=float)[legal][None], (state,))
     sign = 1.0 if problem.mover(state) == 1 else -1.0
     best = max(legal, key=lambda action: sign * float(row[action]))
-    return Choice(problem, state, f"policy[{state!r}]").only(best)
+    return PolicyAnswer(problem, state, f"policy[{state!r}]").only(best)
 
 
 def by_values(rows: Floats, live: Bools | None, names: Sequence[Any]) -> bool:
@@ -237,7 +239,7 @@ def _read_entries(
 
     def rule(state: Any) -> list[float]:
         entry = entries[_row(state, entries)]
-        return Choice(problem, state, f"policy[{state!r}]").shares(entry)
+        return PolicyAnswer(problem, state, f"policy[{state!r}]").shares(entry)
 
     return tabulated(problem, rule), rule, ()
 
@@ -274,7 +276,7 @@ def read_dict(
         entry = entry_of(problem, policy, state)
         if values:
             return greedy(problem, state, entry)
-        return Choice(problem, state, f"policy[{state!r}]").shares(entry)
+        return PolicyAnswer(problem, state, f"policy[{state!r}]").shares(entry)
 
     tables = problem.tables
     whole = tables is not None and all(

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
-from smoothcruiser.evaluation.choices import SUM_TOLERANCE, WAITING, Choice
+from smoothcruiser.evaluation.choices import SUM_TOLERANCE, WAITING, PolicyAnswer
 from smoothcruiser.evaluation.policy_tables import (
     Rule,
     checked_table,
@@ -58,7 +58,7 @@ FORMS = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class PolicyReading:
     """A policy as a function of the state."""
 
     # (state, rng) -> probabilities of all K actions, which sum to 1 up to rounding
@@ -69,7 +69,7 @@ class Reading:
     assumed: tuple[str, ...] = ()
 
 
-def read_policy(problem: Problem, policy: Any) -> Reading:
+def read_policy(problem: Problem, policy: Any) -> PolicyReading:
     """The reading of ``policy``; what is none is refused in one sentence."""
     own = getattr(policy, "policy", None)
     if getattr(own, "over_numbers", False):  # an Agent
@@ -80,18 +80,20 @@ def read_policy(problem: Problem, policy: Any) -> Reading:
         policy = policy.to_dict(**({"orient": "index"} if policy.ndim == 2 else {}))
     if isinstance(policy, Mapping):
         table, rule, notes = read_dict(problem, policy)
-        return Reading(_of_state(rule), table, notes=notes)
+        return PolicyReading(_of_state(rule), table, notes=notes)
     if is_table(policy) and _method_of(policy) is None:
         table, rule, notes = read_array(problem, policy)
-        return Reading(_of_state(rule), table, notes=notes)
+        return PolicyReading(_of_state(rule), table, notes=notes)
     ask, notes = asked_object(problem, policy)
     if takes_rng(ask):
         _refuse_lots(problem)
-        return Reading(_drawn(problem, ask), draws_lots=True)
+        return PolicyReading(_drawn(problem, ask), draws_lots=True)
     rule = _answered(problem, policy, ask)
     if getattr(policy, "over_numbers", False):  # it plans, and says the same every time
-        return Reading(_of_state(rule))
-    return Reading(_of_state(AskedTwice(rule)), notes=notes, assumed=(ONE_FUNCTION,))
+        return PolicyReading(_of_state(rule))
+    return PolicyReading(
+        _of_state(AskedTwice(rule)), notes=notes, assumed=(ONE_FUNCTION,)
+    )
 
 
 def asked_object(
@@ -198,7 +200,7 @@ def _answered(problem: Problem, policy: Any, ask: Callable[..., Any]) -> Rule:
         return ask.shares
 
     def rule(state: Any) -> list[float]:
-        return Choice(problem, state, f"policy({state!r:.80})").shares(
+        return PolicyAnswer(problem, state, f"policy({state!r:.80})").shares(
             ask_safely(ask, state)
         )
 
@@ -210,7 +212,9 @@ def _drawn(
 ) -> Callable[[Any, Any], list[float]]:
     def shares(state: Any, rng: Any) -> list[float]:
         answer = ask_safely(ask, state, rng)
-        return Choice(problem, state, f"policy({state!r:.80}, rng)").shares(answer)
+        return PolicyAnswer(problem, state, f"policy({state!r:.80}, rng)").shares(
+            answer
+        )
 
     return shares
 
@@ -290,7 +294,7 @@ class _Prediction:
         """Probabilities of the problem's actions."""
         answer = self(state)
         problem, oracle = self.problem, self.problem.oracle
-        choice = Choice(problem, state, f"predict at state {state!r:.80}")
+        choice = PolicyAnswer(problem, state, f"predict at state {state!r:.80}")
         odd = answer is None or isinstance(answer, (str, Mapping, *WAITING))
         if odd or not isinstance(oracle, LiveOracle):
             return choice.shares(answer)
@@ -313,7 +317,7 @@ class _Prediction:
 # --- solutions ----------------------------------------------------------------
 
 
-def _of_solution(problem: Problem, solution: Solution) -> Reading:
+def _of_solution(problem: Problem, solution: Solution) -> PolicyReading:
     """The rows of an exact solution, which are probabilities without a doubt."""
     if solution.stages is not None:
         raise InvalidInput(
@@ -323,10 +327,12 @@ def _of_solution(problem: Problem, solution: Solution) -> Reading:
     rows = np.asarray(solution.policy, dtype=float)
     if solution.states is None and problem.tables is not None:
         table = checked_table(problem, rows)
-        return Reading(_of_state(lambda s: table[s].tolist()), table)
+        return PolicyReading(_of_state(lambda s: table[s].tolist()), table)
 
     def rule(state: Any) -> list[float]:
         row = rows[solution.index(state)]
-        return Choice(problem, state, f"The policy at state {state!r:.80}").shares(row)
+        return PolicyAnswer(
+            problem, state, f"The policy at state {state!r:.80}"
+        ).shares(row)
 
-    return Reading(_of_state(rule))
+    return PolicyReading(_of_state(rule))

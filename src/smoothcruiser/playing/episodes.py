@@ -106,7 +106,8 @@ def random_player(state: Any, problem: Problem, rng: Any) -> int:
 
 
 def play(
-    agent: Agent,
+    agent: Agent | Problem,
+    policy: Any = None,
     *,
     episodes: int,
     steps: int | None = None,
@@ -117,6 +118,7 @@ def play(
 ) -> Summary:
     """The Summary of ``episodes`` episodes of the agent's problem.
 
+    ``play(problem, policy)`` is ``play(Agent(problem, policy))``.
     In games the agent is the max player in even episodes and the min player in
     odd ones, or always ``side``; ``opponent`` moves for the other one: an Agent, a
     function (state, problem, rng) -> action, or a policy as in ``evaluate``.
@@ -126,11 +128,7 @@ def play(
     is that of the episodes that have ended.
     """
     callback = read(progress)
-    if not isinstance(agent, Agent):
-        raise InvalidInput(
-            f"play lets an Agent act, got {type(agent).__name__}; make one: "
-            "Agent(problem, 'uct', budget=10_000), or Agent(problem, policy)."
-        )
+    agent = _acting(agent, policy)
     check_seed(seed)
     problem = agent.problem
     for name, number in (
@@ -188,6 +186,23 @@ def play(
                     player.session.wake()  # nobody thinks on after the end
         reports.finish()
     return summarized(agent, played, named if problem.is_game else None)
+
+
+def _acting(agent: Any, policy: Any) -> Agent:
+    """The agent that plays; a problem and a policy make one."""
+    if policy is not None and isinstance(agent, Problem):
+        agent = Agent(agent, policy)
+    elif policy is not None:
+        raise InvalidInput(
+            "play takes an Agent, or a Problem and a policy; got "
+            f"{type(agent).__name__} and a policy: drop one of the two."
+        )
+    if not isinstance(agent, Agent):
+        raise InvalidInput(
+            f"play lets an Agent act, got {type(agent).__name__}; make one: "
+            "Agent(problem, 'uct', budget=10_000), or Agent(problem, policy)."
+        )
+    return agent
 
 
 def _most_steps(problem: Problem) -> int:

@@ -20,7 +20,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
 if TYPE_CHECKING:
-    from smoothcruiser.evaluation.reading import Reading
+    from smoothcruiser.evaluation.reading import PolicyReading
 
 
 def is_policy(method: Any) -> bool:
@@ -84,7 +84,7 @@ class FollowedPolicy(Method):
     sums_totals = True
     samples_actions = True
 
-    reading: Reading
+    reading: PolicyReading
     title: str
 
     @property
@@ -98,16 +98,16 @@ class FollowedPolicy(Method):
 
     def prepare(self, query: Query) -> Prepared:  # noqa: D102
         forecast = Forecast(self.name, 0, f"{self.title}: a policy that is given.")
-        return Following(method=self, query=query, explanation=forecast)
+        return PolicyDecision(method=self, query=query, explanation=forecast)
 
     def session(self, query: Query) -> Session:  # noqa: D102
-        return FollowingSession(self, query)
+        return PolicySession(self, query)
 
     def __str__(self) -> str:
         return self.title
 
 
-class Following(Prepared):
+class PolicyDecision(Prepared):
     """A decision of a given policy."""
 
     method: FollowedPolicy
@@ -140,7 +140,7 @@ class Following(Prepared):
         )
 
 
-class FollowingSession(Session):
+class PolicySession(Session):
     """A policy depends on the state alone, so nothing is kept between decisions."""
 
     def fixed(self, state: Any) -> Estimate:

@@ -353,7 +353,10 @@ def test_states_and_keys_in_one_dict_are_refused():
     with pytest.raises(InvalidInput, match="entry for state 0 and one for its key 1"):
         sc.evaluate(problem, dict(enumerate(BEST)), budget=200)
     named = ring(key=lambda s: f"place {s}")
-    for policy in (dict(enumerate(BEST)), {f"place {s}": a for s, a in enumerate(BEST)}):
+    for policy in (
+        dict(enumerate(BEST)),
+        {f"place {s}": a for s, a in enumerate(BEST)},
+    ):
         assert sc.evaluate(named, policy, budget=600).value == pytest.approx(2.0)
 
 
