@@ -11,8 +11,8 @@ The second has ``--runs`` runs of each table and of three budgets: how often the
 missed the exact value (at most a share delta may; the exact binomial tail is tested, any
 false alarm at 1e-3 over all rows), how often an interval a quarter as wide would have,
 the error of ``value`` in standard errors (of the runs in which two paths differed at
-all; "no spread" counts the others: nothing rare was met, or no two paths finished), and the error of the mean of all values in its
-own standard error, which a bias would show.
+all; "no spread" counts the others: nothing rare was met, or no two paths finished), and
+the error of the mean of all values in its own standard error, which a bias would show.
 """
 
 from __future__ import annotations
