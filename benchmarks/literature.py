@@ -31,8 +31,8 @@ import matplotlib
 import numpy as np
 
 import smoothcruiser as sc
-from smoothcruiser.evaluation.confidence import TOTAL, begin
 from smoothcruiser.evaluation.evaluate import rollout_setting
+from smoothcruiser.evaluation.path_rules import PathRule, X
 from smoothcruiser.evaluation.rollouts import CompiledRollouts, RolloutTask
 from smoothcruiser.tree.tree import Tree
 
@@ -57,13 +57,12 @@ T95 = {3: 4.303, 4: 3.182, 10: 2.262, 25: 2.064}
 
 def mean_return(problem, tree, seed):
     """Mean of 250 rollouts of the tree's recommended policy."""
-    setting = rollout_setting(problem, problem.horizon, 0.0)
-    task = RolloutTask(problem, tree.state, setting, seed)
+    task = RolloutTask(
+        problem, tree.state, rollout_setting(problem, problem.horizon), seed
+    )
     rollouts = CompiledRollouts.of_tree(task, tree)
-    sequence = begin(0.5, 0.0)
-    low, high = problem.facts.value_bounds()
-    rollouts.run(ROLLOUTS, 2**62, low, high - low, sequence)
-    return low + (high - low) * float(sequence[TOTAL]) / ROLLOUTS
+    rule = PathRule(problem.horizon, True, problem.discount)
+    return float(rollouts.run(ROLLOUTS, 2**62, rule)[:, X].mean())
 
 
 def interval(values):

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 import pytest
+from evaluate_worlds import tables
 from scipy.stats import binom
 
 import smoothcruiser as sc
@@ -59,7 +60,41 @@ def test_coverage_over_480_runs():
     assert narrow > 70  # the test has teeth: intervals an eighth as wide would fail it
 
 
-def test_epsilon_is_reached_and_the_cut_is_paid_for():
+RARE = {"rare breakdowns", "fines", "regimes at .999", "errands", "game, entropy, 0.9"}
+RUNS_OF_EACH = 16
+
+
+def test_worlds_made_to_break_it_hold():
+    """Rare breakdowns, heavy tails, discount .999, ends, a game: the interval holds, and
+    the value is the mean of unbiased samples. Misses above 18 of 80 at delta = 0.1 have
+    probability below 1e-3. The mean of all values is within four of its standard errors,
+    and each value within four of its own, but for one run in ten, where nothing rare was
+    met.
+    """
+    misses = runs = 0
+    for world in tables():
+        if world.name not in RARE:
+            continue
+        answers = [
+            sc.evaluate(
+                world.problem, world.policy, delta=0.1, budget=30_000, seed=seed
+            )
+            for seed in range(RUNS_OF_EACH)
+        ]
+        off = np.array([answer.value - world.truth for answer in answers])
+        errors = np.array([answer.standard_error for answer in answers])
+        for answer in answers:
+            misses += not answer.interval[0] <= world.truth <= answer.interval[1]
+            runs += 1
+        usual = math.sqrt(float(np.mean(errors**2)) / len(off))
+        assert abs(off.mean()) <= 4.0 * usual, world.name
+        assert np.mean(np.abs(off) > 4.0 * errors) <= 0.1, world.name
+    assert runs == 80
+    assert binom.sf(18, runs, 0.1) < 1e-3
+    assert misses <= 18
+
+
+def test_epsilon_is_reached_without_a_truncation():
     problem = sc.make("garnet:states=8,actions=3,seed=1", discount=0.9, temperature=0.4)
     policy = random_policy(problem, 0)
     answer = sc.evaluate(problem, policy, epsilon=0.1, delta=0.1)
@@ -85,7 +120,7 @@ def test_horizon_and_terminals_leave_nothing_to_cut():
     policy = sc.solve(problem).policy
     answer = sc.evaluate(problem, policy, budget=300_000, delta=0.05)
     assert answer.interval[0] <= policy_value(problem, policy)[3] <= answer.interval[1]
-    assert "cut <= 0" in answer.certificate.bound
+    assert "none truncated" in answer.certificate.bound
 
 
 def test_forms_of_a_policy_agree():
@@ -186,10 +221,8 @@ def shortest_path():
     )
 
 
-def test_the_cut_is_a_share_of_epsilon_where_episodes_end():
-    """H has to follow the span of values with their ends, or the cut alone is
-    wider than epsilon and no budget is enough.
-    """
+def test_epsilon_is_reached_where_episodes_end():
+    """The range of values has their ends in it, or no budget would be enough."""
     problem, blind = shortest_path(), np.full((3, 2), 0.5)
     answer = sc.evaluate(problem, blind, epsilon=0.2, budget=2_000_000)
     assert answer.epsilon <= 0.2

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 UNIT = 2.0**-53  # of double precision
 LARGEST_BET = 0.9  # b
-HALVINGS = 60  # of an interval of values: to the precision of doubles
+MOST_STEPS = 60  # of Newton's method; each is a valid bound
 
 
 def pole_distance(reach: float, sd: float, count: float, level: float) -> float:
@@ -81,19 +81,25 @@ class MeanBound:
         # every sum is off by less than this share of its absolute terms
         share = (64.0 + self.batches) * UNIT
 
-        def excluded(v: float) -> bool:
+        def excess(v: float) -> float:
+            """f(v), less what rounding may have added."""
             logs = counts * np.log(v - poles)
-            terms = self.size + float(np.sum(np.abs(logs))) + float(np.sum(counts))
-            return known - float(np.sum(logs)) > share * (terms + self.level)
+            terms = self.size + float(np.sum(np.abs(logs) + counts)) + self.level
+            return known - float(np.sum(logs)) - share * terms
 
-        if not excluded(self.low):
-            return self.low
-        low, high = self.low, self.most
-        if excluded(high):  # crosses what is known: a failure, or a false declaration
-            self.low = math.nextafter(high, math.inf)
-            return self.low
-        for _ in range(HALVINGS):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if excluded(middle) else (low, middle)
-        self.low = low
-        return low
+        # f is convex and falls: Newton's steps from the left stay on the left
+        low = self.low
+        for _ in range(MOST_STEPS):
+            above = excess(low)
+            if not above > 0.0:
+                break
+            self.low = low
+            step = above / float(np.sum(counts / (low - poles)))
+            if low + step <= low:
+                break
+            low = min(low + step, self.most)
+            if low == self.most and excess(low) > 0.0:
+                # it crosses what is known: a failure, or a false declaration
+                self.low = math.nextafter(low, math.inf)
+                break
+        return self.low

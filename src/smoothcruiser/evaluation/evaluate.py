@@ -36,7 +36,7 @@ from smoothcruiser.evaluation.confidence import UNIT
 from smoothcruiser.evaluation.fitting import Stakes
 from smoothcruiser.evaluation.incomes import check_totals
 from smoothcruiser.evaluation.notes import RolloutSummary, claim, delta_of, notes_of
-from smoothcruiser.evaluation.path_rules import BALANCE, LONGEST, STEPS, PathRule, X
+from smoothcruiser.evaluation.path_rules import LONGEST, STEPS, PathRule, X
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.evaluation.sampling import NO_LIMIT, PathRun
@@ -257,9 +257,8 @@ def _certain(
     worth, slack = float(row[0, X]), float(stakes.errors(rule, row)[0])
     cut = stakes.horizon is None and row[0, STEPS] == rule.head
     rest = stakes.discount**rule.head if cut else 0.0
-    (low, high), value = stakes.values, worth
-    if row[0, BALANCE] > 0.5 * rest:  # else it ended with its last step
-        value = worth / (1.0 - rest)
+    low, high = stakes.values
+    value = stakes.carried_on(rule, row[0]) if cut else worth
     slack += 4.0 * UNIT * rule.head * rest * max(abs(low), abs(high))
     ends = stakes.problem.facts.terminals
     least, most = (min(0.0, low), max(0.0, high)) if ends else (low, high)

@@ -32,7 +32,7 @@ from smoothcruiser.problem.problem import Problem
 
 # heads that a pilot compares, in units of 1/(1 - gamma) steps
 HEADS = (0.0, 1.0, 4.0)
-FEWEST = 4  # paths that a control variate is fitted to
+FEWEST = 8  # paths that a control variate is fitted to
 MARGIN = 0.1  # of what a cut loses: the least distance of a cut
 # share of all values by which the law of a path's length may move its mean: the
 # logarithm of a length is off by four units, of 2^-53, of 37 at most
@@ -71,26 +71,34 @@ class Stakes:
         """What is assumed before the first path."""
         low, high = self.values
         steps = head + (0.0 if self.horizon is not None else 1 / (1 - self.discount))
-        return Fit(self._clipped(0.0), 0.5 * (low + high), 0.25 * (high - low), steps)
+        return Fit(self.clipped(0.0), 0.5 * (low + high), 0.25 * (high - low), steps)
 
     def fit(self, rule: PathRule, samples: Any) -> Fit:
         """The slope of X on its balance, and how X scatters about it."""
         balance = samples[:, BALANCE]
         bare = samples[:, X] - rule.control * balance
-        control, count = self._clipped(0.0), len(samples)
+        control, count = rule.control, len(samples)
         around = balance - balance.mean()
         squares = float(around @ around)
         used = 1
         if count >= FEWEST and squares > 0.0 and not rule.fixed:
-            control = self._clipped(-float(around @ bare) / squares)
+            control = self.clipped(-float(around @ bare) / squares)
             used = 2
         x = bare + control * balance
         spread = x - x.mean()
         sd = math.sqrt(float(spread @ spread) / max(1, count - used))
-        mean = self._clipped(float(x.mean()))
+        mean = self.clipped(float(x.mean()))
         return Fit(control, mean, sd, float(samples[:, STEPS].mean()))
 
-    def _clipped(self, value: float) -> float:
+    def carried_on(self, rule: PathRule, row: Any) -> float:
+        """The worth of a fixed number of steps if they went on for ever like that."""
+        left = self.discount**rule.head
+        if row[BALANCE] <= 0.5 * left:  # it ended
+            return float(row[X])
+        return float(row[X]) / (1.0 - left)
+
+    def clipped(self, value: float) -> float:
+        """``value``, brought into what a policy can be worth."""
         return min(max(value, self.values[0]), self.values[1])
 
     def rule(self, head: int, fit: Fit, count: float, level: float) -> PathRule:

@@ -22,6 +22,7 @@ from smoothcruiser.evaluation.path_rules import (
     UPPER,
     PathRule,
     X,
+    path_length,
 )
 from smoothcruiser.jit.memory import flag_at
 from smoothcruiser.operators.dispatch import (
@@ -115,15 +116,15 @@ def policy_rollouts(
     setting: Setting, code: int, t: float, weights: Floats, data: Any,
     table: Floats, follows: bool, ints: Ints, hashes: Ints, states: Any,
     scratch: Any, root_state: Any, meta: Ints, fault: Floats,
-    rule: PathRule, lengths: Ints, most_calls: int, samples: Floats,
-    lots: Floats, rng: Any, stop: int,
+    rule: PathRule, most_calls: int, samples: Floats,
+    lots: Floats, rng: Any, coins: Any, stop: int,
 ) -> tuple[int, int]:  # fmt: skip
     """(how it ended, the number of paths finished).
 
-    Path i has at most ``lengths[i]`` steps and writes row i of ``samples``. A path
-    that the budget interrupts is not counted, nor is one that the flag at address
-    ``stop`` interrupts; none follows. ``lots[0]`` becomes 1 where the policy left
-    something to chance.
+    Path i writes row i of ``samples``; its length comes from ``coins``. A path that
+    the budget interrupts is not counted, nor is one that the flag at address ``stop``
+    interrupts; none follows. ``lots[0]`` becomes 1 where the policy left something to
+    chance.
     """
     K = setting.num_actions
     acts = np.empty(K, np.int64)
@@ -131,7 +132,7 @@ def policy_rollouts(
     w: Any = np.empty(K)
     zeros: Any = np.zeros(K)
     fee = 1.0 - setting.discount  # of the control variate, per step that goes on
-    count = len(lengths)
+    count = len(samples)
     for finished in range(count):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
@@ -139,8 +140,8 @@ def policy_rollouts(
         x, balance, weight = rule.control, 1.0, 1.0
         total, discounted = 0.0, 1.0
         lower, upper = math.inf, -math.inf  # where it was cut
-        depth = 0
-        while depth < lengths[finished]:
+        depth, length = 0, path_length(rule, coins)
+        while depth < length:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT, finished
             size = 0
@@ -190,7 +191,7 @@ def policy_rollouts(
             discounted *= setting.discount
             if depth <= rule.head:
                 weight *= setting.discount
-            if depth >= rule.head and depth < lengths[finished]:
+            if depth >= rule.head and depth < length:
                 if x < rule.floor and lower == math.inf:
                     lower = x + weight * (rule.value_low - rule.control)
                 if x > rule.ceiling and upper == -math.inf:

@@ -12,6 +12,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
 DEFAULT_DELTA = 0.05
+NO_SPREAD = 1e-6  # of the half-width: a standard error that is rounding alone
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,12 @@ def notes_of(
             "elsewhere the blind policy was played."
         )
     half = 0.5 * (found.interval[1] - found.interval[0])
+    error = found.standard_error
+    if error is not None and not found.certain and error <= NO_SPREAD * half:
+        notes.append(
+            "All rollouts agreed: the standard error knows nothing of events that none "
+            "of them met; the interval does."
+        )
     epsilon, seconds = query.promise.epsilon, query.limits.seconds
     if hold.came or found.refused:
         who = "by hand" if hold.came else "by the callback"

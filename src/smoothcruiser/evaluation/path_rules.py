@@ -29,9 +29,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 # columns of samples: X, B, the two that are cut, the discounted income, the steps
 X, BALANCE, LOWER, UPPER, TOTAL, STEPS = range(6)
 COLUMNS = 6
@@ -50,19 +47,21 @@ class PathRule(NamedTuple):
     value_low: float = -math.inf
     value_high: float = math.inf
 
-    def lengths(self, count: int, coins: Any) -> NDArray[np.int64]:
-        """The most steps of the next ``count`` paths.
 
-        After its head a path has k further steps or more with probability
-        gamma^(k - 1), k >= 1: the first needs no coin.
-        """
-        if self.fixed or self.discount == 0.0:
-            return np.full(count, self.head if self.fixed else 1, np.int64)
-        # in (0, 1], in multiples of 2^-53: at most 37/(1 - gamma) steps
-        luck = 1.0 - coins.numpy().random(count)
-        more = np.floor(np.log(luck) / math.log(self.discount))
-        lengths: NDArray[np.int64] = np.minimum(more, LONGEST // 2).astype(np.int64)
-        return lengths + (self.head + 1)
+def path_length(rule: PathRule, coins: Any) -> int:
+    """The most steps of the next path.
+
+    After its head a path has k further steps or more with probability gamma^(k - 1),
+    k >= 1: the first needs no coin.
+    """
+    if rule.fixed:
+        return rule.head
+    if rule.discount == 0.0:
+        return 1
+    # in (0, 1], in multiples of 2^-53: at most 37/(1 - gamma) steps
+    luck = 1.0 - coins.random()
+    more = math.floor(math.log(luck) / math.log(rule.discount))
+    return rule.head + 1 + int(more)
 
 
 class Path:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from smoothcruiser.engines.watchdog import watched
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.evaluation.path_rules import COLUMNS, Path, PathRule
+from smoothcruiser.evaluation.path_rules import COLUMNS, Path, PathRule, path_length
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
@@ -69,17 +68,17 @@ class PlainRollouts:
         """As in ``Rollouts``."""
         before = copied(self.state)
         with watched(self, self.problem.call_seconds):
-            samples = self._run(rule, rule.lengths(count, self.coins), most_calls)
+            samples = self._run(rule, count, most_calls)
         if not self.hold.came:  # a step that was broken off may leave it changed
             self.guard.compare(before, self.state, 0)
         return np.array(samples).reshape(-1, COLUMNS)
 
     def _run(
-        self, rule: PathRule, lengths: NDArray[np.int64], most_calls: int
+        self, rule: PathRule, count: int, most_calls: int
     ) -> list[tuple[float, ...]]:
         samples: list[tuple[float, ...]] = []
-        for length in lengths.tolist():
-            path = Path(rule, self.setting.discount, length)
+        for _ in range(count):
+            path = Path(rule, self.setting.discount, path_length(rule, self.coins))
             try:
                 with self.hold.opened():
                     finished = self._follow(path, most_calls)

@@ -1,9 +1,9 @@
 """The rollouts of ``evaluate`` in compiled code (``plain_rollouts`` has them in Python).
 
 Compiled code serves arrays (S, A) over tables and trees of compiled problems;
-Python serves everything else. Both keep one stream for the life of an
-evaluation, under a spawn key of their own, so the samples are fresh whatever
-stream found the policy.
+Python serves everything else. Both keep two streams for the life of an
+evaluation, under spawn keys of their own, so the samples are fresh whatever
+stream found the policy: one for world and policy, one for the lengths of paths.
 """
 
 from __future__ import annotations
@@ -183,8 +183,7 @@ class CompiledRollouts:
     def _compile(self, loop: _Loop) -> _Loop:
         """Compile ``loop`` by running nothing in it."""
         meta, lots = np.zeros_like(self.meta), np.zeros_like(self.lots)
-        nothing = np.zeros(0, np.int64)
-        self._in_loop(loop, meta, lots, PathRule(), nothing, 0, np.zeros((0, COLUMNS)))
+        self._in_loop(loop, meta, lots, PathRule(), 0, np.zeros((0, COLUMNS)))
         return loop
 
     def _hand_over(self) -> None:
@@ -261,10 +260,8 @@ class CompiledRollouts:
         """Whether the policy has left anything to chance so far."""
         return bool(self.lots[0])
 
-    def _run(
-        self, rule: PathRule, lengths: Any, most_calls: int, samples: Any
-    ) -> tuple[int, int]:
-        paths = rule, lengths, most_calls, samples
+    def _run(self, rule: PathRule, most_calls: int, samples: Any) -> tuple[int, int]:
+        paths = rule, most_calls, samples
         return self._in_loop(self.loop, self.meta, self.lots, *paths)
 
     def _in_loop(
@@ -273,7 +270,6 @@ class CompiledRollouts:
         meta: Any,
         lots: Any,
         rule: PathRule,
-        lengths: Any,
         most_calls: int,
         samples: Any,
     ) -> tuple[int, int]:
@@ -294,11 +290,11 @@ class CompiledRollouts:
             meta,
             self.fault,
             rule,
-            lengths,
             most_calls,
             samples,
             lots,
             self.rng,
+            self.coins,
             self.stop.ctypes.data,
         )
         return int(status), int(finished)
@@ -306,9 +302,9 @@ class CompiledRollouts:
     def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """As in ``Rollouts``."""
         self._hand_over()
-        lengths, samples = rule.lengths(count, self.coins), np.empty((count, COLUMNS))
+        samples = np.empty((count, COLUMNS))
         try:
-            status, finished = self._in_time(rule, lengths, most_calls, samples)
+            status, finished = self._in_time(rule, most_calls, samples)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:

@@ -32,8 +32,11 @@ from smoothcruiser.query import Query
 NO_LIMIT = 2**62  # calls: more than any run makes
 FIRST_CHECK = 16  # paths before the first check whether epsilon is reached
 RATIO = 1.1  # between two such checks: at most 10% more paths than needed
+IDLE_RATIO = 1.5  # where no epsilon waits for it
 BATCH_SECONDS = 0.5  # of paths between two reports
-MOST_PATHS = 2**16  # in one batch
+MOST_PATHS = 2**18  # that are bet on at once
+# at most a sixteenth goes into a first guess: a look at the speed, then four walks
+SCOUT_SHARE, SCOUTS, FIRST_STEPS = 16, 4, 8
 PILOT_SHARE = 8  # at most an eighth of the calls, or of the time, goes into a pilot
 PILOT_PATHS, PILOT_BATCH = 24, 4  # of each rule that a pilot compares
 FEWEST_PILOTS = 8  # below so many paths of a rule nothing is compared
@@ -66,7 +69,10 @@ class PathRun:
         )
         self.level = self.below.level
         self.count, self.mean, self.squares = 0, 0.0, 0.0  # of X
+        self.lost = 0.0  # sum of what rounding may have done to it
         self.window = np.empty((0, COLUMNS))  # of paths under the current head
+        self.crossed = False
+        self.shown = stakes.values  # the last interval that was not empty
         self.rule = PathRule()
         self.head, self.fit = 0, stakes.first_fit(0)
         self.started, self.calls_before = time.perf_counter(), rollouts.calls
@@ -79,39 +85,49 @@ class PathRun:
         piloted, refused = self._pilot()
         next_check, era_end, used_up = FIRST_CHECK, 0, refused
         epsilon = self.query.promise.epsilon
+        ratio = IDLE_RATIO if epsilon is None else RATIO
         while not used_up:
             if self.count >= era_end:
                 self._begin_era()
                 era_end = max(FIRST_ERA[piloted], 2 * self.count)
-            batch = self._batch(min(next_check, era_end) - self.count)
-            samples = self.rollouts.run(batch, self.most_calls, self.rule)
-            self._take(samples)
-            used_up = len(samples) < batch or self._late()
+            wanted = min(next_check, era_end, self.count + MOST_PATHS) - self.count
+            used_up = self._take_paths(wanted)
             low, high = self.interval()
             due = self.count >= next_check
             narrow = due and epsilon is not None and (high - low) / 2.0 <= epsilon
-            if low > high or used_up or narrow or self._report():
+            if self.crossed or narrow:
                 break
             if due:
-                next_check = math.ceil(next_check * RATIO)
+                next_check = math.ceil(next_check * ratio)
         return self.summary()
 
     def interval(self) -> tuple[float, float]:
-        """What is known of V_pi so far; empty where low > high."""
-        return self.below.low, -self.above.low
+        """What is known of V_pi so far.
+
+        Ends that cross are a failure that delta allows: the last interval that was
+        not empty stands. It is empty (low > high) where an end crosses what was
+        declared.
+        """
+        return self.shown
+
+    def _narrow(self) -> bool:
+        """Bring the ends up to date; whether they cross."""
+        low, high = self.below.raise_low(), -self.above.raise_low()
+        least, most = self.stakes.values
+        if low <= high or low > most or high < least:
+            self.shown = low, high
+        return low > high
 
     def summary(self) -> RolloutSummary:
         """The estimate, its standard error and the interval."""
         (low, high), count, mean = self.interval(), self.count, self.mean
         error = None
         if count > 1:
-            error = math.sqrt(self.squares / (count - 1) / count)
-        if count == 0:
-            mean = 0.5 * (low + high)
-            if len(self.window):  # a stop in the pilot: its paths are samples too
-                mean = self.fit.mean
-                if len(self.window) > 1:
-                    error = self.fit.sd / math.sqrt(len(self.window))
+            error = math.sqrt(self.squares / (count - 1) / count) + self.lost / count
+        if count == 0:  # the best guess of the pilot
+            mean = self.fit.mean
+            if len(self.window) > 1:
+                error = self.fit.sd / math.sqrt(len(self.window))
         mean = min(max(mean, low), high)
         refused = self.phases.refused
         return RolloutSummary(count, mean, (low, high), error, refused=refused)
@@ -119,10 +135,23 @@ class PathRun:
     def _late(self) -> bool:
         return time.perf_counter() >= self.rollouts.deadline
 
-    def _batch(self, most: int) -> int:
-        """How many paths to ask for at once."""
-        speed = self.count / max(time.perf_counter() - self.started, 1e-9)
-        return min(most, MOST_PATHS, max(1, int(BATCH_SECONDS * speed)))
+    def _take_paths(self, wanted: int) -> bool:
+        """Bet on so many paths at once; whether the run is over.
+
+        They are played in parts that last as long as a report may wait. What the
+        samples add up to does not depend on the parts, and so not on the clock.
+        """
+        parts, count, over = [np.empty((0, COLUMNS))], 0, False
+        while count < wanted and not over:
+            speed = (self.count + count) / max(time.perf_counter() - self.started, 1e-9)
+            batch = min(wanted - count, max(1, int(BATCH_SECONDS * speed)))
+            parts.append(self.rollouts.run(batch, self.most_calls, self.rule))
+            count += len(parts[-1])
+            over = len(parts[-1]) < batch or self._late()
+            over = over or (count < wanted and self._report())
+        self._take(np.concatenate(parts))
+        self.crossed = self._narrow()
+        return over or self._report()
 
     def _report(self) -> bool:
         """Tell how far it is; whether the callback wants a stop."""
@@ -147,14 +176,15 @@ class PathRun:
         self.head, self.fit = heads[0], self.stakes.first_fit(heads[0])
         if self.stakes.horizon is not None:
             return False, False
+        self._scout()
         calls, until = self.rollouts.calls, self.rollouts.deadline
         share = (self.most_calls - calls) // PILOT_SHARE
         seconds = (until - time.perf_counter()) / PILOT_SHARE
-        best, chosen = math.inf, False
+        best, chosen, first = math.inf, False, self.fit
         for number, head in enumerate(heads, start=1):
             most = min(self.most_calls, calls + share * number // len(heads))
             late = self.started + seconds * number / len(heads)
-            rule = self.stakes.rule(head, self.stakes.first_fit(head), 1.0, self.level)
+            rule = self.stakes.rule(head, first, 1.0, self.level)
             samples, over = self._pilot_paths(rule, most, late)
             if over and not chosen and len(samples):
                 self.window, self.fit = samples, self.stakes.fit(rule, samples)
@@ -167,6 +197,33 @@ class PathRun:
                 self.head, self.fit, self.rule = head, fit, rule
                 self.window = samples
         return chosen, False
+
+    def _scout(self) -> None:
+        """Guess the control variate from some steps, before the first path.
+
+        Where a limit allows few paths, those that finish are short: the control
+        variate has to be about right from the first one on.
+        """
+        begun, calls = time.perf_counter(), self.rollouts.calls
+        share = (self.most_calls - calls) // SCOUT_SHARE
+        seconds = (self.rollouts.deadline - begun) / SCOUT_SHARE
+        longest = math.ceil(1.0 / (1.0 - self.stakes.discount))
+        steps, guesses = min(longest, FIRST_STEPS, share), []
+        for _ in range(SCOUTS + 1):
+            if steps < 1 or time.perf_counter() - begun > seconds:
+                break
+            rule = PathRule(steps, True, self.stakes.discount)
+            samples = self.rollouts.run(1, self.most_calls, rule)
+            check_totals(self.stakes.problem, samples)
+            guesses += [self.stakes.carried_on(rule, row) for row in samples]
+            if seconds < math.inf:
+                spent = max(time.perf_counter() - begun, 1e-9)
+                share = min(share, int(steps * seconds / spent))
+            steps = min(longest, (share - FIRST_STEPS) // SCOUTS)
+        if guesses:
+            best = guesses[1:] or guesses
+            guess = self.stakes.clipped(sum(best) / len(best))
+            self.fit = self.fit._replace(control=guess, mean=guess)
 
     def _pilot_paths(
         self, rule: PathRule, most_calls: int, late: float
@@ -243,8 +300,7 @@ class PathRun:
         errors = self.stakes.errors(self.rule, samples)
         self.below.take(samples[:, LOWER] - errors)
         self.above.take(-samples[:, UPPER] - errors)
-        self.below.raise_low()
-        self.above.raise_low()
+        self.lost += float(np.sum(errors))
         x, before = samples[:, X], self.count
         self.count += len(x)
         mean, apart = float(x.mean()), x - x.mean()

@@ -1,5 +1,5 @@
-"""The empirical Bernstein sequence of Waudby-Smith and Ramdas: two draws by
-hand, valid at all counts, narrow for steady draws.
+"""Products of bets: two samples by hand, valid at every count at once, narrow for steady
+samples, and one pole after another.
 """
 
 import math
@@ -8,62 +8,75 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from smoothcruiser.evaluation.confidence import (
-    COST,
-    HIGH,
-    LOW,
-    TOTAL,
-    WEIGHT,
-    WEIGHTED,
-    T,
-    begin,
-    take,
-)
+from smoothcruiser.evaluation.confidence import MeanBound, forecast_width, pole_distance
 
 
-def test_two_draws_by_hand():
-    """delta = 2/e makes log(2/delta) = 1: the first bet is min(3/4, sqrt(2/(1/4
-    log 2))) = 3/4, and so is the second.
-    """
-    state = begin(2.0 / math.e, 0.0)
-    take(state, 1.0)
-    psi = -math.log(0.25) - 0.75
-    assert state[WEIGHT] == 0.75
-    assert state[COST] == 0.25 * psi  # the guess before the first draw is 1/2
-    take(state, 0.0)
-    assert (state[T], state[TOTAL], state[WEIGHTED]) == (2.0, 1.0, 0.75)
-    # the guess is now (1/2 + 1)/2
-    assert math.isclose(state[COST], 0.25 * psi + (0.0 - 0.75) ** 2 * psi)
-    radius = (1.0 + state[COST]) / 1.5
-    assert state[LOW] == max(0.0, 0.5 - radius)
+def test_two_samples_by_hand():
+    """alpha = 1/4, pole -1: (v + 1)^2 >= 2 * 1.5/4 wherever (1 - (-1))(0.5 - (-1)) = 3."""
+    bound = MeanBound(0.25, -0.5, 10.0)
+    bound.begin_era(-1.0)
+    bound.take(np.array([1.0, 0.5]))
+    assert bound.raise_low() == pytest.approx(math.sqrt(3.0 / 4.0) - 1.0, abs=1e-9)
 
 
-@pytest.mark.compiles
+def test_eras_multiply():
+    """A second pole: (v + 1)(v + 2) = 2 * 3/alpha^-1 with samples 1 and 1."""
+    bound = MeanBound(0.5, -0.9, 10.0)
+    for pole in (-1.0, -2.0):
+        bound.begin_era(pole)
+        bound.take(np.array([1.0]))
+    low = bound.raise_low()
+    assert (low + 1.0) * (low + 2.0) == pytest.approx(2.0 * 3.0 * 0.5, abs=1e-9)
+
+
 def test_it_holds_at_every_count_at_once():
-    """400 sequences of 400 skewed draws at delta = 0.1: more than 60 that ever
-    miss would have probability below 1e-3.
+    """400 sequences of 400 skewed samples at alpha = 0.1, poles from the past: more than
+    60 that ever miss would have probability below 1e-3. Of bets on twice the sample more
+    than half miss.
     """
     assert binom.sf(60, 400, 0.1) < 1e-3
-    for aim in (0.0, 400.0):
-        rng = np.random.default_rng(int(aim))
+    rng = np.random.default_rng(3)
+    for scale, allowed in ((1.0, range(61)), (2.0, range(200, 401))):
         missed = 0
         for _ in range(400):
-            state = begin(0.1, aim)
-            for y in (rng.random(400) < 0.1) * 1.0:
-                take(state, y)
-            # the running intersection holds iff every interval did
-            missed += not state[LOW] <= 0.1 <= state[HIGH]
-        assert missed <= 60
+            samples = scale * (rng.random(400) < 0.1)
+            bound = MeanBound(0.1, 0.0, 2.0)
+            for begin, end in ((0, 20), (20, 100), (100, 400)):
+                before = samples[:begin] if begin else np.array([0.5, 0.1])
+                sd, mean = float(before.std()), float(before.mean())
+                distance = pole_distance(mean, sd, 400.0, bound.level)
+                bound.begin_era(min(0.0, mean - distance) - 1e-9)
+                for first in range(begin, end, 100):
+                    bound.take(samples[first : min(end, first + 100)])
+                    bound.raise_low()
+            missed += bound.low > 0.1
+        assert missed in allowed
 
 
-def test_constant_draws_are_soon_believed():
-    """Width falls like 1/n without variance, where Hoeffding's falls like 1/sqrt(n)."""
+def test_constant_samples_are_soon_believed():
+    """The width falls like 1/n without variance, and as the forecast says."""
     widths = []
     for n in (100, 1000):
-        state = begin(0.05, float(n))
-        for _ in range(n):
-            take(state, 0.3)
-        widths.append(state[HIGH] - state[LOW])
-        assert state[LOW] <= 0.3 <= state[HIGH]
-    assert widths[0] < 0.2 < 2.0 * math.sqrt(math.log(2 / 0.05) / 200)
-    assert widths[1] < widths[0] / 7.0
+        bound = MeanBound(0.05, 0.0, 1.0)
+        bound.begin_era(0.3 - pole_distance(0.3, 0.0, n, bound.level))
+        bound.take(np.full(n, 0.3))
+        widths.append(0.3 - bound.raise_low())
+        assert widths[-1] == pytest.approx(
+            forecast_width(0.3, 0.0, n, bound.level), rel=0.05
+        )
+    assert widths[1] < widths[0] / 9.0
+
+
+def test_a_sample_at_its_pole_ends_the_bets_and_no_bound():
+    bound = MeanBound(0.05, 0.0, 1.0)
+    bound.begin_era(0.0)
+    bound.take(np.array([0.9, 0.0, 0.9]))
+    assert bound.raise_low() == 0.0
+
+
+def test_samples_above_all_that_is_possible_cross():
+    """Then an assumption is false, and ``evaluate`` says so."""
+    bound = MeanBound(0.05, 0.0, 1.0)
+    bound.begin_era(-0.1)
+    bound.take(np.full(200, 2.0))
+    assert bound.raise_low() > 1.0

@@ -1,0 +1,220 @@
+"""Killed paths: their mean is the value whatever head and control variate are, cuts move
+it to their side and stay in range, and short paths are not preferred.
+"""
+
+import math
+import time
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.evaluation.evaluate import rollout_setting
+from smoothcruiser.evaluation.fitting import Fit, Stakes
+from smoothcruiser.evaluation.path_rules import (
+    LONGEST,
+    LOWER,
+    STEPS,
+    UPPER,
+    Path,
+    PathRule,
+    X,
+    path_length,
+)
+from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
+from smoothcruiser.evaluation.rollouts import RolloutTask
+
+GAMMA, QUIT = 0.6, 0.2
+STEPS_SEEN = 60  # 0.6^60 < 1e-13
+
+
+class Luck:
+    """Coins that fall as they are told."""
+
+    def __init__(self, *numbers: float) -> None:
+        self.numbers = list(numbers)
+
+    def random(self) -> float:
+        return self.numbers.pop(0)
+
+
+def walk(state, action, rng):
+    """A reward that depends on the step; the episode ends with probability 1/5."""
+    return reward(state), state + 1 if rng.random() >= QUIT else -1
+
+
+def reward(step: int) -> float:
+    return -1.0 - (step % 3)
+
+
+def world(step=walk, **more):
+    return sc.MDP(
+        step,
+        **{
+            "num_actions": 1,
+            "discount": GAMMA,
+            "operator": sc.Max(),
+            "initial_state": 0,
+            "reward_range": (-3.0, 0.0),
+            "terminal": lambda state: state == -1,
+        }
+        | more,
+    )
+
+
+def expected(rule: PathRule) -> tuple[list[float], float, float]:
+    """Means of X, LOWER and UPPER by all paths, and the extremes of the last two."""
+    means, least, most = [0.0, 0.0, 0.0], math.inf, -math.inf
+    for length in range(rule.head + 1, STEPS_SEEN):
+        lives = GAMMA ** (length - rule.head - 1) * (1.0 - GAMMA)
+        for end in range(
+            1, length + 1
+        ):  # ends with this step, or is killed at the last
+            goes_on = (1.0 - QUIT) ** (end - 1)
+            for ended in (True, False) if end == length else (True,):
+                chance = lives * goes_on * (QUIT if ended else 1.0 - QUIT)
+                path = Path(rule, GAMMA, length)
+                for step in range(end):
+                    path.take(reward(step), ended and step == end - 1)
+                assert not path.goes_on
+                row = path.sample()
+                for k, column in enumerate((X, LOWER, UPPER)):
+                    means[k] += chance * row[column]
+                least, most = min(least, row[LOWER]), max(most, row[UPPER])
+    return means, least, most
+
+
+TRUTH = sum((GAMMA * (1.0 - QUIT)) ** t * reward(t) for t in range(200))
+
+
+@pytest.mark.parametrize("head", [0, 1, 4])
+@pytest.mark.parametrize("control", [0.0, -3.4, 2.5])
+def test_the_mean_is_the_value_and_cuts_move_it_to_their_side(head, control):
+    stakes = Stakes(world(), None)
+    free = PathRule(head, False, GAMMA, control)
+    means, _, _ = expected(free)
+    assert means == pytest.approx([TRUTH] * 3, abs=1e-10)
+    cut = free._replace(
+        floor=min(control, TRUTH) - 1.0,
+        ceiling=max(control, TRUTH) + 0.3,
+        value_low=stakes.values[0],
+        value_high=stakes.values[1],
+    )
+    (x, lower, upper), least, most = expected(cut)
+    assert x == pytest.approx(TRUTH, abs=1e-10)
+    assert lower < TRUTH - 1e-6  # some paths are cut
+    assert upper >= TRUTH - 1e-10
+    bottom, top = stakes.range_of(cut)
+    assert bottom <= least
+    assert most <= top
+
+
+def test_poles_lie_beyond_the_range_and_rules_leave_room():
+    """Whatever a fit says, no path can reach a pole."""
+    stakes = Stakes(world(), None)
+    for head in stakes.heads():
+        for fit in (Fit(-3.0, -3.2, 0.5, 2.0), Fit(0.0, -7.0, 0.0, 2.0)):
+            for count in (1.0, 1e3, 1e6):
+                rule = stakes.rule(head, fit, count, 3.0)
+                low, high = stakes.range_of(rule)
+                below, above = stakes.poles(rule, fit, count, 3.0)
+                assert below < low <= stakes.values[0]
+                assert stakes.values[1] <= high < above
+
+
+def test_lengths_are_geometric_after_the_head():
+    rule = PathRule(3, False, 0.9)
+    count = 20_000
+    luck = Luck(*((k + 0.5) / count for k in range(count)))
+    lengths = np.array([path_length(rule, luck) for _ in range(count)])
+    assert lengths.min() == 4
+    for more in (1, 2, 10, 40):
+        assert np.mean(lengths >= 3 + more) == pytest.approx(
+            0.9 ** (more - 1), abs=1e-4
+        )
+    assert path_length(PathRule(7, True, 0.9), Luck()) == 7
+    assert path_length(PathRule(0, False, 0.0), Luck()) == 1
+    longest = path_length(rule, Luck(1.0 - 2.0**-53))
+    assert longest <= 37.0 / 0.1 + 4.0
+
+
+def plain(problem, seed=5):
+    task = RolloutTask(problem, 0, rollout_setting(problem, LONGEST), seed)
+    return PlainRollouts(task, lambda: lambda state, action: [1.0])
+
+
+def test_a_budget_leaves_the_beginning_of_a_fixed_order():
+    """The path under way is dropped with all later ones, the short ones among them."""
+    problem = world(lambda s, a, r: (-1.0, s), terminal=None, discount=0.9)
+    rule = PathRule(0, False, 0.9)
+    whole = plain(problem).run(60, 10**9, rule)
+    lengths = whole[:, STEPS].astype(int)
+    turns = 0
+    for budget in range(1, 300, 7):
+        part = plain(problem).run(60, budget, rule)
+        finished = int(np.searchsorted(np.cumsum(lengths), budget, side="right"))
+        assert np.array_equal(part, whole[:finished])
+        left = budget - lengths[:finished].sum()
+        turns += bool((lengths[finished : finished + 3] <= left).any())
+    assert turns > 5  # a later path would often have fitted in
+
+
+def test_a_deadline_drops_the_path_under_way():
+    """A step that takes its time ends the run inside the first long path."""
+    problem = world(lambda s, a, r: (-1.0, s), terminal=None, discount=0.9)
+    rule = PathRule(0, False, 0.9)
+    whole = plain(problem).run(60, 10**9, rule)
+    first_long = int(np.argmax(whole[:, STEPS] > 20))
+    assert whole[first_long + 1, STEPS] < 20
+    rollouts = plain(problem)
+    stop_at = int(whole[:first_long, STEPS].sum()) + 10
+
+    def slow(state, action, rng):
+        if rollouts.calls == stop_at:
+            rollouts.deadline = time.perf_counter()
+        return -1.0, state
+
+    rollouts.problem = world(slow, terminal=None, discount=0.9)
+    assert np.array_equal(rollouts.run(60, 10**9, rule), whole[:first_long])
+
+
+@pytest.mark.parametrize("discount", [0.95, 0.99])
+def test_a_constant_cost_is_worth_what_it_is(discount):
+    """The estimate was -29.7 for -20, and -148.6 for -100."""
+    problem = world(
+        lambda s, a, r: (-1.0, s),
+        terminal=None,
+        discount=discount,
+        reward_range=(-100.0, 0.0),
+    )
+    answer = sc.evaluate(problem, lambda state: [1.0], budget=20_000)
+    truth = -1.0 / (1.0 - discount)
+    assert answer.value == pytest.approx(truth, rel=1e-9)
+    assert abs(answer.value - truth) <= 4.0 * answer.standard_error <= 1e-6
+    assert answer.interval[0] <= truth <= answer.interval[1]
+    assert "All rollouts agreed" in answer.notes[-1]
+
+
+def test_a_sure_world_is_cut_where_nothing_is_left_to_see():
+    """Declared deterministic: the value is that of the steps played, carried on."""
+    problem = world(
+        lambda s, a, r: (-1.0, s), terminal=None, discount=0.95, deterministic=True
+    )
+    answer = sc.evaluate(problem, lambda state: [1.0], budget=10_000)
+    assert answer.value == pytest.approx(-20.0, rel=1e-12)
+    assert answer.standard_error is None
+    assert answer.interval[0] <= -20.0 <= answer.interval[1]
+    assert answer.epsilon <= 1e-4 * 60.0
+    ends = world(lambda s, a, r: (-1.0, s + 1), terminal=lambda s: s == 5)
+    sure = sc.MDP(
+        ends.oracle,
+        num_actions=1,
+        discount=0.5,
+        operator=sc.Max(),
+        initial_state=0,
+        reward_range=(-3.0, 0.0),
+        terminal=lambda s: s == 5,
+        deterministic=True,
+    )
+    answer = sc.evaluate(sure, lambda state: [1.0], budget=10_000)
+    assert (answer.value, answer.standard_error) == (-1.9375, 0.0)
