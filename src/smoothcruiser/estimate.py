@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
+UNSAMPLED_BOUND = "what the rewards allow"  # of an interval that no sample narrowed
 ADVICE = "Advice: "  # begins a note that says how to ask better
 
 
@@ -333,7 +334,7 @@ def unsampled_estimate(
         interval=interval,
         q_intervals=spread.q_intervals,
         confidence=1.0,
-        bound="what the rewards allow",
+        bound=UNSAMPLED_BOUND,
         assumptions=assumptions(problem, "what was declared is true", ""),
         best_actions=not_excluded(spread.q_intervals, mover),
     )

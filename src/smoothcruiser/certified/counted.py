@@ -28,9 +28,9 @@ from smoothcruiser.certified.layers_kernel import Steps
 from smoothcruiser.certified.loops import make_counted_loops
 from smoothcruiser.problem.tabular import Floats, Ints
 
-# updates of an outcome, at about 3 nanoseconds each: whatever the query took, and for
+# updates of an outcome, at about 10 nanoseconds each: whatever the query took, and for
 # each call of the memory
-MOST_WORK, CALL_WORK = 2e6, 2.0
+MOST_WORK, CALL_WORK = 1e6, 1.0
 FEWEST_PASSES = 4
 STILL = 1e-3  # of the answer's half-width: what solving may leave out
 LEAST_STILL = 1e-12  # of the largest value in sight
@@ -196,7 +196,12 @@ class CountedLayers(CountedNodes):
         rate, discount = 0.0, region.rules.bound.discount
         for _ in range(2):  # then with what the first layers paid per step
             self.loops.solve_layers(
-                self.memory.graph, layers, rate, self.guesses, self._steps(), region.rules
+                self.memory.graph,
+                layers,
+                rate,
+                self.guesses,
+                self._steps(),
+                region.rules,
             )
             rate = self.guesses.value[0] / annuity(discount, float(max(depth, 1)))
             if depth + 1 >= region.horizon:

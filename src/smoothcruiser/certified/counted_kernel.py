@@ -14,11 +14,11 @@ was never sampled has to be guessed:
   value, the mean over all sampled nodes (with a horizon: of the same layer). Where the
   user bounds V state by state it is worth the middle of those bounds.
 
-Passes are Gauss-Seidel, last met first, as those of the bounds. With a discount every
-``JUMP`` passes the last change is carried on as the geometric series that it has become
-(Aitken): where all values drift together at rate gamma, one jump does the work of
-1/(1 - gamma) passes. At discount 1 nothing jumps: above the least fixed point values
-could rest on a loop that pays nothing.
+Passes are Gauss-Seidel, last met first, as those of the bounds. With a discount each is
+followed by the one shift of all old values after which the changes would sum to 0
+(aggregation to a single state): where all values drift together at rate gamma, that
+does the work of 1/(1 - gamma) passes. At discount 1 nothing is shifted: above the least
+fixed point values could rest on a loop that pays nothing.
 
 Nothing here is a bound.
 """
@@ -34,14 +34,12 @@ from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.operators.dispatch import builtin_value
 from smoothcruiser.problem.tabular import Floats, Ints
 
-JUMP = 6  # passes between two jumps: after fewer the change is no geometric series
-
 
 class Guesses(NamedTuple):
     """The values of the counted model."""
 
     value: Floats  # (N,) by node, or (S,) by stage; NaN where there is none yet
-    change: Floats  # of the last pass, by node
+    slope: Floats  # (N,): how the values of a pass move with those before it
     # (1,), or (D + 2,) by layer: what is worth a node without samples
     frontier: Floats
     claimed: bool  # whether the user bounds V state by state
@@ -73,49 +71,114 @@ def close_node(g: Graph, i: int, rules: SweepRules) -> float:
     return float(sign * value)
 
 
-def frontier_value(node: Any, guesses: Guesses) -> float:
+def frontier_value(node: Any, frontier: float, claimed: bool) -> float:
     """The value of a node without samples."""
-    value = guesses.frontier[0]
-    if guesses.claimed:
-        value = 0.5 * (node["lower"] + node["upper"])
+    value = 0.5 * (node["lower"] + node["upper"]) if claimed else frontier
     return inside(value, node["lower"], node["upper"])
 
 
-def value_after(g: Graph, target: int, guesses: Guesses) -> float:
-    """The value of a next state."""
-    value = guesses.value[target]
-    if math.isnan(value):
-        value = frontier_value(g.nodes[target], guesses)
-    return float(value)
+def pair_mean(
+    nodes: Any,
+    entries: Any,
+    pair: Any,
+    value: Floats,
+    frontier: float,
+    claimed: bool,
+    discount: float,
+) -> float:
+    """The mean of r + gamma v(z) over a pair's samples."""
+    found = 0.0
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        entry = entries[e]
+        after = value[entry["target"]]
+        if math.isnan(after):
+            after = frontier_value(nodes[entry["target"]], frontier, claimed)
+        found += entry["weight"] * (entry["reward"] + discount * after)
+    return float(found / pair["total"])
 
 
 def node_means(g: Graph, i: int, guesses: Guesses, rules: SweepRules) -> int:
     """Write the action values of a node to ``rules.q``; return how many are sampled."""
-    node, discount = g.nodes[i], rules.bound.discount
+    nodes, pairs, entries = g.nodes, g.pairs, g.entries
+    value, q, discount = guesses.value, rules.q, rules.bound.discount
+    frontier, claimed = guesses.frontier[0], guesses.claimed
+    first, size = nodes[i]["first"], nodes[i]["size"]
     sampled, total = 0, 0.0
-    for a in range(node["size"]):
-        pair = g.pairs[node["first"] + a]
-        rules.q[a] = math.nan
+    for a in range(size):
+        pair = pairs[first + a]
+        q[a] = math.nan
         if pair["total"] > 0.0:
-            found = 0.0
-            for e in range(pair["start"], pair["start"] + pair["length"]):
-                entry = g.entries[e]
-                after = value_after(g, entry["target"], guesses)
-                found += entry["weight"] * (entry["reward"] + discount * after)
-            q = inside(found / pair["total"], pair["q_lower"], pair["q_upper"])
-            rules.q[a] = q
+            mean = pair_mean(nodes, entries, pair, value, frontier, claimed, discount)
+            q[a] = inside(mean, pair["q_lower"], pair["q_upper"])
             sampled += 1
-            total += q
-    fill_unsampled(node["size"], sampled, total, rules.q)
+            total += q[a]
+    fill_unsampled(size, sampled, total, q)
     return sampled
 
 
-def node_value(g: Graph, i: int, sampled: int, guesses: Guesses, rules: Any) -> float:
-    """The value of a node whose action values are in ``rules.q``."""
-    node = g.nodes[i]
-    if sampled == 0:
-        return frontier_value(node, guesses)
-    return inside(close_node(g, i, rules), node["lower"], node["upper"])
+def best_slope(g: Graph, i: int, slope: Floats, rules: SweepRules) -> float:
+    """By how much the node's value moves per unit of what it has not yet seen moved."""
+    pairs, entries, node = g.pairs, g.entries, g.nodes[i]
+    best, most = -1, -math.inf
+    for a in range(node["size"]):
+        q = node["sign"] * rules.q[a]
+        if pairs[node["first"] + a]["total"] > 0.0 and q > most:
+            best, most = a, q
+    pair, moved = pairs[node["first"] + best], 0.0
+    for e in range(pair["start"], pair["start"] + pair["length"]):
+        moved += entries[e]["weight"] * slope[entries[e]["target"]]
+    return float(rules.bound.discount * moved / pair["total"])
+
+
+def pass_nodes(
+    g: Graph, order: Ints, count: int, guesses: Guesses, rules: SweepRules
+) -> tuple[float, float]:
+    """Pass once over the listed nodes.
+
+    Returns the largest change, and the shift of all old values after which the sum of
+    the changes would have been 0.
+    """
+    value, slope = guesses.value, guesses.slope
+    slope[:] = 1.0
+    slope[0] = 0.0  # the end
+    largest, drift, rigid = 0.0, 0.0, 0.0
+    for k in range(count - 1, -1, -1):
+        i = order[k]
+        node, before = g.nodes[i], value[i]
+        fresh = frontier_value(node, guesses.frontier[0], guesses.claimed)
+        if math.isnan(before):
+            before = fresh
+        if node_means(g, i, guesses, rules) > 0:
+            solved = close_node(g, i, rules)
+            fresh = inside(solved, node["lower"], node["upper"])
+            slope[i] = best_slope(g, i, slope, rules) if fresh == solved else 0.0
+            drift += fresh - before
+            rigid += 1.0 - slope[i]
+        value[i] = fresh
+        largest = max(largest, abs(fresh - before))
+    return largest, drift / rigid if rigid > 0.0 else 0.0
+
+
+def shift_nodes(
+    g: Graph, order: Ints, count: int, shift: float, guesses: Guesses
+) -> None:
+    """Move values as if all of them had been shifted before the pass.
+
+    The frontier value becomes the mean of the sampled nodes.
+    """
+    value, slope, total, num_sampled = guesses.value, guesses.slope, 0.0, 0
+    for k in range(count):
+        i = order[k]
+        node = g.nodes[i]
+        far = value[i] + shift * slope[i]
+        value[i] = inside(far, node["lower"], node["upper"])
+        for p in range(node["first"], node["first"] + node["size"]):
+            if g.pairs[p]["total"] > 0.0:
+                total += value[i]
+                num_sampled += 1
+                break
+    if num_sampled > 0:
+        guesses.frontier[0] = total / num_sampled
 
 
 def solve_nodes(
@@ -131,37 +194,13 @@ def solve_nodes(
 
     Returns the number of passes, of which there are at most ``passes``.
     """
-    discount, before = rules.bound.discount, 0.0
-    value, change = guesses.value, guesses.change
+    discounted = rules.bound.discount < 1.0
     for turn in range(passes):
-        moved, total, num_sampled = 0.0, 0.0, 0
-        for k in range(count - 1, -1, -1):
-            i = order[k]
-            sampled = node_means(g, i, guesses, rules)
-            fresh = node_value(g, i, sampled, guesses, rules)
-            change[i] = fresh - value_after(g, i, guesses)
-            value[i] = fresh
-            moved = max(moved, abs(change[i]))
-            if sampled > 0:
-                total += fresh
-                num_sampled += 1
-        rested = moved <= still
-        ratio = discount
-        if before > 0.0:
-            ratio = min(discount, moved / before)
-        if ratio < 1.0:
-            rested = moved * ratio <= still * (1.0 - ratio)
-        if rested and turn > 0:
+        largest, shift = pass_nodes(g, order, count, guesses, rules)
+        if discounted:
+            shift_nodes(g, order, count, shift, guesses)
+        if largest <= still and abs(shift) <= still:
             return turn + 1
-        if discount < 1.0 and num_sampled > 0:
-            guesses.frontier[0] = total / num_sampled
-        before = moved
-        if discount < 1.0 and turn % JUMP == JUMP - 1:
-            for k in range(count):
-                i = order[k]
-                node, far = g.nodes[i], change[i] * ratio / (1.0 - ratio)
-                value[i] = inside(value[i] + far, node["lower"], node["upper"])
-            before = 0.0
     return passes
 
 

@@ -23,7 +23,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.counted import Guess
-from smoothcruiser.certified.limits import Target
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.estimate import (
     ADVICE,
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.limits import Ends
     from smoothcruiser.certified.search import Certified
 
+# how far the value, and the action values, may be from either end of their intervals
+Within = tuple[float | None, float | None]
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
@@ -94,8 +95,8 @@ def answer(
     problem, memory = search.problem, search.memory
     exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
-    guess, kept = search.guess_at(root, with_error=True), reason == "epsilon"
-    within = asked.promised(memory.interval(root)) if kept else None
+    guess = search.guess_at(root, with_error=True)
+    kept = reason == "epsilon"
     seen = (
         f"{counts(memory.num_nodes - 1, 'state')}, {counts(drawn, 'pair')} and "
         f"{counts(memory.num_entries, 'outcome')}"
@@ -121,8 +122,7 @@ def answer(
         root,
         state,
         guess=guess,
-        within=within,
-        target=asked.target,
+        within=promised_within(asked, memory.interval(root)) if kept else (None, None),
         confidence=1.0 if exact else 1.0 - search.delta,
         bound="interval iteration" if exact else search.bound.word,
         assumptions=search.assumed,
@@ -137,6 +137,12 @@ def answer(
     )
 
 
+def promised_within(asked: Ends, interval: Interval) -> Within:
+    """How far the values of a query that is answered may be from either end."""
+    promised = asked.promised(interval)
+    return promised, promised if asked.target == "q_values" else None
+
+
 def describe(
     problem: Problem,
     g: Any,
@@ -147,22 +153,19 @@ def describe(
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
-    within: float | None = None,
-    target: Target = "q_values",
+    within: Within = (None, None),
     **rest: Any,
 ) -> Estimate:
     """Return the Estimate at node ``root``: the ``guess``, brought into the box.
 
-    Where ``within`` is given, the values of the ``target`` are at most so far from
+    Where ``within`` is given, the value and the action values are at most so far from
     either end. Beside them it has the policy, its loss and the actions that may be best.
     """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
     player = 1 if node["sign"] > 0 else 2
     interval = (float(node["lower"]), float(node["upper"]))
-    spread, value = spread_guess(
-        problem, pairs, player, guess, within if target == "q_values" else None
-    )
+    spread, value = spread_guess(problem, pairs, player, guess, within[1])
     certificate = Certificate(
         kind="search",
         interval=interval,
@@ -177,7 +180,7 @@ def describe(
         middle = 0.5 * (interval[0] + interval[1])
         value = middle if guess.value is None else guess.value
     return Estimate(
-        value=bring_inside(value, interval, within),
+        value=bring_inside(value, interval, within[0]),
         interval=interval,
         q_values=spread.q_values,
         policy=spread.policy,

@@ -22,7 +22,6 @@ from smoothcruiser.certified.counted_kernel import (
     mark_layer,
     node_means,
     stage_means,
-    value_after,
 )
 from smoothcruiser.certified.graph import Graph, Layers
 from smoothcruiser.certified.layers_kernel import Steps, is_usable
@@ -130,7 +129,9 @@ def spread_nodes(
             first, second = 0.0, 0.0
             for e in range(pair["start"], pair["start"] + pair["length"]):
                 entry = g.entries[e]
-                after = value_after(g, entry["target"], guesses)
+                after = guesses.value[entry["target"]]
+                if math.isnan(after):
+                    after = guesses.frontier[0]
                 x = entry["reward"] + discount * after
                 first += entry["weight"] * x
                 second += entry["weight"] * x * x
@@ -176,7 +177,9 @@ def spread_layers(
                     at = steps.place[entry["target"]]
                     if d + 1 < steps.horizon and at > 0:
                         after = guesses.value[at - 1]
-                        mass[at - 1] += flow * discount * entry["weight"] / pair["total"]
+                        mass[at - 1] += (
+                            flow * discount * entry["weight"] / pair["total"]
+                        )
                     x = entry["reward"] + discount * after
                     first += entry["weight"] * x
                     second += entry["weight"] * x * x

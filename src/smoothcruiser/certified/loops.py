@@ -127,7 +127,9 @@ def make_counted_loops(operator: Operator) -> CountedLoops:
     if own is not None and not own.compiled:
         functions = [rebound(function, put) for function in COUNTED]
         return CountedLoops(*functions, price=PYTHON_PRICE)
-    return CountedLoops(*(compiled(function, nogil=True, **put) for function in COUNTED))
+    return CountedLoops(
+        *(compiled(function, nogil=True, **put) for function in COUNTED)
+    )
 
 
 COUNTED = (

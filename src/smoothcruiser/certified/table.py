@@ -18,7 +18,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser.certified.counted import UNKNOWN, Guess
-from smoothcruiser.certified.estimate import describe, spread_guess
+from smoothcruiser.certified.estimate import (
+    Within,
+    describe,
+    promised_within,
+    spread_guess,
+)
 from smoothcruiser.certified.graph import END
 from smoothcruiser.certified.layers import LayeredRegion
 from smoothcruiser.certified.limits import LARGEST, Target, make_limits
@@ -336,14 +341,15 @@ def _known_at(
     (``Region.show_whole``). Where the last query's promise is kept here too, the
     values keep it.
     """
-    at, within = search._at, None
+    at = search._at
+    within: Within = (None, None)
     target: Target = "q_values" if at is None else at.target
     reached = memory.half_width(node, target)
     if at is not None:
         limits = make_limits(at.epsilon, 1, None, None, target, 0.0, at.relative)
         interval = memory.interval(node)
         if limits.is_reached(reached, interval):
-            within = limits.promised(interval)
+            within = promised_within(limits, interval)
     return describe(
         search.problem,
         memory.graph,
@@ -351,7 +357,6 @@ def _known_at(
         state,
         guess=guess,
         within=within,
-        target=target,
         confidence=1.0 if search.exact else 1.0 - search.delta,
         bound="interval iteration" if search.exact else search.bound.word,
         assumptions=search.assumed,
@@ -378,7 +383,7 @@ def queried(search: Certified) -> list[Estimate]:
     if at is not None:
         asked.setdefault(at.root, 0)
     region = search._region if asked and search._prepared else None
-    guess_of: Callable[[int], Guess] = lambda _: UNKNOWN
+    guess_of: Callable[[int], Guess] | None = None
     if isinstance(region, LayeredRegion):
         region = region.copied()  # reading changes nothing
         memory = region.memory
@@ -391,7 +396,8 @@ def queried(search: Certified) -> list[Estimate]:
         if region is not None:
             region.show_whole(node)
         state, spent = memory.states[node], (calls, 0.0, 0.0)
-        found.append(_known_at(search, memory, node, state, guess_of(node), spent))
+        guess = UNKNOWN if guess_of is None else guess_of(node)
+        found.append(_known_at(search, memory, node, state, guess, spent))
     return found
 
 

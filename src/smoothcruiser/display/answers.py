@@ -17,7 +17,13 @@ from smoothcruiser.display.document import (
     Styled,
 )
 from smoothcruiser.errors import printable, text_of
-from smoothcruiser.estimate import NOWHERE, Certificate, Estimate, likeliest
+from smoothcruiser.estimate import (
+    NOWHERE,
+    UNSAMPLED_BOUND,
+    Certificate,
+    Estimate,
+    likeliest,
+)
 from smoothcruiser.schedule.numbers import (
     bounds,
     distance,
@@ -123,21 +129,36 @@ def value_rows(
 
 
 def _value(estimate: Estimate, digits: int) -> Sentence:
-    half = _half_width(estimate)
+    """The estimate, its usual error, and the interval that is promised."""
     value = Phrase(fixed(estimate.value, digits), "good")
+    half = _half_width(estimate)
+    usual = _usual_error(estimate)
     if half is None or estimate.interval is None:
-        return Styled((value, Phrase("  no promise comes with this number")))
+        nothing = Phrase("  no promise comes with this number")
+        return Styled((value, *usual, nothing))
+    low, high = estimate.interval
+    interval = bounds(low, high, digits)
     certificate = estimate.certificate
     if certificate is not None and certificate.confidence >= 1.0:
+        if certificate.bound == UNSAMPLED_BOUND:
+            words = f"  in {interval}, which is all that the rewards allow"
+            return Styled((value, Phrase(words), Phrase("  not sampled", "dim")))
         proven = Phrase("  proven, not sampled", "dim")
         return Styled((value, Phrase(f" ± {up(half)}"), proven))
-    low, high = estimate.interval
     # else one-sided: the ends say more than a half-width
     if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:
         value = Phrase(f"{value.text} ± {distance(half, digits)}", "good")
     confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
-    interval = bounds(low, high, digits)
-    return Styled((value, Phrase(f"  in {interval} with probability {confidence:g}")))
+    promise = Phrase(f"  in {interval} with probability {confidence:g}")
+    return Styled((value, *usual, promise))
+
+
+def _usual_error(estimate: Estimate) -> tuple[Phrase, ...]:
+    """The usual standard error, if there is one above 0."""
+    if not estimate.standard_error:
+        return ()
+    error = up(estimate.standard_error)
+    return (Phrase(f"  (usual error {error}, not promised)", "dim"),)
 
 
 def _verdict(estimate: Estimate, exact: Estimate, digits: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from smoothcruiser.display.document import Fields, Labelled, Page, styled
 from smoothcruiser.playing.episodes import Summary
 
@@ -40,4 +42,6 @@ def summary_page(summary: Summary) -> Page:
 
 
 def _interval(mean: float, interval: tuple[float, float]) -> str:
+    if math.isinf(interval[0]):  # too few episodes, or no spread among few
+        return f"{mean:.4g}"
     return f"{mean:.4g}  95% [{interval[0]:.4g}, {interval[1]:.4g}]"

@@ -1,10 +1,10 @@
 """Two answers as one: what both intervals leave.
 
 The failures of the two have probability delta together, so outside of them both
-intervals hold, and with them every part that they share (docs/auto.md). Where a stop
-ended the second before it kept its promise, the answer is the middle of what is left;
-otherwise it is the second's, moved into what is left. The policy is that of the
-answer's action values.
+intervals hold, and with them every part that they share (docs/auto.md). The values are
+those of the better estimate, the one with the smaller usual standard error (where there
+is none: with the narrower interval), brought into what is left, and within epsilon of
+its ends where the promise is kept. The policy is that of the answer's action values.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from smoothcruiser.estimate import (
     Estimate,
     Interval,
     best_action,
+    bring_inside,
     not_excluded,
 )
 from smoothcruiser.operators.adding import added
@@ -53,12 +54,18 @@ def together(query: Query, first: Estimate, second: Estimate, delta: float) -> E
         if boxes
         else two.best_actions,
     )
-    epsilon, value = second.epsilon, _inside(second.value, interval)
-    q_values = tuple(map(_inside, second.q_values, boxes)) if boxes else ()
+    epsilon, within = second.epsilon, query.promise.epsilon
     if epsilon != query.promise.epsilon:  # it was stopped, or promises what it can
-        value, q_values = _middle(interval), tuple(map(_middle, boxes))
         widths = [high - low for low, high in boxes or (interval,)]
         epsilon = 0.5 * max(width for width in widths if not math.isnan(width))
+        within = None
+    better = _better(first, second)
+    value = bring_inside(better.value, interval, within)
+    q_values: tuple[float, ...] = ()
+    if boxes:
+        likely = better.q_values or second.q_values or first.q_values
+        brought = zip(likely, boxes, strict=True)
+        q_values = tuple(bring_inside(q, box, within) for q, box in brought)
     policy = _policy(query, q_values)
     mover = query.problem.mover(query.place)
     return replace(
@@ -69,6 +76,7 @@ def together(query: Query, first: Estimate, second: Estimate, delta: float) -> E
         policy=policy,
         action=best_action(policy, q_values, mover) if q_values else None,
         certificate=certificate,
+        standard_error=better.standard_error,
         epsilon=epsilon,
         delta=delta,
         num_calls=first.num_calls + second.num_calls,
@@ -92,13 +100,16 @@ def both(one: Interval, two: Interval) -> Interval:
     )
 
 
-def _inside(value: float, interval: Interval) -> float:
-    low, high = interval
-    return low if value < low else high if value > high else value
-
-
-def _middle(interval: Interval) -> float:
-    return 0.5 * (interval[0] + interval[1])
+def _better(first: Estimate, second: Estimate) -> Estimate:
+    """The one with the smaller usual error, or with the narrower interval."""
+    one, two = first.standard_error, second.standard_error
+    if one is not None and two is not None:
+        return first if one < two else second
+    widths = [
+        math.inf if found.interval is None else found.interval[1] - found.interval[0]
+        for found in (first, second)
+    ]
+    return first if widths[0] < widths[1] else second
 
 
 def _policy(query: Query, q_values: tuple[float, ...]) -> tuple[float, ...]:

@@ -69,8 +69,13 @@ def _fits(value: float, digits: int) -> bool:
 
 
 def bounds(low: float, high: float, digits: int) -> str:
-    """An interval with so many decimals, rounded outwards: what is printed holds too."""
-    ends = (low, ROUND_FLOOR), (high, ROUND_CEILING)
+    """An interval with so many decimals, rounded outwards: what is printed holds too.
+
+    The last bits are those of rounding the ends outwards, and are not counted: what lies
+    in [-1, 1] is not printed as [-1.01, 1.01].
+    """
+    bits = 1e-12 * max(abs(low), abs(high))
+    ends = (low + bits, ROUND_FLOOR), (high - bits, ROUND_CEILING)
     return f"[{', '.join(_rounded(x, digits, way) for x, way in ends)}]"
 
 

@@ -39,8 +39,11 @@ def test_policy_loss_bounds_every_point_of_the_box():
             (low, low + width)
             for low, width in zip(rng.normal(size=3), rng.random(3), strict=True)
         ]
-        middle = [sum(box) / 2 for box in boxes]
-        bound = policy_loss(operator, boxes, player, weights)
+        share = rng.random(3)  # the estimate may lie anywhere in the box
+        middle = [
+            low + t * (high - low) for t, (low, high) in zip(share, boxes, strict=True)
+        ]
+        bound = policy_loss(operator, boxes, middle, player, weights)
         policy = operator.gradient(middle, player=player, weights=weights)
         sign = 1 if player == 1 else -1
         losses = []
@@ -59,7 +62,7 @@ def test_policy_loss_bounds_every_point_of_the_box():
         assert min(losses) >= -1e-9
         assert max(losses) <= bound
         assert max(losses) >= 0.5 * bound - 1e-12
-    assert policy_loss(Max(), [(0.0, 1.0)], 1, [1.0]) == 0.0
+    assert policy_loss(Max(), [(0.0, 1.0)], [0.5], 1, [1.0]) == 0.0
 
 
 @pytest.mark.compiles

@@ -10,7 +10,12 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.exact import policy_value
-from smoothcruiser.playing.episodes import _normal, random_player, wilson
+from smoothcruiser.playing.episodes import (
+    mean_interval,
+    random_player,
+    student_95,
+    wilson,
+)
 
 pytestmark = pytest.mark.compiles
 
@@ -163,8 +168,16 @@ def test_intervals():
     assert (low, high) == pytest.approx((0.4901625, 0.9433178), abs=1e-6)
     assert wilson(0, 5)[0] == 0.0
     assert wilson(5, 5)[1] == 1.0
-    assert _normal([0.0, 2.0]) == pytest.approx((1 - 1.959964, 1 + 1.959964))
-    assert _normal([1.0]) == (-math.inf, math.inf)
+    assert mean_interval([0.0, 1.0, 2.0]) == pytest.approx(
+        (1 - 4.3027 / 3**0.5, 1 + 4.3027 / 3**0.5)
+    )
+    assert mean_interval([60.0] * 10) == (60.0, 60.0)
+    for few in ([60.0, 60.0], [0.0, 2.0], [60.0] * 9):
+        assert mean_interval(few) == (-math.inf, math.inf)
+    known = {2: 4.3027, 5: 2.5706, 6: 2.4469, 9: 2.2622, 29: 2.0452, 10**6: 1.95996}
+    for freedom, quantile in known.items():
+        assert student_95(freedom) == pytest.approx(quantile, abs=2e-3)
+    assert mean_interval([1.0]) == (-math.inf, math.inf)
 
 
 def test_budgets_are_kept_and_read_as_plan_reads_them():
