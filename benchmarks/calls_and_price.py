@@ -11,8 +11,8 @@ appends a byte to a file. A request breaks its price where more calls are made t
   Estimate  says after it (``price``, ``calls_spent``; ``num_calls`` are those used)
   budget    allows
 
-Machine code cannot append to a file: there a global array counts. Exits with 1 if a
-request breaks its price.
+Machine code cannot append to a file: there the calls that the answer counts are taken for
+those made. Exits with 1 if a request breaks its price.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ METHODS = (*SCHEDULES, "certified", "exact", *TREES, "auto")
 VERBS = ("plan", "plan_many", "agent", "evaluate")
 # out of a hundred requests, those that start processes or compile
 PROCESSES, COMPILED, BATCHED = 1, 3, 4
+DEAR = 20_000  # calls that no request here is given where nothing limits it
 DECISIONS = 2  # of an agent
 
 
@@ -121,9 +122,6 @@ class World:
         return os.path.getsize(self.path) if os.path.exists(self.path) else 0
 
 
-COUNT = np.zeros(1, dtype=np.int64)
-
-
 @cache
 def compiled_world() -> sc.MDP:
     """One problem for all compiled requests: it is compiled once."""
@@ -166,6 +164,12 @@ class Paid:
     spent: int
     budget: int | None
     refused: str = ""  # one sentence; a request may be refused
+
+    @property
+    def limit(self) -> int | None:
+        """The smallest of what bounds the calls."""
+        known = [self.prepared, self.price, self.budget]
+        return min((x for x in known if x is not None), default=None)
 
     @property
     def broken(self) -> str:
@@ -227,7 +231,7 @@ def random_request(
 ) -> Request:
     some = rng.choice
     verb = str(some(VERBS, p=(0.7, 0.1, 0.1, 0.1)))
-    method = str(some(METHODS))
+    method = "" if verb == "evaluate" else str(some(METHODS))
     if executor == "processes":
         verb, method = "plan", str(some(["smoothcruiser", "certified", "auto"]))
     elif executor == "batched":
@@ -241,7 +245,7 @@ def random_request(
     if method == "exact" and verb != "evaluate":
         about["outcomes"] = world.outcomes
     if executor != "batched":
-        if world.opaque:
+        if world.opaque and (method == "exact" or rng.random() < 0.5):
             about["key"] = world.number
         if world.certain and rng.random() < 0.7:
             about["deterministic"] = True
@@ -279,7 +283,8 @@ def random_limits(rng: np.random.Generator, verb: str, method: str) -> dict[str,
         options["simulations"] = int(rng.integers(1, 100))
     if rng.random() < 0.4:
         options["seconds"] = float(some([0.01, 0.05, 0.2]))
-    if rng.random() < 0.4 or len(options) < 2 or "epsilon" not in options:
+    unlimited = "epsilon" not in options or verb != "plan"
+    if rng.random() < 0.4 or (unlimited and "seconds" not in options):
         options["budget"] = int(10 ** rng.uniform(0.0, 3.7))
     return options
 
@@ -333,6 +338,9 @@ def paid(request: Request) -> Paid:
 def _plan(problem: sc.MDP, request: Request) -> Any:
     given = {"method": request.method, **request.options, **request.parameters}
     ready = sc.prepare(problem, **given)
+    price = DEAR if ready.price is None else ready.price
+    if not {"budget", "seconds"} & given.keys() and price >= DEAR:
+        raise sc.InvalidInput(f"a price of {ready.price} is not paid here")
     return ready.price, [ready.run()]
 
 
@@ -399,7 +407,50 @@ def main() -> int:
 
 
 def report(rows: list[Paid], seconds: float) -> str:
-    return "\n".join(f"{r.request.method} {r.made} {r.prepared} {r.price} {r.refused}" for r in rows)
+    """The page of the evidence: one line per method and verb, and what was broken."""
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout
+    broken = [row for row in rows if row.broken]
+    lines = [
+        "# Calls and prices",
+        "",
+        f"`python {' '.join(sys.argv)}` at commit {commit.strip()}, "
+        f"{time.strftime('%Y-%m-%d')}, {seconds:.0f} s (what is counted: the script's head)",
+        "",
+        f"{len(rows):,} random requests, {sum(bool(row.refused) for row in rows):,} of "
+        f"them refused in a sentence; {sum(row.made for row in rows):,} calls counted by "
+        f"the steps themselves. Requests that made more calls than their price or their "
+        f"budget, or counted others than they made: {len(broken)}.",
+        "",
+        "| verb | method | requests | refused | with seconds | calls | largest share of "
+        "the price | broken |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    groups = Counter((row.request.verb, row.request.method) for row in rows)
+    for (verb, method), number in sorted(groups.items()):
+        part = [r for r in rows if (r.request.verb, r.request.method) == (verb, method)]
+        shares = [row.made / row.limit for row in part if not row.refused and row.limit]
+        cells = (
+            verb,
+            "" if verb == "evaluate" else method,
+            f"{number:,}",
+            f"{sum(bool(row.refused) for row in part):,}",
+            f"{sum('seconds' in row.request.options for row in part):,}",
+            f"{sum(row.made for row in part):,}",
+            f"{max(shares):.3f}" if shares else "",
+            str(sum(bool(row.broken) for row in part)),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    executors = Counter(
+        "compiled"
+        if r.request.world is None
+        else r.request.options.get("executor", "default")
+        for r in rows
+    )
+    counted = ", ".join(f"{name} {n:,}" for name, n in sorted(executors.items()))
+    lines += ["", f"Executors: {counted}."]
+    lines += [f"- {row.request}: {row.broken}" for row in broken]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -132,7 +133,8 @@ def look(
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
-                inspector.begin(state, most)
+                with suppress(_NoRoom):
+                    inspector.begin(state, most)
             else:
                 inspector.again(looked)
     except Hung as error:
@@ -141,6 +143,10 @@ def look(
         stop.calls = inspector.calls  # type: ignore[attr-defined]
         raise
     return inspector.calls, tuple(inspector.looked) if looked is None else looked
+
+
+class _NoRoom(Exception):
+    """A pair would take more calls than are left: it is not inspected to its end."""
 
 
 class _Inspector:
@@ -153,6 +159,7 @@ class _Inspector:
         # calls for the inspections before and after the run together
         self.room = CALLS_PER_LOOK * most
         self.last = CALLS_PER_LOOK  # what the last pair took of it
+        self.begun: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
         self.watch, self.seconds = Stopwatch(), LOOK_SECONDS
@@ -219,7 +226,8 @@ class _Inspector:
 
         The walk has come to its state in so many ``steps``.
         """
-        place, calls = len(self.looked) + 1, self.calls
+        place = len(self.looked) + 1
+        self.begun = calls = self.calls
         profile = self.problem.profile(state)
         self._check_bounds(state)
         self._check_left(state, steps)
@@ -303,6 +311,9 @@ class _Inspector:
         return stream(self.seed, Key.INSPECTION, place)
 
     def _call(self, state: Any, action: int, rng: Stream, wary: bool = False) -> Answer:
+        # after the run the pair takes one call less than before it
+        if self.begun is not None and 2 * (self.calls - self.begun) + 1 > self.room:
+            raise _NoRoom
         self.calls += 1
         facts = self.problem.facts
         reward, after, ended = answered(

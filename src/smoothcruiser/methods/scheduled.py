@@ -120,10 +120,13 @@ class Scheduled(Method):
         """The schedule that fits the limits of the request."""
         found = fitted(self, query)
         compute = replace(query.compute, shards=found.shards or query.compute.shards)
+        schedule = found.schedule
+        if found.beside:  # what is printed is all that is paid
+            schedule = replace(schedule, calls_beside=found.beside)
         return Scheduling(
             method=self,
             query=replace(query, compute=compute),
-            explanation=found.schedule,
+            explanation=schedule,
             notes=found.notes,
             fitted=found,
         )

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -142,6 +142,8 @@ class Schedule(Shown, Data):
     clip: tuple[float, float] | None = None
     # the paper's confidence of one node (method "paper" only)
     delta_prime: float | None = None
+    # calls beside its samples that inspect or time the step of a problem, at the most
+    calls_beside: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         self._check_shape()
@@ -225,6 +227,18 @@ class Schedule(Shown, Data):
         It is a forecast for samples at the root that deviate by a third of what they
         could (``theory.betting.DEVIATION``); no promise rests on it.
         """
+        return self._calls_at(DEVIATION)
+
+    @cached_property
+    def expected_range(self) -> tuple[int, int]:
+        """What a run likely pays where samples do not vary, and where they do fully.
+
+        A pilot narrows it (``engines.forecast``).
+        """
+        return self._calls_at(0.0), self._calls_at(1.0)
+
+    def _calls_at(self, deviation: float) -> int:
+        """What a run likely pays where samples deviate by this share of their bound."""
         root = self.root
         if root.adaptive_delta == 0.0:
             return self.mean_calls
@@ -234,7 +248,7 @@ class Schedule(Shown, Data):
         likely = likely_samples(
             self.epsilon - known.bias,
             known.spread,
-            DEVIATION**2 * known.variance,
+            deviation**2 * known.variance,
             known.bet_level,
         )
         return likely_calls(self.num_calls, root.samples, likely)

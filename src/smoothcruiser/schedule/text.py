@@ -300,13 +300,21 @@ def describe_price(schedule: Schedule) -> str:
             f"corrections are made by chance; more than {short(schedule.num_calls)} "
             "with a chance below 1e-9"
         )
-    if schedule.price_is_exact and not schedule.root.looks:
-        return f"exactly {short(schedule.num_calls)} oracle calls"
-    why = "less where actions are missing or states end"
+    beside = schedule.calls_beside
+    looks = f", {short(beside)} of them to try the step" if beside else ""
+    price = f"{short(schedule.num_calls + beside)} oracle calls{looks}"
+    if schedule.price_is_exact and not (schedule.root.looks or beside):
+        return f"exactly {price}"
+    why = ""
     if schedule.root.looks:
-        likely = compact(schedule.expected_calls)
-        why = f"about {likely} expected, as the data may allow an early stop"
-    return f"at most {short(schedule.num_calls)} oracle calls; {why}"
+        low, high = schedule.expected_range
+        why = (
+            f"; about {compact(schedule.expected_calls)} expected (between "
+            f"{compact(low)} and {compact(high)}), as the data may allow an early stop"
+        )
+    elif not schedule.price_is_exact:
+        why = "; less where actions are missing or states end"
+    return f"at most {price}{why}"
 
 
 def describe_root(schedule: Schedule) -> str:
