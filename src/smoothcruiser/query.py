@@ -40,6 +40,7 @@ else:  # imported by whoever needs it; so ``typing.get_type_hints`` finds a name
 _OF_VALUE = re.compile(r"(\S+)\s*%\s*of\s+(?:the\s+)?value", re.IGNORECASE)
 # a smaller one cannot be shared out among the levels of a plan: float64 ends at 5e-324
 LEAST_DELTA = 1e-250
+DEFAULT_DELTA = 0.05  # of methods that have one: a failure in twenty answers
 
 
 class Where(TypedDict, total=False):

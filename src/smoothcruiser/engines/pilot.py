@@ -44,11 +44,26 @@ class Pilot:
     by_chance: bool  # whether a call took a random number
     # of one call, on average; None for machine code, which runs faster in an engine
     seconds: float | None = field(compare=False)
+    # of ``returned``, to a state of the same walk, or of another one at another step
+    around: int = 0
 
     @property
     def comes_back(self) -> bool:
         """Whether samples of one state are likely to serve again."""
         return self.returned >= RETURNING * self.steps
+
+    @property
+    def returning(self) -> str:
+        """What was seen of states that were met again, in words.
+
+        Walks begin at one state. Where the same actions lead to the same states, walks
+        meet again though no state ever comes back.
+        """
+        if self.around >= RETURNING * self.steps:
+            return "states come back"
+        if not self.by_chance:
+            return "the same actions lead to the same states"
+        return "walks from the start meet the same states"
 
 
 def look_first(
@@ -95,6 +110,7 @@ def look_first(
         steps=walks.steps,
         returned=walks.returned,
         by_chance=walks.by_chance,
+        around=walks.around,
         seconds=None if problem.is_compiled else walks.seconds / max(1, walks.calls),
     )
 
@@ -110,7 +126,9 @@ class _Walks:
         self.choices = stream(seed, Key.PILOT, 0, 0)
         self.rng = stream(seed, Key.PILOT, 0, 1)
         self.met: set[Hashable] = {(problem.key_of(start), 0)}
-        self.calls = self.steps = self.returned = 0
+        # by state: after how many steps walks have met it
+        self.lengths: dict[Hashable, set[int]] = {problem.key_of(start): {0}}
+        self.calls = self.steps = self.returned = self.around = 0
         self.by_chance = False
         self.seconds = 0.0
         self._begin()
@@ -144,10 +162,14 @@ class _Walks:
             self._begin()
             return
         # with a horizon, searches keep bounds for each number of steps left
-        key = (problem.key_of(after), 0 if problem.horizon is None else self.length)
+        state = problem.key_of(after)
+        key = (state, 0 if problem.horizon is None else self.length)
         self.steps += 1
         self.returned += key in self.met
         self.met.add(key)
+        lengths = self.lengths.setdefault(state, set())
+        self.around += bool(lengths - {self.length})
+        lengths.add(self.length)
         self.state = after
         if self.length == self.longest:
             self._begin()

@@ -27,7 +27,7 @@ from smoothcruiser.estimate import ADVICE, Estimate
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.query import Query, remark_on_delta
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.numbers import about, short
 
 MOST = 2
 COARSE = 0.25  # of what is possible: a promise above it says little
@@ -183,7 +183,7 @@ def _cheaper(query: Query, explanation: Any, facts: Facts) -> str | None:
     found = _log_price(facts, *promise)
     if found is None or found > math.log(price) - math.log(SAVING):
         return None
-    return f"about {short(max(1, round(math.exp(found))))} calls, not {short(price)}"
+    return f"about {about(found)} calls, not {short(price)}"
 
 
 @lru_cache(maxsize=64)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from smoothcruiser.methods.base import (
     Unbegun,
     listed,
     unused,
+    with_delta,
 )
 from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
 from smoothcruiser.methods.exact import Exact, Lookup
@@ -55,9 +57,18 @@ from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import NoRow
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
-from smoothcruiser.query import KEYWORDS, Limits, Query
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Limits, Query
+from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
+from smoothcruiser.schedule.numbers import power_of_ten, short
+from smoothcruiser.schedule.reach import (
+    MOST_ROWS,
+    USEFUL,
+    OutOfReach,
+    OutOfTime,
+    patience,
+)
 from smoothcruiser.schedule.schedule import Level
+from smoothcruiser.theory.least_price import least_price
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.pilot import Pilot
@@ -68,14 +79,16 @@ log = logging.getLogger(__name__)
 FEWEST, MOST = 32, 64
 PILOT_SHARE = 100
 # of seconds=, at the most, and in seconds at the least: a shorter look shows nothing
-PILOT_SECONDS, LEAST_PILOT = 0.05, 0.01
+PILOT_SECONDS, LEAST_PILOT = 0.02, 0.01
+# Of seconds=, at the most: until the price of a schedule is known, until all is decided,
+# and until there is a schedule where nothing else will do.
+PRICED, DECIDED, LATE = 0.03, 0.05, 0.15
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
 # of the schedule's price: what a search may take, since schedules often end early
 SHARE = 0.75
 CHEAP = 2  # times what a search needs at the least: such a schedule is just run
 LISTING = 0.25  # of seconds=, at the most, to list them
 TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
-USEFUL = 0.5  # of the value span: a wider promise says nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +98,7 @@ class Auto(Method):
     name = "auto"
     because = ": it chooses among methods that keep a promise"
     compared = False
+    default_delta = DEFAULT_DELTA
     sums_totals = True  # by exact, or by certified search where a total is bounded
 
     @property
@@ -111,7 +125,7 @@ class Auto(Method):
         """The solution's where the model is known; else that of one choice, in time."""
         if query.problem.tables is not None:
             return Lookup(self, query)
-        return Settled(self, query)
+        return Settled(self, with_delta(self, query))
 
     def _choose(self, query: Query) -> Prepared:
         if query.problem.tables is not None:
@@ -148,6 +162,7 @@ class _Choosing:
         self.limits = query.limits
         self.pilot: Pilot | None = None
         self.measured = 0  # calls that measured the speed
+        self.settled = False  # whether it is clear that a schedule is needed
 
     @property
     def made(self) -> int:
@@ -178,7 +193,6 @@ class _Choosing:
     def _simulate(self) -> Prepared:
         """What is run where the model is not known, or not all of it."""
         refuse_unbounded(self.problem, "auto, where the model is not listed,")
-        self.promise.failure()  # it says what is missing
         if not self.promise.asked and not self._limited:
             raise InvalidInput(
                 "auto needs epsilon, the half-width of the promised interval "
@@ -230,12 +244,10 @@ class _Choosing:
                 f"{price:,} calls, and the budget leaves too few for a look."
             )
         if not self._comes_back(price):
-            return self._schedule(
+            in_time = "" if self.limits.seconds is None else ", if there is time"
+            return self._schedule_or_search(
                 "auto chose smoothcruiser: states hardly come back, and its schedule "
-                f"keeps the promise for {price:,} calls, if there is time."
-                if self.limits.seconds is not None
-                else "auto chose smoothcruiser: states hardly come back, and its "
-                f"schedule keeps the promise for {price:,} calls."
+                f"keeps the promise for {price:,} calls{in_time}."
             )
         if self.query.compute.store is not None:
             return self._search(
@@ -247,6 +259,16 @@ class _Choosing:
 
     def _race(self, price: int) -> Prepared:
         """Certified search for the time of the schedule, then the schedule."""
+        try:
+            return self._raced(price)
+        except (InvalidInput, Unpayable) as error:
+            return self._search(
+                f"auto chose certified search: {_no_schedule(error)}, and "
+                f"{self._returning}.",
+                price,
+            )
+
+    def _raced(self, price: int) -> Prepared:
         half = self._scheduling(0.5, Limits())
         dearer = half.explanation.num_calls + self.problem.inspection_calls
         least = least_of_search(self.problem, self.promise)
@@ -283,7 +305,7 @@ class _Choosing:
     def _without_schedule(self, why: str) -> Prepared:
         """Where no schedule can be paid: certified search, if it has any hope."""
         if not self._comes_back(self.limits.calls):
-            return self._schedule(
+            return self._schedule_or_search(
                 f"auto chose smoothcruiser: {why}, and states hardly come back, so "
                 "a search would not do better."
             )
@@ -294,13 +316,17 @@ class _Choosing:
     def _within_limits(self) -> Prepared:
         """No epsilon: the best that the limits allow."""
         if not self._comes_back(self.limits.calls):
-            return self._schedule(
+            return self._schedule_or_search(
                 "auto chose smoothcruiser: states hardly come back, so the limit buys "
                 "the best schedule."
             )
-        half = self._scheduling(0.5, self._rest(0.5))
-        useful = half.explanation.epsilon < USEFUL * self.problem.facts.value_span()
-        if not useful or self.query.compute.store is not None:
+        try:
+            if not self._is_in_reach(0.5):
+                raise Unpayable("No schedule within the limit.")
+            half = self._scheduling(0.5, self._rest(0.5))
+        except (InvalidInput, Unpayable):
+            half = None
+        if half is None or not self._is_useful(half) or self.query.compute.store:
             return self._search(
                 f"auto chose certified search: {self._returning}, and it narrows its "
                 "intervals until the limit."
@@ -321,12 +347,49 @@ class _Choosing:
         """Of the budget, after the look."""
         return (self.limits.calls or DEFAULT_BUDGET) - self.made
 
+    @property
+    def _value_span(self) -> float:
+        return self.problem.facts.value_span()
+
+    def _is_useful(self, ready: Scheduling) -> bool:
+        """Whether a schedule's promise says something, or is what was asked for."""
+        epsilon: float = ready.explanation.epsilon
+        return epsilon < USEFUL * self._value_span or epsilon == self.promise.epsilon
+
+    def _is_in_reach(self, share: float) -> bool:
+        """Whether a useful schedule may cost less than a share of the budget.
+
+        What every one costs is known before any is looked for.
+        """
+        least = least_price(
+            self.problem.facts,
+            USEFUL * self._value_span or 1.0,
+            share * self.promise.failure(),
+            self.promise.target,
+        )
+        most = math.log(max(1.0, share * self._left_calls))
+        return least.log_calls <= most and least.depth <= MOST_ROWS
+
+    def _patience(self, share: float) -> AbstractContextManager[None]:
+        """Schedules are looked for until a share of ``seconds=`` is over."""
+        if self.limits.seconds is None:
+            return nullcontext()
+        return patience(share * self.limits.seconds, self.watch.elapsed)
+
     def _price(self) -> tuple[int | None, str]:
         """(calls of the schedule, "") or (None, why it cannot be paid)."""
+        facts, epsilon = self.problem.facts, self.promise.half_width()
+        least = least_price(
+            facts, epsilon, self.promise.failure(), self.promise.target
+        ).log_calls
+        if least > math.log(max(1, self._left_calls)):
+            cost = power_of_ten(least)
+            return None, f"the sharp schedule would cost at least {cost} calls"
         try:
-            found = self._scheduling(1.0, Limits()).explanation
+            with self._patience(PRICED):
+                found = self._scheduling(1.0, Limits()).explanation
         except (InvalidInput, Unpayable) as error:
-            return None, f"there is no schedule ({error})"
+            return None, _no_schedule(error)
         price: int = found.num_calls + self.problem.inspection_calls
         why = f"the sharp schedule would cost {short(price)} calls"
         return (price, "") if price <= self._left_calls else (None, why)
@@ -366,7 +429,9 @@ class _Choosing:
         """Why a search has hope, in words."""
         if self.pilot is None:  # the budget left no calls to see it
             return "states may come back"
-        return "states come back" if self.pilot.comes_back else "chance plays no part"
+        if not self.pilot.comes_back:
+            return "chance plays no part"
+        return self.pilot.returning
 
     # --- what is run ----------------------------------------------------------
 
@@ -376,13 +441,25 @@ class _Choosing:
         return replace(self.query, promise=promise, limits=limits)
 
     def _scheduling(self, share: float, limits: Limits) -> Scheduling:
-        found = SmoothCruiser().prepare(self._part(share, limits))
+        """A schedule; raises where there is none, or none in time, or too fine a one."""
+        with self._patience(LATE if self.settled else DECIDED):
+            found = SmoothCruiser().prepare(self._part(share, limits))
         assert found.fitted is not None
         # calls and time that this took are counted here, with those of the look
         self.measured += found.fitted.calls
         if found.fitted.pressed:
             raise KeyboardInterrupt
+        self._check_rounding(found)
         return replace(found, fitted=found.fitted.again())
+
+    def _check_rounding(self, ready: Scheduling) -> None:
+        """Refuse a promise that is too fine for floating point, before it is run."""
+        if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
+            return
+        with uncounted():
+            from smoothcruiser.engines.stopping import stopping_rule
+        shards, mover = ready.query.compute.shards, self.problem.mover(self.query.state)
+        stopping_rule(ready.explanation, shards, mover)
 
     def _rest(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
@@ -394,8 +471,23 @@ class _Choosing:
             seconds = max(1e-3, share * (seconds - self._spent))
         return replace(self.limits, calls=calls, seconds=seconds)
 
+    def _schedule_or_search(self, reason: str) -> Prepared:
+        """The schedule; within limits a search where there is none."""
+        if not self._limited:
+            return self._schedule(reason)
+        try:
+            return self._schedule(reason)
+        except (InvalidInput, Unpayable) as error:
+            return self._search(
+                f"auto chose certified search: {_no_schedule(error)}, and a search uses "
+                "the limit to its end."
+            )
+
     def _schedule(self, reason: str) -> Prepared:
-        inner = self._scheduling(1.0, self._rest())
+        self.settled = True
+        return self._scheduled(reason, self._scheduling(1.0, self._rest()))
+
+    def _scheduled(self, reason: str, inner: Scheduling) -> Prepared:
         schedule = inner.explanation
         price = schedule.num_calls + self.problem.inspection_calls
         delta = self.promise.delta
@@ -486,3 +578,13 @@ class _Choosing:
         return Option(
             method=method, num_calls=calls, delta=delta, role=role, seconds=known
         )
+
+
+def _no_schedule(error: Exception) -> str:
+    """Why there is no schedule, within a sentence."""
+    if isinstance(error, OutOfTime):
+        return "the time is too short to look for a schedule"
+    if isinstance(error, OutOfReach):
+        return f"a schedule would cost at least {power_of_ten(error.log_calls)} calls"
+    first = str(error).splitlines()[0].rstrip(".:")
+    return f"there is no schedule ({first})"

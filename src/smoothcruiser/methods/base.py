@@ -186,6 +186,8 @@ class Method(ABC):
     sums_totals: ClassVar[bool] = False
     # whether it may run where a problem samples its actions (``problem.sampled``)
     samples_actions: ClassVar[bool] = False
+    # delta where none is named; None: then it is missing, or of no use
+    default_delta: ClassVar[float | None] = None
 
     @property
     @abstractmethod
@@ -330,10 +332,25 @@ def prepared(method: Method, query: Query) -> Prepared:
         return _ended(method, query)
     if Phases(query.progress).begin("preparing"):
         return _refused(method, query)
+    unsaid = query.promise.delta is None
+    query = with_delta(method, query)
     ready = method.prepare(query)
     if not isinstance(ready, Prepared):
         raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
-    return ready
+    delta = query.promise.delta
+    if not unsaid or delta is None or getattr(ready.explanation, "delta", 0.0) != delta:
+        return ready
+    note = (
+        f"No delta was named: {delta:g}, a chance of {1.0 - delta:.0%} that all holds."
+    )
+    return replace(ready, notes=(*ready.notes, note))
+
+
+def with_delta(method: Method, query: Query) -> Query:
+    """The query with the method's own delta, where it has one and none was named."""
+    if query.promise.delta is not None or method.default_delta is None:
+        return query
+    return replace(query, promise=replace(query.promise, delta=method.default_delta))
 
 
 def planned(method: Method, query: Query) -> Estimate:

@@ -25,13 +25,14 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     Session,
+    with_delta,
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.rows import check_ends, has_rows, known_row
 from smoothcruiser.problem.states import check_recognizable
 from smoothcruiser.problem.undiscounted import refuse_unbounded
 from smoothcruiser.progress import part
-from smoothcruiser.query import Promise, Query
+from smoothcruiser.query import DEFAULT_DELTA, Promise, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
@@ -54,6 +55,7 @@ class CertifiedSearch(Method):
 
     bound: str | None = None  # by default that which serves the problem best
     name = "certified"
+    default_delta = DEFAULT_DELTA
     because = ": it keeps bounds on states in memory, not parts of a schedule"
     sums_totals = True  # those that are bounded; ``prepare`` refuses the others
 
@@ -142,7 +144,7 @@ class CertifiedSearch(Method):
                 "An agent's memory is not kept in a store; drop store, or save a "
                 "Certified."
             )
-        return Remembering(self, query)
+        return Remembering(self, with_delta(self, query))
 
 
 class Searching(Prepared):

@@ -31,8 +31,10 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.query import Query
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.numbers import power_of_ten, short
+from smoothcruiser.schedule.reach import OutOfReach, OutOfTime
 from smoothcruiser.schedule.schedule import Schedule
+from smoothcruiser.theory.least_price import least_price
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
@@ -46,6 +48,7 @@ MARGIN = 0.85  # of the calls that the measured speed allows: machines are not s
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
+MOST_CALLS = 10**300  # beyond, a count is no float
 
 
 class Maker(Protocol):
@@ -192,10 +195,21 @@ def _to_measure(budget: float, asked: Schedule | None) -> float:
 
 def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
     """The schedule for the requested epsilon, if there is one, and its price."""
-    if query.promise.epsilon is None:
+    promise, calls = query.promise, query.limits.calls
+    if promise.epsilon is None:
         return None, ""
+    if promise.delta is not None and calls is not None:
+        least = least_price(
+            query.problem.facts, promise.epsilon, promise.delta, promise.target
+        )
+        if least.log_calls > math.log(calls):
+            return None, f"at least {power_of_ten(least.log_calls)} calls"
     try:
         asked = method.schedule(query)
+    except OutOfReach as error:
+        return None, f"at least {power_of_ten(error.log_calls)} calls"
+    except OutOfTime:
+        raise
     except Unpayable:
         return None, "more calls than can be counted"
     return asked, f"{short(asked.num_calls)} calls"
@@ -221,7 +235,7 @@ def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule
         return widest
     epsilon = coarsest
     with suppress(SmoothcruiserError):  # too few calls for any
-        found = method.payable(query, int(min(calls, 1e300)), quick)
+        found = method.payable(query, int(min(calls, MOST_CALLS)), quick)
         if least <= found.epsilon <= coarsest:
             return found
         epsilon = min(max(found.epsilon, least), coarsest)
@@ -260,7 +274,7 @@ def _shards(
         return query.compute.shards
     root = found.root
     means = found.facts.num_actions if root.target == "q_values" else 1
-    each = found.num_calls / means
+    each = min(found.num_calls, MOST_CALLS) / means
     size = math.inf
     if found.num_calls > budget:
         size = budget / (means * TURNS)

@@ -52,6 +52,7 @@ from smoothcruiser.methods.base import (
     Unbegun,
     prepared,
     refuse_unused,
+    with_delta,
 )
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.methods.joint import together
@@ -100,6 +101,7 @@ def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
             "memory of a Certified."
         )
     refuse_unused(method.name, query, method.takes, method.because)
+    query = with_delta(method, query)  # before it is shared out among the states
     problem = query.problem
     places = _places(problem, states)
     first = _first_of_each(problem, places)

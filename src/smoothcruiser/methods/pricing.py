@@ -25,6 +25,8 @@ WORTH_A_TRY = 20_000
 # calls per second, for the times that ``explain`` shows
 COMPILED_SPEED = 2e7
 PYTHON_OVERHEAD = 3e-6  # seconds per call, beside the step itself
+LOG_LONGEST = 700.0  # of seconds: a longer time is no number of float64
+MOST_CALLS = 1e300  # that are told as a number
 
 
 def call_ratio(problem: Problem) -> int:
@@ -49,7 +51,7 @@ def least_of_search(problem: Problem, promise: Promise) -> int:
         return facts.num_actions
     level = math.log(4.0 * facts.num_actions / promise.failure())
     each = level * facts.discount * facts.value_span() / (2.0 * promise.half_width())
-    return facts.num_actions * max(1, math.ceil(each))
+    return facts.num_actions * max(1, math.ceil(min(each, MOST_CALLS)))
 
 
 def steps_that_matter(problem: Problem, promise: Promise, most: int) -> int:
@@ -69,14 +71,16 @@ def steps_that_matter(problem: Problem, promise: Promise, most: int) -> int:
 def seconds_of(
     problem: Problem, pilot: Pilot | None, method: str, calls: int
 ) -> float | None:
-    """How long the calls of a method take, as far as that is known."""
+    """How long the calls of a method take, None where that is not known or no number."""
     if problem.is_compiled:
         each = 1.0 / COMPILED_SPEED
     elif pilot is not None and pilot.seconds is not None:
         each = pilot.seconds + PYTHON_OVERHEAD
     else:
         return None
-    return calls * each * (call_ratio(problem) if method == "certified" else 1)
+    each *= call_ratio(problem) if method == "certified" else 1
+    log_seconds = math.log(max(1, calls)) + math.log(each)
+    return math.exp(log_seconds) if log_seconds < LOG_LONGEST else None
 
 
 def suggestion(

@@ -30,6 +30,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, shown
 from smoothcruiser.query import Asked, Compute, Query
 from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.reach import OutOfReach
 from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -118,7 +119,10 @@ class Scheduled(Method):
 
     def prepare(self, query: Query) -> Scheduling:
         """The schedule that fits the limits of the request."""
-        found = fitted(self, query)
+        try:
+            found = fitted(self, query)
+        except OutOfReach as error:
+            raise self._refusal(query, error) from None
         compute = replace(query.compute, shards=found.shards or query.compute.shards)
         schedule = found.schedule
         if found.beside:  # what is printed is all that is paid
@@ -129,6 +133,19 @@ class Scheduled(Method):
             explanation=schedule,
             notes=found.notes,
             fitted=found,
+        )
+
+    def _refusal(self, query: Query, error: OutOfReach) -> Unpayable:
+        """What is said where no schedule is looked for."""
+        from smoothcruiser.schedule.alternatives import Wish, out_of_reach
+
+        promise, problem = query.promise, query.problem
+        if promise.epsilon is None:
+            return error
+        wish = Wish(self.name, promise.epsilon, promise.failure(), promise.target)
+        budget = query.limits.calls or DEFAULT_BUDGET
+        return out_of_reach(
+            problem.facts, wish, error, budget, problem.inspection_calls
         )
 
     def session(self, query: Query) -> Session:
@@ -294,15 +311,10 @@ class Scheduling(Prepared):
             return
         if schedule.num_calls + looks <= DEFAULT_BUDGET:
             return
-        from smoothcruiser.schedule.alternatives import offers
+        from smoothcruiser.schedule.alternatives import Wish, refusal
 
-        choices = offers(problem.facts, schedule, DEFAULT_BUDGET - looks)
-        lines = "".join(f"\n  - {offer}" for offer in choices)
-        raise Unpayable(
-            f"This promise costs {short(schedule.num_calls + looks)} oracle calls, "
-            f"above the budget of {short(DEFAULT_BUDGET)} (budget=). What can be "
-            f"paid:{lines}"
-        )
+        price = short(schedule.num_calls + looks)
+        raise refusal(problem.facts, Wish.of(schedule), price, DEFAULT_BUDGET, looks)
 
     @property
     def price(self) -> int:

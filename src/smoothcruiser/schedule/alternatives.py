@@ -10,9 +10,11 @@ it means for the value: |V_lambda - V_0| <= M/(1-gamma).
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import lru_cache
+from typing import NamedTuple
 
-from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.errors import SmoothcruiserError, Unpayable
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import (
     ALL_KINDS,
@@ -21,7 +23,10 @@ from smoothcruiser.schedule.compiler.optimizer import (
     smallest_epsilon,
 )
 from smoothcruiser.schedule.kinds import Kinds
+from smoothcruiser.schedule.numbers import power_of_ten, short
+from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, OutOfReach
 from smoothcruiser.schedule.schedule import Schedule, Target
+from smoothcruiser.theory.least_price import least_price
 
 # Up to 16,000 times the temperature; beyond, the policy is practically uniform.
 FACTOR, MOST_STEPS = 4.0, 7
@@ -31,16 +36,54 @@ BEYOND = 1.25
 # A share of the value span: below it rounding, not sampling, limits an answer. A span
 # of 0 counts as ``TINY``.
 FINEST, TINY = 1e-7, 1e-3
+STEEPEST = 1e60  # times: no promise is widened by more at once
 
 
-def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
+class Wish(NamedTuple):
+    """A promise that was asked for, and the method that should keep it."""
+
+    method: str
+    epsilon: float
+    delta: float
+    target: Target
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Wish:
+        """The promise of a schedule."""
+        return cls(
+            schedule.method, schedule.epsilon, schedule.delta, schedule.root.target
+        )
+
+
+def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Unpayable:
+    """The error for a promise that costs ``price``, with what can be paid instead."""
+    lines = "".join(f"\n  - {offer}" for offer in offers(facts, wish, budget - looks))
+    return Unpayable(
+        f"This promise costs {price} oracle calls, above the budget of {short(budget)} "
+        f"(--budget). What can be paid:{lines}"
+    )
+
+
+def out_of_reach(
+    facts: Facts, wish: Wish, error: OutOfReach, budget: int, looks: int
+) -> Unpayable:
+    """The error for a promise for which no schedule is looked for."""
+    price = f"at least {power_of_ten(error.log_calls)}"
+    if error.log_calls <= math.log(budget):  # its table is too long, not its price
+        return error
+    return refusal(facts, wish, price, budget, looks)
+
+
+def offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
     """Return the alternatives as sentences, the nearest promise first."""
-    target: Target = schedule.root.target
+    wish = schedule if isinstance(schedule, Wish) else Wish.of(schedule)
+    target = wish.target
     found: list[str] = []
-    if schedule.method != "smoothcruiser":
-        found += _sharp(facts, schedule, budget, target)
+    if wish.method != "smoothcruiser":
+        found += _sharp(facts, wish, budget)
     try:
-        delta = schedule.delta if schedule.delta < 1.0 else 0.1
+        delta = wish.delta if wish.delta < 1.0 else 0.1
+        _check_useful(facts, delta, target, budget)
         epsilon = payable_epsilon(facts, delta, target, budget)
         share = epsilon / facts.value_span() if facts.value_span() > 0 else 0.0
         found.append(
@@ -50,7 +93,7 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
     except SmoothcruiserError:
         pass
     hotter = payable_temperature(
-        facts, schedule.epsilon, min(schedule.delta, 0.5), target, budget
+        facts, wish.epsilon, min(wish.delta, 0.5), target, budget
     )
     if hotter is not None:
         temperature, calls, distance = hotter
@@ -63,6 +106,14 @@ def offers(facts: Facts, schedule: Schedule, budget: int) -> list[str]:
         "price depends on the problem, not on the worst case"
     )
     return found
+
+
+def _check_useful(facts: Facts, delta: float, target: Target, budget: int) -> None:
+    """Refuse to look for an epsilon where none that says something can be paid."""
+    span = facts.value_span()
+    least = least_price(facts, USEFUL * span or 1.0, delta, target)
+    if least.log_calls > math.log(max(1, budget)):
+        raise Unpayable("No schedule that is worth its price costs so little.")
 
 
 def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> float:
@@ -102,8 +153,8 @@ def payable_schedule(
         if found.num_calls <= budget:
             return found
         # a price falls as 1/epsilon**2 to 1/epsilon**5: no step goes far beyond
-        above = (found.num_calls / budget) ** 0.2
-        epsilon = _up(max(1.01, above) * epsilon)
+        above = math.exp(0.2 * (math.log(found.num_calls) - math.log(budget)))
+        epsilon = _up(max(1.01, min(above, STEEPEST)) * epsilon)
 
 
 def payable_temperature(
@@ -120,6 +171,9 @@ def payable_temperature(
         try:
             temperature = operator.strength * FACTOR**k
             warmer = facts.under(dataclasses.replace(operator, temperature=temperature))  # type: ignore[call-arg]
+            least = least_price(warmer, epsilon, delta, target)
+            if least.log_calls > math.log(budget) or least.depth > MOST_ROWS:
+                continue
             near = affordable_epsilon(warmer, budget=budget, delta=delta, target=target)
             if near > BEYOND * epsilon:
                 continue
@@ -133,12 +187,12 @@ def payable_temperature(
     return None
 
 
-def _sharp(facts: Facts, schedule: Schedule, budget: int, target: Target) -> list[str]:
-    if schedule.delta >= 1.0:
+def _sharp(facts: Facts, wish: Wish, budget: int) -> list[str]:
+    if wish.delta >= 1.0:
         return []
     try:
         sharp = compile_schedule(
-            facts, epsilon=schedule.epsilon, delta=schedule.delta, target=target
+            facts, epsilon=wish.epsilon, delta=wish.delta, target=wish.target
         )
     except SmoothcruiserError:
         return []

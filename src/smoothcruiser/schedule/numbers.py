@@ -20,6 +20,21 @@ def short(count: int) -> str:
     return f"{count:,}" if count < 10**12 else _scientific(count)
 
 
+def power_of_ten(log_count: float) -> str:
+    """Return a count that is known by its natural logarithm: digits, or like 10^8236."""
+    log10 = log_count / math.log(10.0)
+    if log10 < 12.0:
+        return short(math.ceil(math.exp(log_count) * (1.0 - 1e-9)))
+    return f"10^{math.floor(log10 + 1e-9):,}"
+
+
+def about(log_count: float) -> str:
+    """Return ``short`` of a count that is known by its natural logarithm, rounded."""
+    if log_count < 700.0:
+        return short(max(1, round(math.exp(log_count))))
+    return power_of_ten(log_count)
+
+
 def counts(count: int, noun: str) -> str:
     """Return a count with its noun: '1 state', '2,500 states'."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -28,6 +28,8 @@ GIVEN_ROUNDING = 1e-9  # relative: how far a user's bounds may contradict a back
 # The bounds only tighten, so they are valid after any number of steps; 64 reach the
 # fixed point in practice.
 _BELLMAN_STEPS = 64
+# of ``Ground.known``: the number of steps left from which on the bounds stay as they are
+SETTLED = "settled", None
 
 
 @dataclass(frozen=True)
@@ -76,13 +78,17 @@ class Ground:
         ``remaining`` is the number of steps left; None means that there is no
         horizon.
         """
+        if remaining is not None:  # the same from there on, to the last bit
+            remaining = min(remaining, self.known.get(SETTLED, remaining))
         key = "values", remaining
         if key not in self.known:
             if remaining is None:
                 self.known[key] = _stationary_values(self)
             else:
                 _add_stage_values(self, remaining)
-        found: tuple[Array, Array] = self.known[key]
+        found: tuple[Array, Array] = (
+            self.known.get(key) or self.known["values", self.known[SETTLED]]
+        )
         return found
 
     def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
@@ -215,5 +221,21 @@ def _add_stage_values(base: Ground, remaining: int) -> None:
         start -= 1
     low, high = base.known["values", start]
     for stage in range(start + 1, remaining + 1):
+        before = low, high
         low, high = base.totalled(*base.bellman(low, high), stage)
         base.known["values", stage] = (low, high)
+        if _same(before, (low, high)) and _is_still(base, stage):
+            base.known[SETTLED] = stage
+            return
+
+
+def _same(one: tuple[Array, Array], other: tuple[Array, Array]) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))
+
+
+def _is_still(base: Ground, stage: int) -> bool:
+    """Whether what a known total adds no longer changes with the steps left."""
+    if base.facts.known_total is None:
+        return True
+    unpaid = ground(base.facts.unpaid)
+    return stage > 1 and _same(unpaid.values(stage - 1), unpaid.values(stage))

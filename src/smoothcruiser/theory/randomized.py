@@ -88,11 +88,12 @@ def _added(terms: Terms, rungs: Array) -> Array:
     """Return the sum of e_j/p_j, shape (P, M); infinite where a needed p_j is 0.
 
     A chance of -0.0 is 0 too: without its sign, which would make the sum minus infinity.
+    A second moment that is no number promises nothing, so the sum is infinite.
     """
     p = np.abs(rungs[:, None, :])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        each = np.where(terms.second > 0.0, terms.second / p, 0.0)
-    return np.sum(each, axis=0)
+        each = np.where(terms.second <= 0.0, 0.0, terms.second / p)
+    return np.sum(np.where(np.isnan(each), np.inf, each), axis=0)
 
 
 def _noises(

@@ -25,6 +25,7 @@ from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kinds
+from smoothcruiser.schedule.reach import is_staged
 from smoothcruiser.schedule.schedule import Target
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.leaves import constant
@@ -39,9 +40,6 @@ _MARGIN, _WIDE_MARGIN = 0.02, 0.1
 PROMISING = 0.4
 # of epsilon: there the bias takes 1% of epsilon, which costs 2% of the root's samples
 _NARROWEST = 1.0 / 50.0
-# in units of 1/(1 - gamma): there the value bounds are within e^-3 = 5% of those
-# without a horizon
-_LONG_HORIZON = 3.0
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,7 @@ def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
     if facts.num_actions == 1:
         unasked = frozenset(kind for kind in kinds if not KINDS[kind].asks)
         kinds = unasked if any(KINDS[kind].goes_on for kind in unasked) else kinds
-    if (
-        facts.horizon is not None
-        and facts.horizon * (1.0 - facts.discount) < _LONG_HORIZON
-    ):
+    if is_staged(facts):
         return StagedFrontier(ground(facts), kinds)
     # For a long horizon, levels are chosen as without one and laid out by stages later.
     return Frontier(ground(replace(facts, horizon=None)), kinds)

@@ -42,6 +42,7 @@ from smoothcruiser.schedule.kinds import (
     Pairs,
     free_kinds,
 )
+from smoothcruiser.schedule.reach import check_patience
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.leaves import constant
@@ -296,7 +297,7 @@ class Frontier:
         callers.
         """
         while len(self.stops) <= number:
-            if not self._advance(BATCH):
+            if not self._advance(BATCH * len(self.stops)):
                 return None
             self.stops.append(self._stop())
         return self.stops[number]
@@ -336,11 +337,16 @@ class Frontier:
             min((waiting, *paths)),
         )
 
-    def _advance(self, cells: int) -> bool:
-        """Walk on by ``cells`` cells, and return False when there are none left."""
-        if self.top <= 0.0 or self.cell >= self.cells.size:
+    def _advance(self, cell: int) -> bool:
+        """Walk on to ``cell``, and return False when there are none left.
+
+        A walk that had no time to come there goes on from where it was.
+        """
+        last = BATCH * (len(self.stops) - 1)
+        if self.top <= 0.0 or last >= self.cells.size:
             return False
-        for _ in range(min(cells, self.cells.size - self.cell)):
+        for _ in range(min(cell, self.cells.size) - self.cell):
+            check_patience()
             self.cell += 1
             for kind, queries in self.queries.items():
                 self.cells.fill(self.cell, kind, queries, self.table)

@@ -36,6 +36,7 @@ from smoothcruiser.schedule.compiler.frontier import (
 )
 from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, Pairs, free_kinds
+from smoothcruiser.schedule.reach import MOST_ROWS, check_patience
 from smoothcruiser.schedule.schedule import Level, Target
 from smoothcruiser.theory.ground import Ground
 from smoothcruiser.theory.leaves import constant
@@ -79,7 +80,9 @@ class StagedFrontier:
             for stage in stages
         )
         self.tables: dict[int, LevelTable] = {}
+        depth = min(depth, MOST_ROWS + 1)  # no table is longer
         for stage in range(facts.horizon - depth, facts.horizon + 1):
+            check_patience()
             self.tables[stage] = self._stage(stage)
 
     def root_table(self, target: Target) -> LevelTable:

@@ -47,6 +47,8 @@ from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.compiler.polishing import polish, tighten
 from smoothcruiser.schedule.kept import Sought, kept
 from smoothcruiser.schedule.kinds import KINDS, Kind, Kinds, estimator_of
+from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, check_reach, is_staged
 from smoothcruiser.schedule.schedule import (
     Level,
     Root,
@@ -79,7 +81,6 @@ LARGEST_EXACT = 2**53
 # integer, because prices are integers beyond 10^1000.
 _ADAPTIVE_PERCENT = 200
 _LONG = 24  # rows beyond which only the cheapest plan is polished
-_MOST_ROWS = 5000  # of a table; a longer one is refused with its price
 # Halvings of the interval (0.85, 1) times the frontier's answer, in logarithms: they
 # find it to within 1%.
 _INVERSE_STEPS = 4
@@ -103,6 +104,7 @@ def compile_schedule(
     """
     _check(facts, epsilon, delta, target)
     promise = (float(epsilon), float(delta), target)
+    check_reach(facts, *promise)
     return _compiled(Sought(facts, _chosen(kinds), *promise, bool(adaptive), method))
 
 
@@ -222,6 +224,8 @@ def affordable_epsilon(
             f"A budget must allow one call an action, {facts.num_actions} here, "
             f"got {budget}; raise the budget."
         )
+    if is_staged(facts):  # its stages would be built in vain
+        check_reach(facts, USEFUL * facts.value_span() or 1.0, float(delta), target)
     return affordable(facts, _chosen(kinds), math.log(budget), float(delta), target)
 
 
@@ -309,10 +313,10 @@ def _draft(
             continue
         level = Level(Kind.CONSTANT) if index == 0 else table.levels[index]
         needed[stage, index] = level
-        if len(needed) > _MOST_ROWS:
+        if len(needed) > MOST_ROWS:
             raise Unpayable(
                 f"The schedule for epsilon={epsilon:g} needs a table of more than "
-                f"{_MOST_ROWS} levels and "
+                f"{MOST_ROWS} levels and "
                 f"10^{candidate.log_price / math.log(10.0):.1f} oracle calls; ask for "
                 "a larger epsilon or temperature, or a shorter horizon."
             )
@@ -424,7 +428,7 @@ def _schedule(closed: Closed, delta: float, method: str) -> Schedule:
         if closed.num_calls <= LARGEST_EXACT:
             raise
         raise Unpayable(
-            f"epsilon={draft.epsilon:g} asks for about {closed.num_calls:.2e} oracle "
+            f"epsilon={draft.epsilon:g} asks for about {short(closed.num_calls)} oracle "
             "calls, more than can be counted "
             "exactly; ask for a larger epsilon."
         ) from error

@@ -20,6 +20,7 @@ import numpy as np
 from smoothcruiser.schedule.compiler.draft import Draft
 from smoothcruiser.schedule.kinds import KINDS
 from smoothcruiser.schedule.kinds.chances import MOST_RUNGS, chances
+from smoothcruiser.schedule.reach import check_patience
 from smoothcruiser.schedule.schedule import Level, level_visits
 
 Array = Any
@@ -65,6 +66,7 @@ def _moved(draft: Draft) -> Draft:
     step = _FIRST_STEP
     work = _WORK if not draft.scales else _MORE_WORK
     for _ in range(min(_MAX_ROUNDS, work // (2 * len(draft.rows)))):
+        check_patience()
         trial, moved = _neighbours(best, step)
         # the next step looks at the same counts if this one changes nothing
         prices = known.of(trial, _neighbours(best, _smaller(step))[0])
@@ -265,6 +267,7 @@ def balanced(draft: Draft) -> Draft:
     )
     first = not draft.scales
     for _ in range(_BALANCES):
+        check_patience()
         # the first scales are those of the rungs that the walk has chosen
         now = draft if first else draft.with_scales(scales)
         first = False
