@@ -41,12 +41,10 @@ from smoothcruiser.certified.numbers import (
 )
 from smoothcruiser.certified.ranges import box
 from smoothcruiser.certified.room import PYTHON_BYTES, Full, Room, size_of
-from smoothcruiser.certified.rounding import rounded_box
 from smoothcruiser.errors import OracleError
 from smoothcruiser.problem.answers import flickering
 from smoothcruiser.problem.bounds import Interval, bounds_at
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.problem.rows import has_rows
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
 from smoothcruiser.problem.tabular import Floats, Ints
 
@@ -80,7 +78,6 @@ class Memory:
         self._state_bytes = PYTHON_BYTES  # of the largest state measured
         self._fit = 0  # so many states fit for certain
         self.num_pairs = 0
-        self._box = rounded_box if has_rows(problem) else box
         self._boxes: dict[int, tuple[float, float, float, float]] = {}
         # with a horizon: what the user's functions say of V at each node, if anything
         self.claims: Floats = np.zeros((0, 2))
@@ -165,7 +162,7 @@ class Memory:
 
     def box(self, player: int, left: int | None) -> tuple[float, float, float, float]:
         """The bounds on V, then on Q, that the facts give with ``left`` steps left."""
-        return self._box(self.problem.facts, player, left)
+        return box(self.problem.facts, player, left)
 
     def _check_states(self, more: int) -> None:
         """Raise ``Full`` where there is no room for so many new states."""

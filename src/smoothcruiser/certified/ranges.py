@@ -15,6 +15,7 @@ from functools import lru_cache
 
 from smoothcruiser.certified.memory_kernel import GRID_CELLS
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.outward import widened
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, Facts
 
 # S for which rounding is proved (docs/certified.md, section 4). Below, logarithms are
@@ -36,7 +37,8 @@ def box(
     if facts.known_total is not None:
         wide = replace(facts, total_range=None).q_bounds(player, left)
         cell = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)
-        low, high = max(wide[0], low - cell), min(wide[1], high + cell)
+        low, high = widened((low, high), cell)
+        low, high = max(wide[0], low), min(wide[1], high)
     return (*values, low, high)
 
 

@@ -2,13 +2,9 @@
 
 A search from samples has radii far above rounding. One from rows has none, and its
 intervals must hold the value of the model as it was given, to the last bit. Sweeps
-allow for the rounding of a mean and of F (``sweeps_kernel``); this file allows for
-that of the first bounds, and says how narrow intervals can become. Proofs:
+allow for the rounding of a mean and of F (``sweeps_kernel``), and ``Facts`` for that of
+the first bounds; this file says how narrow intervals can become. Proofs:
 docs/certified.md, section 4.
-
-legend   symbol      public name
-  u                  ``UNIT``, twice the unit roundoff
-  S                  ``largest_value``
 """
 
 from __future__ import annotations
@@ -16,27 +12,10 @@ from __future__ import annotations
 import math
 
 from smoothcruiser.certified.bounds.base import UNIT, value_rounding
-from smoothcruiser.certified.ranges import box, largest_value
-from smoothcruiser.problem.facts import Facts, times
+from smoothcruiser.certified.ranges import largest_value
+from smoothcruiser.problem.facts import Facts
 
 USUAL_ROW = 16  # outcomes of a pair, for a half-width that can be reached
-
-
-def rounded_box(
-    facts: Facts, player: int, left: int | None
-) -> tuple[float, float, float, float]:
-    """Return ``box``, widened by what rounding may have moved its ends.
-
-    They are (r + F(0)) sum gamma**t: F(0) errs as F does (``value_rounding``), the
-    product by four units and, with a horizon, by three more
-    (``facts.discounted_steps``).
-    """
-    size, strength = facts.num_actions, float(facts.operator.strength)
-    scale, lost = largest_value(facts), 4.0 if left is None else 7.0
-    slack = lost * UNIT * scale + value_rounding(size, scale, strength)
-    slack += times(value_rounding(size, 0.0, strength), facts.steps(left))
-    low, high, q_low, q_high = box(facts, player, left)
-    return low - slack, high + slack, q_low - slack, q_high + slack
 
 
 def model_floor(facts: Facts) -> float:

@@ -194,12 +194,12 @@ def _from_q(
         (max(mean - radius, low), min(mean + radius, high))
         for mean, (_, radius) in zip(means, balls, strict=True)
     ]
-    operator = problem.operator
+    operator, bounds = problem.operator, problem.facts.value_bounds(mover)
     value = operator.value(clipped, player=mover, weights=w)
-    interval = (
-        operator.value([box[0] for box in boxes], player=mover, weights=w),
-        operator.value([box[1] for box in boxes], player=mover, weights=w),
-    )
+    value = min(max(value, bounds[0]), bounds[1])
+    lows, highs = ([box[side] for box in boxes] for side in (0, 1))
+    interval = operator.value_bounds(lows, highs, player=mover, weights=w)
+    interval = max(interval[0], bounds[0]), min(interval[1], bounds[1])
     gradient = operator.gradient(clipped, player=mover, weights=w)
     spread = Spread.over(problem.num_actions, actions, clipped, boxes, gradient)
     return value, interval, spread.q_values, spread.q_intervals, spread.policy

@@ -144,7 +144,10 @@ def _build(
     if _is_ours(function) and (not replace or salt is not None):
         from smoothcruiser.jit.disk import OnDisk
 
-        made._cache = OnDisk(fresh, complete)
+        try:
+            made._cache = OnDisk(fresh, complete)
+        except Exception:  # no folder can be written: nothing is kept
+            complete()
     else:
         complete()
     return made

@@ -8,12 +8,15 @@ the runtime of Numba is started, and if that does not help, its tables are fille
 without an address would end the process.
 
 Every file begins with a digest of the rest, since a wrong bit may be a wrong number. What
-cannot be read counts as missing, and is compiled and written again.
+cannot be read counts as missing, is removed, and is compiled and written again. Files are
+loaded by ``pickle``, so only those that nobody else can write are (``jit.private``).
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import logging
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -23,22 +26,75 @@ from llvmlite import binding  # type: ignore[import-untyped]
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
+from smoothcruiser.jit.private import (
+    is_private_folder,
+    read_private,
+    remove,
+    write_private,
+)
+
+log = logging.getLogger(__name__)
+
 DIGEST = hashlib.sha256().digest_size
 
 
 class _Checked(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's files, each with a digest of its contents."""
+    """Numba's files, each with a digest of its contents.
 
-    def _save_data(self, name: str, data: Any) -> None:
-        held = self._dump(data)
-        with self._open_for_write(self._data_path(name)) as file:
-            file.write(hashlib.sha256(held).digest() + held)
+    An entry holds its own key: two processes that number their entries at the same time
+    may write each other's, and what lies under the wrong number counts as missing.
+    """
 
-    def _load_data(self, name: str) -> Any:
-        found = Path(self._data_path(name)).read_bytes()
-        if hashlib.sha256(found[DIGEST:]).digest() != found[:DIGEST]:
+    def load(self, key: Any) -> Any:
+        """The entry of a key, or None; what cannot be read is removed."""
+        name = self._load_index().get(key)
+        if name is None:
+            return None
+        path = Path(self._data_path(name))
+        try:
+            owner, data = self._read(path)
+        except FileNotFoundError:
+            return None
+        except Exception:
+            remove(path)
+            return None
+        return data if owner == key else None
+
+    def _load_index(self) -> dict[Any, str]:
+        path = Path(self._index_path)
+        try:
+            version, stamp, overloads = self._read(path)
+        except FileNotFoundError:
+            return {}
+        except Exception:  # empty, cut off, a pipe, of another form, of another user
+            remove(path)
+            return {}
+        current = version == self._version and stamp == self._source_stamp
+        return dict(overloads) if current else {}
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        self._write(
+            Path(self._index_path), (self._version, self._source_stamp, overloads)
+        )
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the entry of a key, then the index that names it."""
+        overloads = self._load_index()
+        taken = set(overloads.values())
+        names = map(self._data_name, itertools.count(1))
+        name = overloads.get(key) or next(x for x in names if x not in taken)
+        self._write(Path(self._data_path(name)), (key, data))
+        self._save_index(overloads | {key: name})
+
+    def _write(self, path: Path, data: Any) -> None:
+        contents = self._dump(data)
+        write_private(path, hashlib.sha256(contents).digest() + contents)
+
+    def _read(self, path: Path) -> Any:
+        contents = read_private(path)
+        if hashlib.sha256(contents[DIGEST:]).digest() != contents[:DIGEST]:
             raise ValueError("a damaged file")
-        return pickle.loads(found[DIGEST:])
+        return pickle.loads(contents[DIGEST:])
 
 
 class OnDisk(FunctionCache):  # type: ignore[misc]
@@ -50,13 +106,18 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
         self.complete = complete
         stamp = self._impl.locator.get_source_stamp()
         self._cache_file = _Checked(self._cache_path, self._impl.filename_base, stamp)
+        self.private = is_private_folder(Path(self._cache_path))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The result of the compiler that is kept for a signature, or None."""
-        try:
-            found = self._load_overload(sig, target_context)
-        except Exception:  # a damaged file, or a module that is gone
-            found = None
+        found = None
+        if self.private:
+            try:
+                found = self._load_overload(sig, target_context)
+            except (
+                Exception
+            ) as error:  # code that does not fit, or a module that is gone
+                log.debug("machine code of %s cannot be loaded: %r", self._name, error)
         if found is None:
             self.complete()
         return found
@@ -71,6 +132,17 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
                 break
             supply(target_context)
         return self._impl.rebuild(target_context, result)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a result of the compiler, if the disk takes it."""
+        if not self.private:
+            return
+        try:
+            self._save_overload(sig, data)
+        except (
+            Exception
+        ) as error:  # a full disk, say: the next process compiles it again
+            log.debug("machine code of %s cannot be kept: %r", self._name, error)
 
     def _save_overload(self, sig: Any, data: Any) -> None:
         if not self._impl.check_cachable(data):

@@ -26,21 +26,16 @@ import numpy as np
 from numba.core import config
 
 from smoothcruiser.jit.disk import OnDisk
+from smoothcruiser.jit.private import remove
 
 MOST = 64  # entries, of some 50 kB each
 MOST_BYTES = 64_000_000  # a step that refers to large arrays has them in its code
-VARIABLE = "SMOOTHCRUISER_KEEP"
 PREFIX = "user_"
 # Settings of Numba that change no machine code: where it is kept, and by how many
 # threads it is run. All others count.
 PLACES = {"CACHE_DIR", "CACHE_LOCATOR_CLASSES", "CPU_COUNT", "NUM_THREADS"}
 PLACES |= {"NUMBA_NUM_THREADS", "NUMBA_DEFAULT_NUM_THREADS", "COLOR_SCHEME"}
 PLAIN = (bool, int, float, str, type(None))
-
-
-def is_on() -> bool:
-    """Whether anything is kept."""
-    return os.environ.get(VARIABLE) != "0"
 
 
 def surroundings() -> list[str]:
@@ -139,7 +134,7 @@ def _files(index: Path) -> list[Path]:
 
 def _remove(index: Path) -> None:
     for path in _files(index):
-        path.unlink(missing_ok=True)
+        remove(path)
 
 
 def _trim(folder: Path) -> None:

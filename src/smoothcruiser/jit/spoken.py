@@ -175,9 +175,9 @@ def spoken(
 
 def _kept(digest: str | None) -> Any:
     """The entry of a digest on disk; None where nothing can be kept."""
-    from smoothcruiser.jit import kept
+    from smoothcruiser.jit import kept, private
 
-    if digest is None or not kept.is_on():
+    if digest is None or not private.is_on():
         return None
     try:
         return kept.Kept(digest)

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.build import compiled
+from smoothcruiser.operators.outward import Interval, widened
 
 # a list of floats in Python, a float64 array in compiled code
 Vector = MutableSequence[float]
@@ -40,6 +41,16 @@ Floats = NDArray[np.float64]
 
 # the code of every operator that ``dispatch`` does not list
 OWN = -1
+
+UNIT = 2.0**-52  # twice the unit roundoff of float64
+
+
+def value_rounding(size: int, scale: float, temperature: float) -> float:
+    """Return how far F over ``size`` actions with |Q| <= ``scale`` may be rounded.
+
+    The proof is in docs/certified.md, section 4.
+    """
+    return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
 
 
 class Scalar(NamedTuple):
@@ -118,6 +129,21 @@ class Operator(ABC):
     @abstractmethod
     def offset(self, num_actions: int) -> float:
         """F(0) over ``num_actions`` actions."""
+
+    def offset_bounds(self, num_actions: int) -> Interval:
+        """Return floats between which the exact F(0) lies.
+
+        Here they have room for the rounding of F. An operator whose F(0) has a formula
+        has nearer ones.
+        """
+        room = value_rounding(num_actions, 0.0, self.rounding_scale(num_actions))
+        offset = self.offset(num_actions)
+        return widened((offset, offset), room if offset != 0.0 else 0.0)
+
+    def offset_range(self, fewest: int, most: int) -> Interval:
+        """Return bounds of F(0) over all numbers of legal actions between the two."""
+        bounds = [self.offset_bounds(k) for k in range(fewest, most + 1)]
+        return min(low for low, _ in bounds), max(high for _, high in bounds)
 
     @abstractmethod
     def curvature(self, num_actions: int) -> float:
@@ -210,6 +236,29 @@ class Operator(ABC):
         out = [0.0] * len(q)
         self.scalar.gradient([sign * float(x) for x in q], w, self.strength, out)
         return out
+
+    def value_bounds(
+        self,
+        low: Sequence[float],
+        high: Sequence[float],
+        *,
+        player: int = 1,
+        weights: Sequence[float] | None = None,
+    ) -> Interval:
+        """Return floats between which F lies wherever Q lies between low and high.
+
+        F is monotone; the ends have room for the rounding of its two values.
+        """
+        ends = (
+            self.value(low, player=player, weights=weights),
+            self.value(high, player=player, weights=weights),
+        )
+        scale = max(abs(x) for x in (*low, *high))
+        return widened(ends, self.value_error(len(low), scale))
+
+    def value_error(self, num_actions: int, scale: float) -> float:
+        """Return how far ``value`` may be off where |Q| <= ``scale``."""
+        return value_rounding(num_actions, scale, self.rounding_scale(num_actions))
 
     def both(self, q: Vector, w: Vector) -> tuple[float, list[float]]:
         """Return (F(q), its gradient) for the max player, as a rollout needs them.

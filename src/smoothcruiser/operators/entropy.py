@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.operators.outward import Interval, log_bounds, scaled
 
 
 def entropy_value(q: Vector, w: Vector, t: float) -> float:
@@ -84,6 +85,13 @@ class Entropy(TemperedOperator):
 
     def offset(self, num_actions: int) -> float:  # noqa: D102
         return self.temperature * math.log(num_actions)
+
+    def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
+        return scaled(log_bounds(num_actions), (self.strength, self.strength))
+
+    def offset_range(self, fewest: int, most: int) -> Interval:
+        """Return bounds of the ends: F(0) rises with the number of actions."""
+        return self.offset_bounds(fewest)[0], self.offset_bounds(most)[1]
 
     def curvature(self, num_actions: int) -> float:  # noqa: D102
         return 1.0 / self.temperature if num_actions > 1 else 0.0

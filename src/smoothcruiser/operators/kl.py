@@ -15,6 +15,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.adding import added
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.operators.outward import Interval
 
 
 def kl_value(q: Vector, w: Vector, t: float) -> float:
@@ -106,6 +107,9 @@ class KL(TemperedOperator):
 
     def offset(self, num_actions: int) -> float:  # noqa: D102
         return 0.0
+
+    def offset_range(self, fewest: int, most: int) -> Interval:  # noqa: D102
+        return 0.0, 0.0
 
     def curvature(self, num_actions: int) -> float:  # noqa: D102
         return 1.0 / self.temperature if num_actions > 1 else 0.0

@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Operator, Scalar, Vector
+from smoothcruiser.operators.outward import Interval
 
 
 def max_value(q: Vector, w: Vector, t: float) -> float:
@@ -49,6 +50,13 @@ class Max(Operator):
         return cls()
 
     def offset(self, num_actions: int) -> float:  # noqa: D102
+        return 0.0
+
+    def offset_range(self, fewest: int, most: int) -> Interval:  # noqa: D102
+        return 0.0, 0.0
+
+    def value_error(self, num_actions: int, scale: float) -> float:
+        """Return 0: the largest of some numbers is one of them."""
         return 0.0
 
     def curvature(self, num_actions: int) -> float:  # noqa: D102

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.operators.outward import Interval, rounded
 from smoothcruiser.operators.sampling import running_sums
 
 
@@ -99,6 +100,14 @@ class Sparsemax(TemperedOperator):
 
     def offset(self, num_actions: int) -> float:  # noqa: D102
         return 0.5 * self.temperature * (1.0 - 1.0 / num_actions)
+
+    def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
+        top, bottom = self.strength.as_integer_ratio()
+        return rounded(top * (num_actions - 1), 2 * bottom * num_actions)
+
+    def offset_range(self, fewest: int, most: int) -> Interval:
+        """Return bounds of the ends: F(0) rises with the number of actions."""
+        return self.offset_bounds(fewest)[0], self.offset_bounds(most)[1]
 
     def curvature(self, num_actions: int) -> float:  # noqa: D102
         return num_actions / self.temperature if num_actions > 1 else 0.0

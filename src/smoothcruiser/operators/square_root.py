@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.operators.base import Floats, Scalar, TemperedOperator, Vector
+from smoothcruiser.operators.outward import Interval, root_bounds, scaled
 
 
 def square_root_level(q: Vector, t: float) -> float:
@@ -115,6 +116,13 @@ class SquareRoot(TemperedOperator):
 
     def offset(self, num_actions: int) -> float:  # noqa: D102
         return self.temperature * math.sqrt(num_actions)
+
+    def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
+        return scaled(root_bounds(num_actions), (self.strength, self.strength))
+
+    def offset_range(self, fewest: int, most: int) -> Interval:
+        """Return bounds of the ends: F(0) rises with the number of actions."""
+        return self.offset_bounds(fewest)[0], self.offset_bounds(most)[1]
 
     def curvature(self, num_actions: int) -> float:  # noqa: D102
         return 4.0 / self.temperature if num_actions > 1 else 0.0

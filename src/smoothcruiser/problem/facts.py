@@ -24,6 +24,9 @@ section 2); that problem is ``unpaid``.
 Where episodes end within m steps with probability q (``episodes_end``), the expected
 number of steps is at most N = m/q, and V lies between N times the worst and N times
 the best that one step adds, hulled with 0 (theory, section 13).
+
+Bounds on V and Q are rounded outwards (``operators.outward``): they hold the exact numbers,
+to the last bit (theory, section 8). What a user declares is taken as declared.
 """
 
 from __future__ import annotations
@@ -31,9 +34,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from smoothcruiser.errors import described
 from smoothcruiser.operators import Operator
+from smoothcruiser.operators.outward import (
+    Interval,
+    added,
+    discounted_sum,
+    rounded,
+    scaled,
+    widened,
+)
 
 MOST_ACTIONS = 10**6  # of facts that are read: their constants are listed by number
 BOUNDS_ROUNDING = 1e-12  # relative error of sums of discounted rewards
@@ -73,6 +85,19 @@ def expected_steps(end: tuple[int, float] | None) -> float:
     if probability == 1.0:
         return found
     return math.nextafter(math.nextafter(found, math.inf), math.inf)
+
+
+def _end_bounds(end: tuple[int, float] | None) -> Interval:
+    """The same, rounded outwards."""
+    if end is None:
+        return math.inf, math.inf
+    top, bottom = end[1].as_integer_ratio()
+    return rounded(end[0] * bottom, top)
+
+
+@lru_cache(maxsize=256)
+def _offset_bounds(operator: Operator, fewest: int, most: int) -> Interval:
+    return operator.offset_range(fewest, most)
 
 
 def largest(numbers: Iterable[float]) -> float:
@@ -146,6 +171,11 @@ class Facts:
         return min(values), max(values)
 
     @property
+    def offset_bounds(self) -> Interval:
+        """The same, rounded outwards."""
+        return _offset_bounds(self.operator, self.min_actions, self.num_actions)
+
+    @property
     def regularizer_bound(self) -> float:
         """M = sup |F(0)|."""
         low, high = self.offsets
@@ -198,20 +228,38 @@ class Facts:
             return 1.0 / (1.0 - self.discount)
         return discounted_steps(self.discount, remaining)
 
-    def _paid_steps(self, remaining: int | None) -> float:
+    def earned(self, step: Interval, remaining: int | None) -> Interval:
+        """Bounds on what the remaining steps add up to, where each adds ``step``.
+
+        They are rounded outwards. The steps are those of ``steps``.
+        """
+        return scaled(step, self._step_bounds(remaining))
+
+    def _step_bounds(self, remaining: int | None) -> Interval:
+        """``steps``, rounded outwards."""
+        if remaining is None and self.discount == 1.0:
+            return _end_bounds(self.episodes_end)
+        return discounted_sum(self.discount, remaining)
+
+    def _paid_steps(self, remaining: int | None) -> Interval:
         """The most steps that pay, discounted, in the mean: for bounds on V alone.
 
         Below discount 1 ``steps`` stays what it is: others add up errors over it that
         do not stop where an episode ends.
         """
-        return min(self.steps(remaining), expected_steps(self.episodes_end))
+        (low, high), ends = (
+            self._step_bounds(remaining),
+            _end_bounds(self.episodes_end),
+        )
+        return min(low, ends[0]), min(high, ends[1])
 
     def _alternating_range(
         self, remaining: int | None
     ) -> tuple[float, float, float] | None:
         """(low, high, offset) of V minus the mover's offset.
 
-        None unless strict alternation makes that tighter.
+        None unless strict alternation makes that tighter. The offset is a float within
+        the bounds of the exact one; the range has room for the difference.
         """
         low, high = self.offsets
         if not (
@@ -222,40 +270,37 @@ class Facts:
             and self.operator.shift_invariant
         ):
             return None
-        if remaining is None:
-            offset = high / (1.0 + self.discount)
-        else:
-            offset = (
-                high * (1.0 - (-self.discount) ** remaining) / (1.0 + self.discount)
-            )
-        total = self.steps(remaining)
-        found = times(self.reward_range[0], total), times(self.reward_range[1], total)
+        # F(0) (1 - (-gamma)**remaining)/(1 + gamma)
+        least, most = scaled(
+            self.offset_bounds, discounted_sum(self.discount, remaining, -1)
+        )
+        offset = least + 0.5 * (most - least)
+        found = self.earned(self.reward_range, remaining)
         if self.known_total is not None and remaining != 0:
             found = self._inside(found, self.known_total)
-        return *found, offset
+        room = max(added((most, most), (-offset, -offset))[1], 0.0)
+        room = max(added((offset, offset), (-least, -least))[1], room)
+        return *widened(found, room), offset
 
     def _plain_range(self, remaining: int | None) -> tuple[float, float]:
         # the end: worth 0, whatever the user's bounds say of states before it
         if remaining == 0:
             return 0.0, 0.0
-        low, high = self.offsets
+        low, high = self.offset_bounds
         if self.game:
             low, high = min(low, -high), max(high, -low)
         if self.operator.shift_invariant:
-            total = self._paid_steps(remaining)
-            bottom = times(self.reward_range[0] + low, total)
-            top = times(self.reward_range[1] + high, total)
+            step = added(self.reward_range, (low, high))
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
-            size = self.reward_bound + self.regularizer_bound
-            top = times(size, self._paid_steps(remaining))
-            bottom = -top
+            size = max(abs(low), abs(high))
+            step = widened((-self.reward_bound, self.reward_bound), size)
+        bottom, top = scaled(step, self._paid_steps(remaining))
         if self.terminals:
             bottom, top = min(bottom, 0.0), max(top, 0.0)
         found = bottom, top
         if self.known_total is not None:
-            added = self.unpaid._plain_range(remaining)
-            low, high = (x + y for x, y in zip(self.known_total, added, strict=True))
-            found = self._inside(found, (low, high))
+            unpaid = self.unpaid._plain_range(remaining)
+            found = self._inside(found, added(self.known_total, unpaid))
         if self.given_bounds is not None:
             found = self._inside(found, self.given_bounds)
         return found
@@ -271,37 +316,34 @@ class Facts:
             inside = inside[1], inside[0]
         return inside
 
-    def value_range(self, remaining: int | None = None) -> tuple[float, float]:
-        """Bounds on V - sign(player) * player_offset with ``remaining`` steps left.
-
-        ``remaining`` is by default the horizon, if there is one.
-        """
+    def _range_and_offset(self, remaining: int | None) -> tuple[Interval, float]:
+        """``value_range`` and ``player_offset``."""
         remaining = self.horizon if remaining is None else remaining
         plain = self._plain_range(remaining)
         special = self._alternating_range(remaining)
         if special is not None and special[1] - special[0] < plain[1] - plain[0]:
-            return special[0], special[1]
-        return plain
+            return special[:2], special[2]
+        return plain, 0.0
+
+    def value_range(self, remaining: int | None = None) -> Interval:
+        """Bounds on V - sign(player) * player_offset with ``remaining`` steps left.
+
+        ``remaining`` is by default the horizon, if there is one.
+        """
+        return self._range_and_offset(remaining)[0]
 
     def player_offset(self, remaining: int | None = None) -> float:
         """The offset of the player to move; 0 where it does not help.
 
         It is added for the max player and subtracted for the min player.
         """
-        remaining = self.horizon if remaining is None else remaining
-        plain = self._plain_range(remaining)
-        special = self._alternating_range(remaining)
-        if special is not None and special[1] - special[0] < plain[1] - plain[0]:
-            return special[2]
-        return 0.0
+        return self._range_and_offset(remaining)[1]
 
-    def value_bounds(
-        self, player: int = 1, remaining: int | None = None
-    ) -> tuple[float, float]:
+    def value_bounds(self, player: int = 1, remaining: int | None = None) -> Interval:
         """Bounds on V itself in a state where ``player`` moves."""
-        low, high = self.value_range(remaining)
-        offset = self.player_offset(remaining) * (1.0 if player == 1 else -1.0)
-        return low + offset, high + offset
+        found, offset = self._range_and_offset(remaining)
+        offset *= 1.0 if player == 1 else -1.0
+        return added(found, (offset, offset))
 
     def value_hull(self) -> tuple[float, float]:
         """Bounds on V in every state that is not terminal, whoever moves there.
@@ -313,8 +355,7 @@ class Facts:
         bare = replace(self, given_bounds=None, total_range=None)
         found = bare._hull()
         if self.known_total is not None:
-            added, (low, high) = self.unpaid._hull(), self.known_total
-            found = self._inside(found, (low + added[0], high + added[1]))
+            found = self._inside(found, added(self.known_total, self.unpaid._hull()))
         if self.given_bounds is not None:
             found = self._inside(found, self.given_bounds)
         return found
@@ -348,15 +389,12 @@ class Facts:
         low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
         if self.terminals:
             low, high = min(low, 0.0), max(high, 0.0)
-        found = (
-            self.reward_range[0] + self.discount * low,
-            self.reward_range[1] + self.discount * high,
-        )
+        later = scaled((low, high), (self.discount, self.discount))
+        found = added(self.reward_range, later)
         if self.known_total is None:
             return found
-        added = self.unpaid.q_bounds(player, remaining)
-        total = (self.known_total[0] + added[0], self.known_total[1] + added[1])
-        return self._inside(found, total)
+        unpaid = self.unpaid.q_bounds(player, remaining)
+        return self._inside(found, added(self.known_total, unpaid))
 
     def under(self, operator: Operator) -> Facts:
         """The same problem with another operator.

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from smoothcruiser.errors import SmoothcruiserError
+from smoothcruiser.jit.private import is_on
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.schedule.kinds import Kind, Kinds, estimator_of
@@ -38,7 +39,6 @@ from smoothcruiser.schedule.schedule import Level, Schedule, Target
 
 MOST = 256  # entries, of 2 to 30 kB each
 LONGEST = 300_000  # bytes of an entry; a table of thousands of rows is not kept
-VARIABLE = "SMOOTHCRUISER_KEEP"
 PREFIX = "schedule-"
 NAMES = re.compile(rf"{PREFIX}[0-9a-f]{{32}}\.(json|part)")  # no others are removed
 PARTS = ("operators", "schedule", "theory", "problem")  # sources that count
@@ -86,11 +86,6 @@ def kept(asked: Sought, search: Callable[[], Schedule]) -> Schedule:
         found = search()
         _write(path, found)
     return found
-
-
-def is_on() -> bool:
-    """Whether anything is kept."""
-    return os.environ.get(VARIABLE) != "0"
 
 
 def _place(asked: Sought) -> Path | None:

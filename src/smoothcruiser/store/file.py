@@ -12,6 +12,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ APPLICATION = 0x53435231  # "SCR1" in the file's header
 # the root's bound adds up.
 VERSION = 4
 WAIT_SECONDS = 30.0  # for another writer's transaction
+MOMENT_SECONDS = 1.0  # for another process that makes the store
 
 TABLES = {
     "runs": """CREATE TABLE runs (
@@ -71,7 +73,16 @@ TABLES = {
 def open_to_write(path: Path) -> sqlite3.Connection:
     """A connection that may write; the file is made where there is none."""
     if _exists(path):
+        _refuse_journal(path)
         _check(path)
+    elif os.path.lexists(_beside(path, "-wal")) and not _exists(path):
+        raise InvalidInput(
+            f"There is no store {path}, but its write-ahead log {_beside(path, '-wal')} "
+            "is there, which was left untouched; put the store beside it, or give "
+            "another file to --store."
+        )
+    else:
+        _refuse_journal(path)
     with _refusing(path, "opened"):
         connection = _connect(path, "rwc")
         try:
@@ -90,6 +101,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
     """
     if not _exists(path):
         raise _empty(path)
+    _refuse_journal(path)
     stack = contextlib.ExitStack()
     try:
         if not _check(path):
@@ -120,7 +132,7 @@ def _copied(path: Path, folder: Path) -> Path:
     copy = folder / "store"
     try:
         shutil.copyfile(path, copy)
-        log = _log(path)
+        log = _beside(path, "-wal")
         if log.exists():
             shutil.copyfile(log, f"{copy}-wal")
     except OSError as error:
@@ -153,7 +165,9 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
     A file without a log is read as it is, so that no log appears beside it.
     """
-    still = "&immutable=1" if mode == "ro" and not _log(path).exists() else ""
+    still = (
+        "&immutable=1" if mode == "ro" and not _beside(path, "-wal").exists() else ""
+    )
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}{still}",
         uri=True,
@@ -166,10 +180,28 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _log(path: Path) -> Path:
-    """The write-ahead log of a store, which lies beside the file behind a link."""
+def _beside(path: Path, ending: str) -> Path:
+    """What SQLite keeps beside a store, or beside the file behind a link."""
     real = Path(os.path.realpath(path))
-    return real.with_name(f"{real.name}-wal")
+    return real.with_name(f"{real.name}{ending}")
+
+
+def _refuse_journal(path: Path) -> None:
+    """Refuse a store with a rollback journal: SQLite would write it into the store.
+
+    A store keeps a write-ahead log and has a journal only for the moment in which it is
+    made, perhaps by another process: that one is waited for.
+    """
+    journal = _beside(path, "-journal")
+    end = time.monotonic() + MOMENT_SECONDS
+    while os.path.lexists(journal):
+        if time.monotonic() > end:
+            raise InvalidInput(
+                f"A rollback journal {journal} lies beside the store {path}, which has "
+                "none of its own; both were left untouched: move the journal away, or "
+                "give another file to --store."
+            )
+        time.sleep(0.01)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.outward import added, scaled
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.noise import OperatorRule, blind_loss, policy_ceiling
 
@@ -94,12 +95,18 @@ class Ground:
     def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return bounds on V one step earlier than ``low`` and ``high`` (Lemma B).
 
-        They hold because F is monotone and F(Q + c) = F(Q) + c.
+        They hold because F is monotone and F(Q + c) = F(Q) + c. They are rounded
+        outwards: over a thousand stages, or with a discount near 1, errors would add up.
         """
         facts = self.facts
         low, high = self.after(low, high)
-        low = facts.reward_range[0] + facts.discount * low + self.offset_low
-        high = facts.reward_range[1] + facts.discount * high + self.offset_high
+        least, most = facts.offset_bounds
+        factor, ends = (facts.discount, facts.discount), []
+        for player, pair in enumerate(zip(low[:, 0], high[:, 0], strict=True)):
+            offset = (least, most) if player == 0 else (-most, -least)
+            later = scaled((float(pair[0]), float(pair[1])), factor)
+            ends.append(added(added(facts.reward_range, later), offset))
+        low, high = np.array(ends)[:, :1], np.array(ends)[:, 1:]
         if facts.given_bounds is not None:
             low, high = (
                 np.maximum(low, facts.given_bounds[0]),
@@ -121,9 +128,10 @@ class Ground:
         total = self.facts.known_total
         if total is None or remaining == 0:
             return low, high
-        added_low, added_high = ground(self.facts.unpaid).values(remaining)
-        low = np.maximum(low, total[0] + added_low)
-        return low, np.maximum(low, np.minimum(high, total[1] + added_high))
+        unpaid = zip(*ground(self.facts.unpaid).values(remaining), strict=True)
+        ends = np.array([added(total, (float(x[0]), float(y[0]))) for x, y in unpaid])
+        low = np.maximum(low, ends[:, :1])
+        return low, np.maximum(low, np.minimum(high, ends[:, 1:]))
 
     def next_span(self, remaining: int | None) -> Array:
         """Return the span of r + gamma V(z) in one state by its total, shape (P, 1).

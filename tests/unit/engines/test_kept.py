@@ -11,7 +11,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.engines.compiled import speaking
 from smoothcruiser.engines.compiled.tiers import Tiers
-from smoothcruiser.jit import kept
+from smoothcruiser.jit import kept, private
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.fingerprint import compiled as fingerprint
 from smoothcruiser.problem.fingerprint import machine_code
@@ -187,7 +187,7 @@ def test_what_bytecode_does_not_tell_is_seen(world, monkeypatch, edit):
     assert answer() == (True, before)
     kept_now, reward = answer(**edit)
     assert not kept_now
-    monkeypatch.setenv(kept.VARIABLE, "0")
+    monkeypatch.setenv(private.VARIABLE, "0")
     assert reward == answer(**edit)[1] != before
 
 
@@ -366,9 +366,9 @@ def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
     assert len(kept._entries(folder)) == 2
     assert len(list(folder.glob("kept.*.nbc"))) == 2
     assert spoken(world(bonus=3.0)).kept
-    monkeypatch.setenv(kept.VARIABLE, "0")
+    monkeypatch.setenv(private.VARIABLE, "0")
     assert not spoken(world(bonus=3.0)).kept
-    monkeypatch.delenv(kept.VARIABLE)
+    monkeypatch.delenv(private.VARIABLE)
     monkeypatch.setattr(kept, "MOST_BYTES", 1)
     kept._trim(folder)
     assert len(kept._entries(folder)) == 1

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,57 @@ def test_a_store_without_tables_is_empty(tmp_path: Path) -> None:
         Store(path, write=False)
     with Store(path) as store:
         begun(store)
+
+
+def hot_journal(path: Path, folder: Path) -> bytes:
+    """The journal of a writer that was killed when it emptied the runs of a store."""
+    copy = folder / "copy"
+    copy.write_bytes(path.read_bytes())
+    writer = sqlite3.connect(copy, isolation_level=None)
+    for statement in ("journal_mode = DELETE", "cache_size = 1", "synchronous = FULL"):
+        writer.execute(f"PRAGMA {statement}")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("CREATE TABLE more (data)")
+    for _ in range(30):  # until pages are written before the end
+        writer.execute("INSERT INTO more VALUES (randomblob(4000))")
+    found = (folder / "copy-journal").read_bytes()
+    writer.close()
+    return found
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_a_stale_journal_is_refused_and_nothing_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: bool
+) -> None:
+    """SQLite would roll it back into the store, and remove it."""
+    monkeypatch.setattr("smoothcruiser.store.file.MOMENT_SECONDS", 0.02)
+    path, journal = tmp_path / "store", tmp_path / "store-journal"
+    with Store(path) as store:
+        begun(store)
+    journal.write_bytes(hot_journal(path, tmp_path))
+    before = path.read_bytes(), journal.read_bytes()
+    with pytest.raises(sc.InvalidInput, match="left untouched: move the journal away"):
+        Store(path, write=write)
+    assert (path.read_bytes(), journal.read_bytes()) == before
+    journal.unlink()
+    with Store(path, write=write) as store:
+        assert len(store.runs()) == 1
+
+
+def test_a_log_without_its_store_is_refused_and_not_removed(tmp_path: Path) -> None:
+    log = tmp_path / "store-wal"
+    log.write_bytes(b"what another run has written")
+    with pytest.raises(sc.InvalidInput, match="put the store beside it"):
+        Store(tmp_path / "store")
+    assert log.read_bytes() == b"what another run has written"
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_journal_of_a_store_that_is_being_made_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    journal = tmp_path / "store-journal"
+    journal.write_bytes(b"")
+    threading.Timer(0.05, journal.unlink).start()
+    with Store(tmp_path / "store") as store:
+        assert begun(store) == 1

@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
+from smoothcruiser.operators.base import UNIT as UNIT
+from smoothcruiser.operators.base import value_rounding as value_rounding
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.tabular import Floats, Ints
 
-UNIT = 2.0**-52  # twice the unit roundoff of float64
 SWEPT = 0.005  # of epsilon: what the last sweeps may leave
 # What a sweep does with a choice that a bound has (the pole of betting): it keeps the
 # choice, improves it step by step, or tries everything.
@@ -138,14 +139,6 @@ def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float
             + rules.discount * (after["upper"] if upper else after["lower"])
         )
     return float(total_value / pair["total"])
-
-
-def value_rounding(size: int, scale: float, temperature: float) -> float:
-    """Return what a backup adds to each side of V for the rounding of F.
-
-    F is over ``size`` actions with |Q| <= ``scale``.
-    """
-    return UNIT * (16.0 * (size + 2) * scale + (2.0 * size * size + 16.0) * temperature)
 
 
 def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:

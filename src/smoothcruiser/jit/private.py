@@ -1,0 +1,104 @@
+"""Files that are kept between processes: whose they are, and how they are read.
+
+Machine code and what Numba writes beside it is loaded as it is, so whoever can write it
+decides what runs here. A file is read only if it is a regular one (no link, pipe or
+device) that belongs to this user or to root, and if nobody else can write it or the
+folder that it lies in. Elsewhere nothing is kept, and the log says so once.
+
+This file loads no Numba: ``--help`` may ask it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from functools import cache
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+VARIABLE = "SMOOTHCRUISER_KEEP"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+# O_NONBLOCK: a pipe would wait for a writer. Windows has neither of the two.
+READING = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+WRITING = (
+    os.O_WRONLY
+    | os.O_CREAT
+    | os.O_EXCL
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+
+
+def is_on() -> bool:
+    """Whether anything is kept between processes."""
+    return os.environ.get(VARIABLE) != "0"
+
+
+def is_private(known: os.stat_result) -> bool:
+    """Whether nobody but this user and root can write a file or a folder."""
+    if not hasattr(os, "geteuid"):  # Windows: rights are not in the mode
+        return True
+    return known.st_uid in (os.geteuid(), 0) and not known.st_mode & OTHERS_WRITE
+
+
+def is_private_folder(folder: Path) -> bool:
+    """The same of a folder; one that is not there yet will be this user's."""
+    try:
+        known = folder.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    if stat.S_ISDIR(known.st_mode) and is_private(known):
+        return True
+    _tell(str(folder))
+    return False
+
+
+@cache  # one line for each folder
+def _tell(folder: str) -> None:
+    log.warning(
+        "machine code is not kept in %s: others can write that folder, or it is another "
+        "user's; chmod go-w it, or set NUMBA_CACHE_DIR to a folder of your own",
+        folder,
+    )
+
+
+def read_private(path: Path) -> bytes:
+    """The contents of a regular file that nobody else can write; OSError elsewhere."""
+    descriptor = os.open(path, READING)
+    with os.fdopen(descriptor, "rb") as file:
+        known = os.fstat(descriptor)
+        if not (stat.S_ISREG(known.st_mode) and is_private(known)):
+            raise PermissionError(f"{path} is not a file of this user's own")
+        return file.read()
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file at once, or not at all: readers see all of it or what was before."""
+    part = path.with_name(f"{path.name}.tmp.{os.urandom(8).hex()}")
+    descriptor = os.open(part, WRITING, 0o644)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Remove whatever stands in the place of a file, if this user may."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # a folder, or another user's
+        try:
+            path.rmdir()
+        except OSError:
+            log.debug("%s cannot be removed", path)

@@ -1,0 +1,140 @@
+"""Arithmetic of intervals whose ends are rounded outwards, and never without need.
+
+A bound that is rounded to nearest may exclude the number that it bounds: one unit in the
+last place is enough. Here every end lies on the safe side, and it is the exact number
+wherever a float can be that: (-1, 1) stays (-1, 1). An operation rounds to nearest first,
+as the processor does; whole numbers then tell on which side the exact result lies.
+
+No result depends on the C library: logarithms are those of ``decimal``, which rounds
+correctly, and powers are products of whole numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from functools import lru_cache
+
+Interval = tuple[float, float]
+
+POWER_BITS = 256  # behind the point, of powers of a discount
+LOG_DIGITS = 40  # of logarithms before they are rounded to floats
+
+
+def rounded(numerator: int, denominator: int) -> Interval:
+    """The narrowest interval of floats that holds the quotient; the second is above 0."""
+    try:
+        nearest = numerator / denominator  # whole numbers are divided correctly
+    except OverflowError:
+        nearest = math.copysign(math.inf, numerator)
+    return _around(nearest, numerator, denominator)
+
+
+def _around(nearest: float, numerator: int, denominator: int) -> Interval:
+    """The same, of which the float that lies nearest is known."""
+    if math.isinf(nearest):
+        inner = math.nextafter(nearest, 0.0)
+        return (inner, nearest) if nearest > 0.0 else (nearest, inner)
+    top, bottom = nearest.as_integer_ratio()
+    beyond = top * denominator - numerator * bottom
+    if beyond == 0:
+        return nearest, nearest
+    if beyond > 0:
+        return math.nextafter(nearest, -math.inf), nearest
+    return nearest, math.nextafter(nearest, math.inf)
+
+
+def _sum(x: float, y: float) -> Interval:
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return x + y, x + y
+    if x == 0.0 or y == 0.0:
+        return x + y, x + y
+    (a, b), (c, d) = x.as_integer_ratio(), y.as_integer_ratio()
+    return _around(x + y, a * d + c * b, b * d)
+
+
+def _product(x: float, y: float) -> Interval:
+    if x == 0.0 or y == 0.0:  # nothing stays nothing, also infinitely often
+        return 0.0, 0.0
+    if not (math.isfinite(x) and math.isfinite(y)):
+        return x * y, x * y
+    (a, b), (c, d) = x.as_integer_ratio(), y.as_integer_ratio()
+    return _around(x * y, a * c, b * d)
+
+
+def added(x: Interval, y: Interval) -> Interval:
+    """What the sum of a number of each interval lies in."""
+    return _sum(x[0], y[0])[0], _sum(x[1], y[1])[1]
+
+
+def scaled(x: Interval, factor: Interval) -> Interval:
+    """What the product with a factor of at least 0 lies in."""
+    low = factor[0] if x[0] >= 0.0 else factor[1]
+    high = factor[1] if x[1] >= 0.0 else factor[0]
+    return _product(x[0], low)[0], _product(x[1], high)[1]
+
+
+def widened(x: Interval, room: float) -> Interval:
+    """The interval with so much room on either side."""
+    return added(x, (-room, room))
+
+
+@lru_cache(maxsize=4096)  # bounds with a horizon ask for every number of steps left
+def discounted_sum(discount: float, steps: int | None, sign: int = 1) -> Interval:
+    """Bounds of 1 + x + ... + x**(steps - 1) for x = sign * discount.
+
+    It is (1 - x**steps)/(1 - x). The power is enclosed between whole multiples of
+    2**-POWER_BITS: a product of two such powers is rounded down, or up, by one of them,
+    which doubling an exponent doubles, so that the two ends are at most 4 ``steps`` of
+    them apart; 1 - x**steps is at least 2**-53, and ``steps`` below 2**53.
+    """
+    top, bottom = discount.as_integer_ratio()
+    top *= sign
+    if steps is None:
+        return rounded(bottom, bottom - top)
+    if top == bottom:
+        return rounded(steps, 1)
+    least, most = _power(discount, steps)
+    if sign < 0 and steps % 2 == 1:
+        least, most = -most, -least
+    one, scale = 1 << POWER_BITS, (bottom - top) << POWER_BITS
+    low = rounded((one - most) * bottom, scale)[0]
+    return low, rounded((one - least) * bottom, scale)[1]
+
+
+def _power(base: float, exponent: int) -> tuple[int, int]:
+    """Bounds of base**exponent, for a base in [0, 1], as multiples of 2**-POWER_BITS."""
+    top, bottom = base.as_integer_ratio()
+    low = (top << POWER_BITS) // bottom
+    high = -((-top << POWER_BITS) // bottom)
+    least = most = 1 << POWER_BITS
+    while exponent > 0:
+        if exponent & 1:
+            least = least * low >> POWER_BITS
+            most = -(-most * high >> POWER_BITS)
+        low, high = low * low >> POWER_BITS, -(-high * high >> POWER_BITS)
+        exponent >>= 1
+    return least, most
+
+
+@lru_cache(maxsize=256)
+def log_bounds(number: int) -> Interval:
+    """Bounds of the natural logarithm of a whole number of at least 1."""
+    if number == 1:
+        return 0.0, 0.0
+    nearest = Context(prec=LOG_DIGITS).ln(Decimal(number))
+    top, bottom = nearest.as_integer_ratio()
+    shift = 10 ** (
+        LOG_DIGITS - 3
+    )  # ``nearest`` is below 1000 and off by less than 1/shift
+    low = rounded(top * shift - bottom, bottom * shift)[0]
+    return low, rounded(top * shift + bottom, bottom * shift)[1]
+
+
+def root_bounds(number: int) -> Interval:
+    """Bounds of the square root of a whole number."""
+    scaled_up = number << 2 * POWER_BITS
+    root = math.isqrt(scaled_up)
+    exact = root * root == scaled_up
+    low = rounded(root, 1 << POWER_BITS)[0]
+    return low, rounded(root if exact else root + 1, 1 << POWER_BITS)[1]

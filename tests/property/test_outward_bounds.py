@@ -1,0 +1,276 @@
+"""What is known before the first call holds the exact value, to the last bit.
+
+A world pays the same in every step, at one end of the declared range: its value is an
+end of the first bounds, and one wrong rounding excludes it. Values are compared as
+fractions; logarithms and roots are enclosed by whole numbers here, without the code
+under test.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.estimate import unsampled_estimate
+from smoothcruiser.operators import outward
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.theory.ground import ground
+
+Enclosure = tuple[Fraction, Fraction]
+DISCOUNTS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.99, 0.999999)
+DIGITS = 10**60
+
+
+@cache
+def log(k: int) -> Enclosure:
+    """log k = 2 artanh((k - 1)/(k + 1)) over factors of at most 2, term by term."""
+    if k == 1:
+        return Fraction(0), Fraction(0)
+    if k > 2:
+        half, rest = log(2), Fraction(k, 2 ** (k.bit_length() - 1))
+        low, high = _log_small(rest)
+        times = k.bit_length() - 1
+        return low + times * half[0], high + times * half[1]
+    return _log_small(Fraction(k))
+
+
+def _log_small(x: Fraction) -> Enclosure:
+    y = (x - 1) / (x + 1)
+    terms = [y ** (2 * i + 1) / (2 * i + 1) for i in range(70)]
+    low = Fraction(math.floor(2 * sum(terms) * DIGITS), DIGITS)
+    return low, low + Fraction(2, DIGITS)  # what is cut off is below (1/3)**140
+
+
+def root(k: int) -> Enclosure:
+    low = math.isqrt(k * DIGITS**2)
+    exact = low * low == k * DIGITS**2
+    return Fraction(low, DIGITS), Fraction(low if exact else low + 1, DIGITS)
+
+
+def offset(operator: sc.Operator, k: int) -> Enclosure:
+    """F(0) of k actions."""
+    t = Fraction(operator.strength)
+    if isinstance(operator, sc.Entropy):
+        return t * log(k)[0], t * log(k)[1]
+    if isinstance(operator, sc.SquareRoot):
+        return t * root(k)[0], t * root(k)[1]
+    if isinstance(operator, sc.Sparsemax):
+        exact = t / 2 * (1 - Fraction(1, k))
+        return exact, exact
+    return Fraction(0), Fraction(0)
+
+
+def steps(discount: float, horizon: int | None) -> Fraction:
+    x = Fraction(discount)
+    if horizon is None:
+        return 1 / (1 - x)
+    return sum((x**i for i in range(horizon)), Fraction(0))
+
+
+def holds(interval: tuple[float, float] | None, exact: Enclosure) -> bool:
+    assert interval is not None
+    low, high = (Fraction(x) if math.isfinite(x) else x for x in interval)
+    return low <= exact[1] and exact[0] <= high
+
+
+OPERATORS = (
+    sc.Max(),
+    sc.Entropy(0.1),
+    sc.Entropy(1e6),
+    sc.KL(0.3),
+    sc.Sparsemax(0.7),
+    sc.SquareRoot(0.3),
+)
+
+
+def constant(
+    reward: float,
+    discount: float,
+    *,
+    end: int = 1,
+    operator: sc.Operator = OPERATORS[0],
+    actions: int = 3,
+    horizon: int | None = None,
+    width: float = 1.0,
+    deterministic: bool = False,
+) -> tuple[sc.MDP, Enclosure]:
+    """A world that always pays ``reward``, the upper (lower) end of its range."""
+    ends = (reward - width, reward) if end == 1 else (reward, reward + width)
+    world = sc.MDP(
+        lambda s, a, rng: (reward, s),
+        num_actions=actions,
+        discount=discount,
+        horizon=horizon,
+        operator=operator,
+        reward_range=ends,
+        initial_state=0,
+        deterministic=deterministic,
+    )
+    total = steps(discount, horizon)
+    low, high = (Fraction(reward) + x for x in offset(operator, actions))
+    return world, (low * total, high * total)
+
+
+def cases(count: int, seed: int) -> list[tuple[sc.MDP, Enclosure]]:
+    rnd = random.Random(seed)
+    return [
+        constant(
+            rnd.choice((0.1, -0.1, 1.0, 1e-12, -7.3, 1e9)) * rnd.random(),
+            rnd.choice(DISCOUNTS),
+            end=rnd.choice((0, 1)),
+            operator=rnd.choice(OPERATORS),
+            actions=rnd.choice((1, 2, 3, 7)),
+            horizon=rnd.choice((None, None, 1, 2, 9)),
+        )
+        for _ in range(count)
+    ]
+
+
+def test_the_facts_hold_the_exact_value() -> None:
+    for world, exact in cases(400, 1):
+        facts, left = world.facts, world.horizon
+        assert holds(facts.value_bounds(), exact), facts
+        assert holds(facts.value_hull(), exact), facts
+        least, most = offset(world.operator, facts.num_actions)
+        low, high = exact[0] - most, exact[1] - least  # Q = V - F(0)
+        assert holds(facts.q_bounds(), (low, high)), facts
+        algebra = ground(facts).values(left)
+        assert holds((algebra[0].item(), algebra[1].item()), exact), facts
+        estimate = unsampled_estimate(world, 0, "auto", "nothing was asked")
+        assert holds(estimate.interval, exact)
+
+
+def test_the_facts_of_alternating_turns_hold_the_exact_value() -> None:
+    """V is the sum of the rewards and F(0)/(1 + gamma), which the min player loses."""
+    for discount in DISCOUNTS:
+        for operator in OPERATORS:
+            for reward, ends in ((0.1, (0.1, 1.0)), (-0.3, (-1.0, -0.3))):
+                facts = Facts(
+                    2, 2, discount, operator, ends, game=True, alternating=True
+                )
+                for player, sign in ((1, 1), (2, -1)):
+                    share = sign / (1 + Fraction(discount))
+                    added = [share * x for x in offset(operator, 2)]
+                    paid = Fraction(reward) * steps(discount, None)
+                    exact = paid + min(added), paid + max(added)
+                    assert holds(facts.value_bounds(player), exact)
+
+
+def test_a_large_temperature_does_not_round_the_rewards_away() -> None:
+    """The interval had width 0 and missed the value by 1.9e-4."""
+    world, exact = constant(
+        1e-12, 0.999999, operator=sc.Entropy(1e6), actions=3, width=1e-12
+    )
+    low, high = world.facts.value_bounds()
+    assert holds((low, high), exact)
+    assert high - low < 1e-2
+
+
+ASKED = {
+    "certified": {"method": "certified", "budget": 40},
+    "schedule": {"method": "smoothcruiser", "epsilon": "40%"},
+    "value": {"method": "smoothcruiser", "epsilon": "40%", "target": "value"},
+    "exact": {"method": "exact"},
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_intervals_of_a_method_hold_the_exact_value(name: str) -> None:
+    for end in (0, 1):
+        for operator in (sc.Max(), sc.Entropy(0.1)):
+            for reward, discount in ((0.1, 0.9), (-0.7, 0.3)):
+                world, exact = constant(
+                    reward, discount, end=end, operator=operator, actions=2
+                )
+                if name == "exact":
+                    world = rows_of(world, reward)
+                more = {"delta": 0.1} if name != "exact" else {}
+                found = sc.plan(world, seed=1, **ASKED[name], **more)
+                assert holds(found.interval, exact), (end, operator, reward, discount)
+
+
+def rows_of(world: sc.MDP, reward: float) -> sc.MDP:
+    """The same world as a table."""
+    return sc.tabular(
+        [[[1.0]] * world.num_actions],
+        [[reward] * world.num_actions],
+        discount=world.discount,
+        operator=world.operator,
+        reward_range=world.reward_range,
+    )
+
+
+def test_proofs_of_a_tree_hold_the_exact_value() -> None:
+    for end in (0, 1):
+        certain, exact = constant(
+            -0.3, 0.9, end=end, actions=2, horizon=3, deterministic=True
+        )
+        tree = sc.plan(certain, method=sc.UCT(solve=True), budget=3, seed=1)
+        assert holds(tree.interval, exact)
+
+
+def test_exact_numbers_stay_as_they_are() -> None:
+    """(-1, 1) is not widened, nor is any other bound that a float can be."""
+    plain = {"num_actions": 2, "min_actions": 2, "operator": sc.Max()}
+    for discount, horizon, size in ((0.0, None, 1.0), (0.5, None, 2.0), (1.0, 7, 7.0)):
+        facts = Facts(
+            **plain, discount=discount, reward_range=(-1.0, 1.0), horizon=horizon
+        )
+        assert facts.value_bounds() == (-size, size)
+        assert facts.q_bounds() == (-size, size)
+    assert sc.SquareRoot(0.3).offset_bounds(4) == (0.6, 0.6)
+    assert sc.Sparsemax(1.0).offset_bounds(2) == (0.25, 0.25)
+
+
+def some_floats(seed: int) -> list[float]:
+    rnd = random.Random(seed)
+    scales = (1.0, 1e-310, 5e-324, 1e300, 1e-17, 2.0**53)
+    some = [rnd.choice(scales) * rnd.uniform(-1.0, 1.0) for _ in range(60)]
+    return [0.0, 1.0, -1.0, 0.5, 0.1, *some]
+
+
+def test_sums_and_products_are_rounded_outwards_and_no_farther() -> None:
+    for x in some_floats(1):
+        for y in some_floats(2):
+            both = ((x, x), (y, y))
+            exact = Fraction(x) + Fraction(y)
+            tight(outward.added(*both), exact)
+            if y >= 0.0:
+                tight(outward.scaled(*both), Fraction(x) * Fraction(y))
+
+
+def tight(found: tuple[float, float], exact: Fraction) -> None:
+    """The interval holds the number, and no float lies inside it."""
+    low, high = found
+    assert holds(found, (exact, exact)), (found, exact)
+    assert low == high or math.nextafter(low, math.inf) == high
+    assert low != high or not math.isfinite(low) or Fraction(low) == exact
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_discounted_sums_are_enclosed(sign: int) -> None:
+    for discount in (0.0, *DISCOUNTS, 1.0 - 2.0**-53):
+        x = sign * Fraction(discount)
+        for count in (0, 1, 2, 3, 50):
+            exact = sum((x**i for i in range(count)), Fraction(0))
+            tight(outward.discounted_sum(discount, count, sign), exact)
+        tight(outward.discounted_sum(discount, None, sign), 1 / (1 - x))
+    low, high = outward.discounted_sum(1.0 - 2.0**-53, 2**52, 1)
+    assert 0.786 * 2**52 < low <= high < 0.787 * 2**52  # 2 (1 - exp(-1/2)) of them
+    assert (high - low) / low < 1e-15
+
+
+def test_logarithms_and_roots_are_enclosed() -> None:
+    for k in (1, 2, 3, 4, 5, 7, 10, 999, 10**6):
+        for found, exact in (
+            (outward.log_bounds(k), log(k)),
+            (outward.root_bounds(k), root(k)),
+        ):
+            assert Fraction(found[0]) <= exact[0]
+            assert exact[1] <= Fraction(found[1])
+            assert found[1] in (found[0], math.nextafter(found[0], math.inf))

@@ -1,0 +1,175 @@
+"""Files of the cache that are not what was written: none stops a plan, none is loaded."""
+
+import errno
+import logging
+import os
+import pickle
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from smoothcruiser.jit import disk, private
+
+KEYS = ("first", "second", "third")
+
+
+class Loud:
+    """A pickle that says when it is loaded."""
+
+    def __reduce__(self):
+        return os.mkdir, ("loaded",)
+
+
+def cache(folder: Path) -> disk._Checked:
+    return disk._Checked(str(folder), "f", "stamp")
+
+
+def hangs(*_):
+    raise TimeoutError("a file of the cache was waited for")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A cache of one entry; a test that waits for a pipe fails after 20 seconds."""
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(20)
+    yield filled(tmp_path, monkeypatch)
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def filled(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.chmod(0o755)
+    cache(tmp_path).save("first", 1)
+    assert cache(tmp_path).load("first") == 1
+    return tmp_path
+
+
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_link(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def as_pickle(path: Path) -> None:
+    """As Numba itself would load it, without a digest."""
+    path.write_bytes(pickle.dumps(Loud()))
+
+
+def as_foreign(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, 12345, 12345)
+
+
+FAULTS = {
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "garbage": lambda path: path.write_bytes(b"x" * 1000),
+    "pickle": as_pickle,
+    "pipe": as_pipe,
+    "folder": as_folder,
+    "link": as_link,
+    "foreign": as_foreign,
+    "group": lambda path: path.chmod(0o664),
+    "world": lambda path: path.chmod(0o646),
+}
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_file_that_is_not_ours_counts_as_missing_and_is_replaced(
+    folder, fault, ending
+):
+    (path,) = folder.glob(f"*.{ending}")
+    FAULTS[fault](path)
+    assert cache(folder).load("first") is None
+    assert not os.path.lexists(path)
+    assert not (folder / "loaded").exists()
+    cache(folder).save("first", 2)
+    assert cache(folder).load("first") == 2
+
+
+def test_an_entry_under_another_number_counts_as_missing(folder):
+    """Two processes that begin with the same index give both of theirs one number."""
+    one, other = cache(folder), cache(folder)
+    before = one._load_index()
+    one.save("second", 2)
+    other._load_index = lambda: before
+    other.save("third", 3)
+    assert cache(folder).load("third") == 3
+    one._save_index(before | {"second": "f.2.nbc"})  # the first one's index comes last
+    assert cache(folder).load("second") is None
+    assert cache(folder).load("first") == 1
+
+
+def test_writers_at_once_leave_no_wrong_entry(folder):
+    def write(number: int) -> None:
+        for _ in range(10):
+            cache(folder).save(KEYS[number], number)
+            assert cache(folder).load(KEYS[number]) in (None, number)
+
+    threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, key in enumerate(KEYS):
+        assert cache(folder).load(key) in (None, number)
+    assert not list(folder.glob("*.tmp.*"))
+
+
+def ready(folder: Path) -> disk.OnDisk:
+    """A cache with a compiler that always has a result."""
+    found = object.__new__(disk.OnDisk)
+    found._cache_file, found._name = cache(folder), "f"
+    found.private = private.is_private_folder(folder)
+    found.complete = lambda: None
+    found._load_overload = lambda sig, context: found._cache_file.load(sig)
+    found._save_overload = lambda sig, data: found._cache_file.save(sig, data)
+    return found
+
+
+def test_a_full_disk_costs_nothing_but_the_entry(folder, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    ready(folder).save_overload("second", 2)
+    assert ready(folder).load_overload("second", None) is None
+    assert ready(folder).load_overload("first", None) == 1
+    assert not list(folder.glob("*.tmp.*"))
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757])
+def test_nothing_is_kept_where_others_can_write(folder, mode, caplog):
+    private._tell.cache_clear()
+    folder.chmod(mode)
+    before = sorted(folder.iterdir())
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            found = ready(folder)
+            found.save_overload("second", 2)
+            assert found.load_overload("first", None) is None
+    assert sorted(folder.iterdir()) == before
+    assert [record.name for record in caplog.records] == [private.__name__]
+
+
+def test_a_folder_of_another_user_is_not_used(folder):
+    as_foreign(folder)
+    assert not private.is_private_folder(folder)
+    os.chown(folder, 0, 0)
+    assert private.is_private_folder(folder)
+    assert private.is_private_folder(folder / "not made yet")
