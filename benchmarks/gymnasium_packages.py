@@ -34,8 +34,8 @@ from smoothcruiser.jit.streams import stream
 DISCOUNT = 0.9
 STEPS = 25  # of an episode
 EPISODES, FEWEST = 300, 20
-SECONDS = 4.0  # for the episodes of one side
-LONGEST = 100.0  # of a whole process
+SECONDS = 3.0  # for the episodes of one side
+LONGEST = 90.0  # of a whole process
 ERRORS = 4.0  # standard errors that two means may be apart
 
 
@@ -66,15 +66,9 @@ def _frame() -> Any:
 ANY = (-1e4, 1e4)
 UNIT = (-1.0, 1.0)
 WORLDS = (
-    World("minigrid", "minigrid", "MiniGrid-Empty-Random-6x6-v0"),
     World("minigrid", "minigrid", "MiniGrid-Dynamic-Obstacles-5x5-v0"),
-    World("minigrid", "minigrid", "MiniGrid-DoorKey-5x5-v0"),
-    World("minigrid", "minigrid", "MiniGrid-LavaGapS5-v0"),
-    World("minigrid", "minigrid", "MiniGrid-Fetch-5x5-N2-v0"),
     World("minigrid", "minigrid", "BabyAI-GoToObj-v0"),
     World("highway-env", "highway_env", "highway-fast-v0", UNIT),
-    World("highway-env", "highway_env", "merge-v0", UNIT),
-    World("highway-env", "highway_env", "roundabout-v0", UNIT),
     World("highway-env", "highway_env", "parking-v0", (-10.0, 1.0), 3),
     World(
         "flappy-bird-gymnasium",
@@ -84,7 +78,6 @@ WORLDS = (
         parameters={"use_lidar": False},
     ),
     World("gym-anytrading", "gym_anytrading", "forex-v0", ANY),
-    World("gym-anytrading", "gym_anytrading", "stocks-v0", ANY),
     World("mo-gymnasium", "mo_gymnasium", "deep-sea-treasure-v0", ANY),
     World("mo-gymnasium", "mo_gymnasium", "four-room-v0", ANY),
     World(
@@ -97,14 +90,10 @@ WORLDS = (
         ANY,
     ),
     World("gym-simplegrid", "gym_simplegrid", "SimpleGrid-4x4-v0", UNIT),
-    World("gym-simplegrid", "gym_simplegrid", "SimpleGrid-8x8-v0", UNIT),
     World("gym-saturation", "gym_saturation", "Vampire-v0", UNIT),
     World("gym-pusht", "gym_pusht", "gym_pusht/PushT-v0", UNIT, 3),
     World("popgym", "popgym", "popgym-HigherLowerEasy-v0", UNIT),
-    World("popgym", "popgym", "popgym-MultiarmedBanditEasy-v0", UNIT),
-    World("popgym", "popgym", "popgym-CountRecallEasy-v0", UNIT),
     World("popgym", "popgym", "popgym-MineSweeperEasy-v0", UNIT),
-    World("popgym", "popgym", "popgym-LabyrinthExploreEasy-v0", UNIT),
     World("gym-trading-env", "gym_trading_env", "TradingEnv", UNIT),
     World(
         "tetris-gymnasium",
@@ -114,12 +103,10 @@ WORLDS = (
     ),
     World("gym-toytext", "gym_toytext", "NChain-v1", (0.0, 10.0)),
     World("gym-toytext", "gym_toytext", "Roulette-v1", (-1.0, 36.0)),
-    World("gym-toytext", "gym_toytext", "HotterColder-v0", UNIT, 3),
     World("rware", "rware", "rware-tiny-2ag-easy-v2", UNIT),
     World("lbforaging", "lbforaging", "Foraging-5x5-2p-1f-v3", UNIT),
     World("jssenv", "JSSEnv", "jss-v1", ANY),
     World("nasim", "nasim", "Tiny-v0", (-100.0, 100.0)),
-    World("nasim", "nasim", "SmallPO-v0", (-100.0, 100.0)),
     World("ns-gym", "ns_gym", "ns_gym/Bridge-v0", UNIT),
     World("gym-electric-motor", "gym_electric_motor", "Finite-SC-PermExDc-v0", ANY),
     World("gym-multigrid", "gym_multigrid", "multigrid-collect-single-v0", ANY),
@@ -168,7 +155,7 @@ def verdict(world: World) -> dict[str, str]:
     said = [x.sentence for x in report.findings if x.verdict == "wrong"]
     if said:
         return found | {"verdict": "refused", "why": "check: " + "; ".join(said)}
-    plan = sc.plan(problem, method="uct", budget=200)
+    plan = sc.plan(problem, method="uct", budget=100)
     answer = f"uct, {plan.num_calls} calls: {plan.action_label or plan.action}"
     answer += f", {plan.value:.3g}"
     ours = played(lambda i: through_adapter(problem, i))
