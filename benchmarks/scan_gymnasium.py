@@ -7,7 +7,8 @@ Each environment is reset, moved a few steps and passed to the adapter, so that
 the problem starts at a live state. Families that are not installed get one
 line. Where an environment is deterministic, the adapter's steps are compared
 with the steps of the environment itself, from wherever it is. ``--ale N`` scans
-N games (0: all of them); they take some seconds each.
+N games (0: all of them); they take some seconds each. ``--packages`` scans environments
+of other packages instead (``gymnasium_packages``), and puts them below what the page has.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import json
 import os
+import subprocess
 import warnings
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import gymnasium_packages as packages
 
 import smoothcruiser as sc
 from smoothcruiser.adapters import gymnasium as adapter
@@ -176,7 +180,19 @@ def main() -> None:
     parser.add_argument(
         "--ale", type=int, default=8, help="number of ALE games, 0 for all"
     )
+    parser.add_argument(
+        "--packages", action="store_true", help="environments of other packages"
+    )
+    parser.add_argument("--one", type=int, help="one of them, as JSON")
     options = parser.parse_args()
+    if options.one is not None:
+        print(json.dumps(packages.verdict(packages.WORLDS[options.one])))
+        return
+    if options.packages:
+        found = packages.lines()
+        if options.out is not None:
+            add_packages(options.out, found)
+        return
     lines = table(options.ale)
     if options.out is not None:
         load = os.getloadavg()[0]
@@ -200,7 +216,35 @@ def main() -> None:
             ),
             "",
         ]
-        options.out.write_text("\n".join([*head, *lines, ""]))
+        before = options.out.read_text() if options.out.exists() else ""
+        _, heading, others = before.partition(PACKAGES)
+        options.out.write_text("\n".join([*head, *lines, "", heading + others]))
+
+
+PACKAGES = "## Environments of other packages\n"
+
+
+def add_packages(page: Path, lines: list[str]) -> None:
+    """Put the table of other packages at the end of the page."""
+    before = page.read_text().partition(PACKAGES)[0].rstrip() if page.exists() else ""
+    seen = [text.split(" | ")[4] for text in lines[2:]]
+    counts = ", ".join(f"{seen.count(word)} {word}" for word in dict.fromkeys(seen))
+    head = f"""{PACKAGES}
+`python benchmarks/scan_gymnasium.py --packages`, {datetime.date.today()}, commit
+{commit()}, Gymnasium {gym.__version__}, load {os.getloadavg()[0]:.1f}: {counts}.
+
+Each environment plays {packages.STEPS} steps of evenly drawn actions at discount
+{packages.DISCOUNT:g} through the adapter and by itself, from resets of their own; both means
+agree within {packages.ERRORS:g} standard errors where the verdict is *works*, and *wrong*
+says that they do not.
+"""
+    page.write_text("\n".join([before, "", head, *lines, ""]))
+
+
+def commit() -> str:
+    """The commit of the sources."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

@@ -243,6 +243,19 @@ def test_what_cannot_be_copied_is_refused_by_name():
 
 # --- what lies outside every copy ---------------------------------------------
 
+ARRAYS = np.ndarray  # a class among a module's values has no size
+LARGE = np.zeros(300_000)  # and one that is too large to be read
+
+
+def test_a_module_may_name_the_class_of_arrays():
+    assert adapter.problem(moved(Walk(), 1), **HERE).num_actions == 2
+
+    class Here(Walk):
+        kind = np.ndarray
+
+    assert adapter.problem(moved(Here(), 1), **HERE).num_actions == 2
+
+
 STEPS_OF_ALL = 0
 SHARED = {"steps": 0}
 ANY = np.random.default_rng(0)

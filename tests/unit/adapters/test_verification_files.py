@@ -8,12 +8,15 @@ import io
 import json
 import tarfile
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.adapters.verification import files
+from smoothcruiser.adapters.verification.labels import NoCombination, combined
+from smoothcruiser.adapters.verification.objective import Objective, _name
 
 GOOD = {
     "data": np.array([0.25, 0.75, 1.0]),
@@ -289,3 +292,60 @@ def test_rationals_have_to_sum_to_1_exactly(here):
         labels={"a": [False, True]},
     )
     refused("umb:off.umb,reach=a", "choice 0 of off.umb are rationals and sum to")
+
+
+# --- labels combined, and declarations ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, states",
+    [
+        ('"a"&!"b"', [1, 0, 0, 0]),
+        ("a&!b", [1, 0, 0, 0]),
+        ("a|b&c", [1, 1, 1, 0]),
+        ('("a"|b)&"odd one"', [1, 1, 0, 0]),
+        ("!(a|b)", [0, 0, 0, 1]),
+        ("!!true & a", [1, 1, 0, 0]),
+    ],
+)
+def test_labels_are_combined_as_property_files_write_them(text, states):
+    rows = {"a": [1, 1, 0, 0], "b": [0, 1, 1, 0], "c": [0, 0, 1, 1]}
+    rows["odd one"] = [1, 1, 0, 1]
+    found = combined(text, {k: np.array(v, bool) for k, v in rows.items()})
+    assert found.tolist() == [bool(x) for x in states]
+
+
+@pytest.mark.parametrize(
+    "text, why",
+    [
+        ("a&", "a label is missing"),
+        ("(a", "a bracket is not closed"),
+        ("a b", "'b' comes where nothing"),
+        ("a&x", "no label 'x'"),
+        ("a&#", "'#' is no part"),
+        ("!" * 200 + "a", "too deeply"),
+    ],
+)
+def test_what_is_no_combination_says_why(text, why):
+    with pytest.raises(NoCombination, match=why):
+        combined(text, {"a": np.array([True])})
+
+
+def test_a_model_is_reached_by_combined_labels_within_a_horizon():
+    np.savez("coin.npz", **GOOD)
+    problem = sc.make('npz:coin.npz,reach="goal"&!(!goal)', horizon=4)
+    assert problem.outcomes(0, 0) == [(0.25, 1.0, 1), (0.75, 0.0, 2)]
+    assert problem.horizon == sc.make("npz:coin.npz,horizon=4").horizon == 4
+    refused('npz:coin.npz,reach="goal"&"gaol"', "there is no label 'gaol'")
+    refused("npz:coin.npz,horizon=3,bounded=4", "say the same; drop one")
+    refused("npz:coin.npz,deterministic=true", "state 0, action 0 .* has several")
+    refused("npz:coin.npz,key=a", "drop key=")
+    declared = sc.make("npz:coin.npz", episodes_end=(1, 1.0), actions=["toss", "stop"])
+    assert declared.episodes_end == (1, 1.0)
+    assert declared.actions == ("toss", "stop")
+
+
+def test_constants_are_shown_in_the_name():
+    chosen = Objective(reach="goal")
+    model = SimpleNamespace(file="coin.nm", constants={"K": 8})
+    assert _name(model, chosen, "prism") == "prism:coin.nm,K=8,reach=goal"

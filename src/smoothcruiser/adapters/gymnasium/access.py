@@ -136,8 +136,9 @@ def problem(
         access: "auto", "tables", "mujoco", "state", "clone" or "snapshot"; of a
             functional environment "auto", "numpy" or "jax", by what it takes as rng.
         deterministic: whether a step from one state always has one outcome.
-        key: a hashable summary of an environment that determines its future, so that
-            searches can recognize snapshots; "contents" for all that it holds
+        key: a function to a hashable summary that determines the future: of the
+            environment, so that searches can recognize snapshots, and of the state where
+            access is not by snapshot; "contents" for all that an environment holds
             (``whole``), the default for MiniGrid and Blackjack.
         seed: start at a reset with this seed. By default the problem starts where the
             environment is, or at a reset with seed 0 if it was never reset.
@@ -222,7 +223,7 @@ def problem(
         "terminal": True,
         "initial_state": oracle.read(env) if here else first,
         "call_seconds": more.get("call_seconds"),
-        "key": Contents() if _by_contents(oracle) else None,
+        "key": _key_of_states(oracle),
         "name": label,
     }
     if what is not None:
@@ -230,8 +231,11 @@ def problem(
     return MDP(oracle, **merged(facts, declared))
 
 
-def _by_contents(oracle: EnvOracle) -> bool:
-    return isinstance(oracle, SnapshotOracle) and oracle.key is whole
+def _key_of_states(oracle: EnvOracle) -> Any:
+    """The problem's own key: snapshots have theirs inside, other states are plain."""
+    if isinstance(oracle, SnapshotOracle):
+        return Contents() if oracle.key is whole else None
+    return None if oracle.key is whole else oracle.key
 
 
 OWN = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
@@ -381,10 +385,10 @@ def _tried(
 
 
 def _choice(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """Which actions, and what they are called; words are actions where texts are."""
-    if isinstance(env.action_space, gymnasium.spaces.Text):
-        return actions, None
-    return chosen_or_named(actions)
+    """Which actions, and what they are called where all are taken."""
+    spaces = gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
+    listed = isinstance(env.action_space, spaces)
+    return chosen_or_named(actions) if listed else (actions, None)
 
 
 def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:

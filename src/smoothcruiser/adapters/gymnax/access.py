@@ -125,7 +125,7 @@ def problem(
     """
     check_keywords("problem", more, (*GymnaxOptions.__annotations__, *DECLARATIONS))
     declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
-    choice, labels = chosen_or_named(declared.pop("actions", None))
+    actions = declared.pop("actions", None)
     x64, limited = more.get("x64", False), more.get("time_limit", True)
     for word, value in (("x64", x64), ("time_limit", limited)):
         if not isinstance(value, bool):
@@ -144,6 +144,9 @@ def problem(
     known = str(env.name) if own else ""
     label = more.get("name") or f"gymnax:{getattr(env, 'name', type(env).__name__)}"
     with precise(x64):
+        choice, labels = actions, None
+        if hasattr(env.action_space(params), "n"):
+            choice, labels = chosen_or_named(actions)
         chosen = _actions(env, params, choice)
         bounds = more.get("reward_range") or known_range(known, env, params, chosen)
     if bounds is None:
