@@ -171,7 +171,7 @@ STEPS = _group(
         "four parts",
         "A",
     ),
-    ("returns nothing", "ask(mdp(lambda s, a, rng: None))", "returned None", "A"),
+    ("returns nothing", "ask(mdp(lambda s, a, rng: None))", "got None", "A"),
     (
         "returns the reward alone",
         "ask(mdp(lambda s, a, rng: 1.0))",
@@ -607,7 +607,7 @@ REQUESTS = _group(
     ("executor gpu", "ask(mdp(), executor='gpu')", "compiled", "A"),
     (
         "a price beyond all means",
-        "ask(mdp(discount=0.99), epsilon=1e-3, method='smoothcruiser')",
+        "ask(mdp(), epsilon=1e-6, method='smoothcruiser')",
         "What can be",
         "A",
     ),
@@ -677,7 +677,7 @@ COMMANDS = _group(
     ),
     (
         "delta 0.95",
-        "$ plan CHAIN --method smoothcruiser --epsilon 5% --delta 0.95",
+        "$ plan CHAIN --method smoothcruiser --epsilon 20% --delta 0.95",
         "did you mean 0.05?",
         "A",
     ),

@@ -134,5 +134,5 @@ def test_solve_takes_what_it_says(name):
     values = {"tolerance": 1e-6, "method": "policy-iteration", "max_sweeps": 10**6}
     chain = sc.make("chain:n=5", discount=0.9, operator="max")
     assert isinstance(sc.solve(chain, **{name: values[name]}), sc.Solution)
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(sc.InvalidInput, match="did you mean tolerance="):
         sc.solve(chain, tolerence=1e-6)

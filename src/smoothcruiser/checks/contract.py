@@ -33,6 +33,7 @@ from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     is_wary,
     refuse_named_legal,
+    wary,
 )
 
 
@@ -83,6 +84,11 @@ def walks(probe: Probe, start: Any) -> Finding:
     )
 
 
+def _wary(probe: Probe, action: int) -> int:
+    """The action, which refuses to be taken for its name where the step allows it."""
+    return wary(probe.problem, action) if is_wary(probe.problem) else action
+
+
 def deterministic_stream(probe: Probe) -> Finding:
     """Equal streams give equal answers.
 
@@ -98,7 +104,7 @@ def deterministic_stream(probe: Probe) -> Finding:
         # in the same object, since a cache may depend on its identity
         rng.words[:] = begun if moved else probe.stream(CheckKey.OTHER_STREAMS, i).words
         try:
-            second = probe.sample(state, action, rng, wary=is_wary(probe.problem))
+            second = probe.sample(state, _wary(probe, action), rng)
         except InsistsOnInt:  # the call before succeeded: nothing to compare here
             continue
         if not probe.alike(first, second, CheckKey.EQUAL_STREAMS, i):

@@ -24,7 +24,7 @@ from smoothcruiser.problem.futures import same_future
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import same_state
 from smoothcruiser.problem.totals import pays_early
-from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily
+from smoothcruiser.problem.wary_actions import InsistsOnInt, WaryAction, call_warily
 
 # random walks, steps of each, samples of a pair: some 700 calls in all, fewer for
 # slow oracles
@@ -67,17 +67,13 @@ class Probe:
 
         return stream(self.seed, Key.CHECK, use, *key)
 
-    def sample(
-        self, state: Any, action: int, rng: Any, wary: bool = False
-    ) -> tuple[float, Any, bool]:
-        """One checked call; ``wary`` as in ``problem.answers.answered``."""
+    def sample(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+        """One checked call; of a ``WaryAction`` as in ``problem.answers.answered``."""
         self.calls += 1
         begin = time.perf_counter()
         try:
-            if wary:
-                answer = call_warily(
-                    self.problem.oracle, state, action, rng, labels=self.problem.actions
-                )
+            if isinstance(action, WaryAction):
+                answer = call_warily(self.problem.oracle, state, action, rng)
             else:
                 answer = self.problem.oracle(state, action, rng)
         except (SmoothcruiserError, KeyboardInterrupt, InsistsOnInt):
@@ -89,7 +85,7 @@ class Probe:
         finally:
             self.spent += time.perf_counter() - begin
         reward, after, ended = unpacked(answer, state, action)
-        if wary:
+        if isinstance(action, WaryAction):
             check_order(answer, state, at(state, action))
         if not math.isnan(reward):
             self.rewards = (min(self.rewards[0], reward), max(self.rewards[1], reward))

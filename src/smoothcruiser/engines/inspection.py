@@ -66,6 +66,7 @@ from smoothcruiser.problem.wary_actions import (
     InsistsOnInt,
     is_wary,
     refuse_named_legal,
+    wary,
 )
 
 # After this time no further pair is inspected: some simulators take seconds per
@@ -247,7 +248,8 @@ class _Inspector:
         # The same object is used again, since a cache may go by its identity.
         rng.words[:] = self._stream(OTHER + place).words if certain else begun
         try:
-            second = self._call(given, action, rng, wary=is_wary(self.problem))
+            named = wary(self.problem, action) if is_wary(self.problem) else action
+            second = self._call(given, named, rng)
         except InsistsOnInt:  # the first call succeeded: nothing to compare here
             second = None
         self._check_untouched(before, given, action)
@@ -310,20 +312,14 @@ class _Inspector:
     def _stream(self, place: int) -> Stream:
         return stream(self.seed, Key.INSPECTION, place)
 
-    def _call(self, state: Any, action: int, rng: Stream, wary: bool = False) -> Answer:
+    def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         # after the run the pair takes one call less than before it
         if self.begun is not None and 2 * (self.calls - self.begun) + 1 > self.room:
             raise _NoRoom
         self.calls += 1
         facts = self.problem.facts
         reward, after, ended = answered(
-            self.problem,
-            state,
-            action,
-            rng,
-            *facts.reward_range,
-            facts.terminals,
-            wary=wary,
+            self.problem, state, action, rng, *facts.reward_range, facts.terminals
         )
         return reward, after if self.retype is None else self.retype(after), ended
 

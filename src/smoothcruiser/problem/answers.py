@@ -25,7 +25,13 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.problem.arguments import is_number, is_whole, shortened
 from smoothcruiser.problem.totals import pays_early
-from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily, is_wary
+from smoothcruiser.problem.wary_actions import (
+    InsistsOnInt,
+    WaryAction,
+    call_warily,
+    is_wary,
+    wary,
+)
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -227,19 +233,21 @@ def unpacked(answer: Any, state: Any, action: int) -> Answer:
 
 def no_answer(answer: Any, where: str) -> OracleError:
     """What a call returned is no answer; the sentence guesses what it is."""
-    came, remedy = f"got {shortened(answer)}", ""
+    came, remedy = f", got {shortened(answer)}", ""
     parts = answer if isinstance(answer, tuple | list) else ()
     if answer is None:
-        came, remedy = "it returned None", "; end every branch of it with a return"
+        came, remedy = ", got None", "; end every branch of it with a return"
     elif inspect.isawaitable(answer) or hasattr(answer, "__anext__"):
         _close(answer)
-        came = f"got {described(answer)}"
+        came = f", got {described(answer)}"
         remedy = "; it is an async function: define it without async, or run it inside a plain one"
     elif isinstance(answer, Iterator):
-        came = f"got {described(answer)}"
+        came = f", got {described(answer)}"
         remedy = "; write return in place of yield"
     elif len(parts) in (4, 5):
-        came = f"got {'four' if len(parts) == 4 else 'five'} parts, {shortened(answer)}"
+        came = (
+            f", got {'four' if len(parts) == 4 else 'five'} parts, {shortened(answer)}"
+        )
         remedy = (
             "; from Gymnasium's (observation, reward, terminated, …) return reward, "
             "observation, terminated"
@@ -247,13 +255,13 @@ def no_answer(answer: Any, where: str) -> OracleError:
     elif len(parts) == 3 and isinstance(parts[1], bool):
         remedy = "; return (reward, next_state, terminated), in this order"
     elif len(parts) in (2, 3) and not _is_numeric(parts[0]):
-        came = f"the reward must be a number, got {_shown(parts[0])}"
+        came = f"; the reward must be a number, got {_shown(parts[0])}"
         remedy = _reward_remedy(parts[0], parts[1])
     elif len(parts) == 3:
-        came = f"terminated must be True or False, got {shortened(parts[2])}"
+        came = f"; terminated must be True or False, got {shortened(parts[2])}"
     return OracleError(
         "The oracle must return (reward, next_state) or (reward, next_state, "
-        f"terminated); {came} {where}{remedy}."
+        f"terminated){came} {where}{remedy}."
     )
 
 
@@ -351,20 +359,17 @@ def answered(
     high: float,
     ends: bool,
     guard: Guard | None = None,
-    wary: bool = False,
 ) -> Answer:
     """One call of the user's simulator, checked.
 
-    The reward has to lie in [low, high]; the episode may end only if ``ends``. A
-    ``wary`` call notices an action that is taken for its name, and raises
-    ``InsistsOnInt`` where the simulator fails with it.
+    The reward has to lie in [low, high]; the episode may end only if ``ends``. With a
+    ``WaryAction`` an action that is taken for its name is noticed, and ``InsistsOnInt``
+    is raised where the simulator fails.
     """
     before = guard.copied(state) if guard is not None and guard.due() else None
     try:
-        if wary:
-            answer = call_warily(
-                problem.oracle, state, action, rng, labels=problem.actions
-            )
+        if isinstance(action, WaryAction):
+            answer = call_warily(problem.oracle, state, action, rng)
         else:
             answer = problem.oracle(state, action, rng)
     except (SmoothcruiserError, KeyboardInterrupt, InsistsOnInt):
@@ -376,7 +381,7 @@ def answered(
     if before is not None and guard is not None:
         guard.compare(before, state, action)
     reward, after, ended = unpacked(answer, state, action)
-    if wary:
+    if isinstance(action, WaryAction):
         check_order(answer, state, at(state, action))
     if not low <= reward <= high:
         check_order(answer, state, at(state, action))
@@ -397,7 +402,7 @@ def met_answer(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
     if is_wary(problem):
         before = rng.words.copy()
         try:
-            return answered(problem, state, action, rng, *checks, wary=True)
+            return answered(problem, state, wary(problem, action), rng, *checks)
         except InsistsOnInt:
             rng.words[:] = before
     return answered(problem, state, action, rng, *checks)

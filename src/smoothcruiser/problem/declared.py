@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import OPERATORS, Max, Operator
-from smoothcruiser.problem.arguments import check_call_seconds, shortened
+from smoothcruiser.problem.arguments import (
+    check_call_seconds,
+    check_keywords,
+    shortened,
+)
 from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.chances import check_chances
 from smoothcruiser.problem.totals import check_totals
@@ -139,6 +143,17 @@ def _no_operator(came: object) -> str:
     )
 
 
+class Declared:
+    """A base of problems: keywords that do not exist are refused before all else."""
+
+    def __new__(cls, *oracle: Any, **declared: Any) -> Self:
+        """A problem to be filled in."""
+        if oracle or declared:  # neither where it is copied
+            check_keywords(cls.__name__, declared, cls.__dataclass_fields__)  # type: ignore[attr-defined]
+            check_needed(cls.__name__, declared, oracle)
+        return super().__new__(cls)
+
+
 def check_needed(
     verb: str, declared: Mapping[str, Any], oracle: tuple[Any, ...]
 ) -> None:
@@ -243,7 +258,7 @@ def _check_discount(p: Problem) -> None:
         f"discount must be a number of at least 0, got {shortened(p.discount)}.",
     )
     _require(
-        not 2 <= p.discount <= 100,
+        not 2 < p.discount <= 100,
         (
             f"discount must be at most 1, got {p.discount!r}; did you mean "
             f"discount={p.discount / 100:g}?"

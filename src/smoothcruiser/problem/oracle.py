@@ -78,3 +78,12 @@ class LabellingOracle(Protocol):
 
     def label(self, state: Any, action: int) -> str | None:
         """What ``action`` is called in ``state``; None where it has no name there."""
+
+
+def name_action(oracle: LabellingOracle, state: Any, action: int) -> str:
+    """The name of an action, or its number: no answer is lost for want of a word."""
+    try:
+        found = oracle.label(state, action)
+    except Exception:
+        return str(action)
+    return found if isinstance(found, str) and found else str(action)

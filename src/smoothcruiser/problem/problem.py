@@ -12,9 +12,9 @@ state, so copies cannot foresee each other's samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError, said
 from smoothcruiser.jit.build import is_compiled
@@ -26,13 +26,12 @@ from smoothcruiser.problem.answers import (
     truth,
     two_in_one,
 )
-from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.callables import check_functions
 from smoothcruiser.problem.declared import (
+    Declared,
     action_labels,
     check_declared,
-    check_needed,
     plain_number,
     read_operator,
 )
@@ -42,6 +41,7 @@ from smoothcruiser.problem.oracle import (
     Outcomes,
     ParsingOracle,
     Step,
+    name_action,
 )
 from smoothcruiser.problem.sampled import (
     DEFAULT_ACTIONS,
@@ -73,7 +73,7 @@ PLAIN_NUMBERS = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem(Shown):
+class Problem(Declared, Shown):
     """What MDPs and games have in common. Use ``MDP`` or ``Game``."""
 
     oracle: Step
@@ -116,28 +116,21 @@ class Problem(Shown):
     # how sampled actions are numbered; set where there is a sampler
     numbering: Numbering | None = field(default=None, repr=False)
 
-    def __new__(cls, *oracle: Any, **declared: Any) -> Self:
-        """A problem to be filled in; a keyword that does not exist is refused first."""
-        if oracle or declared:  # neither where it is copied
-            check_keywords(cls.__name__, declared, [f.name for f in fields(cls)[1:]])
-            check_needed(cls.__name__, declared, oracle)
-        return super().__new__(cls)
-
     def __post_init__(self) -> None:
+        declare = partial(object.__setattr__, self)
         for name in PLAIN_NUMBERS:
-            object.__setattr__(self, name, plain_number(getattr(self, name)))
+            declare(name, plain_number(getattr(self, name)))
         if self.actions is not None:
             labels = action_labels(self.actions)
-            object.__setattr__(self, "actions", labels)
+            declare("actions", labels)
             if self.num_actions is None:
-                object.__setattr__(self, "num_actions", len(labels))
+                declare("num_actions", len(labels))
         if isinstance(self.episodes_end, tuple | list):
-            end = tuple(plain_number(x) for x in self.episodes_end)
-            object.__setattr__(self, "episodes_end", end)
+            declare("episodes_end", tuple(map(plain_number, self.episodes_end)))
         if self.sample_action is not None and self.num_actions is None:
-            object.__setattr__(self, "num_actions", DEFAULT_ACTIONS)
+            declare("num_actions", DEFAULT_ACTIONS)
         if isinstance(self.operator, str):
-            object.__setattr__(self, "operator", read_operator(self.operator))
+            declare("operator", read_operator(self.operator))
         check_declared(self)
         check_functions(self)
         check_sampler(self)
@@ -150,12 +143,10 @@ class Problem(Shown):
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):
                 if hasattr(self, name):
-                    object.__setattr__(
-                        self, name, self.oracle.function_of(getattr(self, name))
-                    )
+                    declare(name, self.oracle.function_of(getattr(self, name)))
             if self.value_bounds is not None:
                 bounds = tuple(self.oracle.function_of(x) for x in self.value_bounds)
-                object.__setattr__(self, "value_bounds", bounds)
+                declare("value_bounds", bounds)
 
     def sampled_action(self, state: Any, number: int) -> Any:
         """The action that ``number`` stands for in ``state``: the number itself where
@@ -249,13 +240,11 @@ class Problem(Shown):
         if self.legal is None:
             return list(range(self.num_actions))
         try:
-            said_legal = [self.legal(state, a) for a in range(self.num_actions)]
+            answers = [self.legal(state, a) for a in range(self.num_actions)]
         except BaseException as error:
             raise failure("legal", error, state) from error
         actions = [
-            a
-            for a, answer in enumerate(said_legal)
-            if (answer if type(answer) is bool else truth("legal", answer, state))
+            a for a, x in enumerate(answers) if x is True or truth("legal", x, state)
         ]
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
@@ -275,7 +264,7 @@ class Problem(Shown):
         if not isinstance(self.oracle, LabellingOracle):
             return None
         numbers = range(self.num_actions)
-        names = tuple(_label(self.oracle, state, action) for action in numbers)
+        names = tuple(name_action(self.oracle, state, a) for a in numbers)
         return None if names == tuple(map(str, numbers)) else names
 
     def label(self, state: Any, action: int) -> str:
@@ -303,10 +292,8 @@ class Problem(Shown):
         Two states with one key must have the same mover, legal actions, end and
         future.
         """
-        found: Hashable
         if self.key is None:
-            found = state_key(state)
-            return found
+            return state_key(state)  # type: ignore[no-any-return]
         try:
             found = self.key(state)
             hash(found)
@@ -368,15 +355,6 @@ class Problem(Shown):
             ) from error
 
 
-def _label(oracle: LabellingOracle, state: Any, action: int) -> str:
-    """The name of an action, or its number: no answer is lost for want of a word."""
-    try:
-        found = oracle.label(state, action)
-    except Exception:
-        return str(action)
-    return found if isinstance(found, str) and found else str(action)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class MDP(Problem):
     """A Markov decision process: one player, who maximizes.
@@ -392,8 +370,7 @@ class MDP(Problem):
             declaration bounds the total: ``payoffs="end"``, ``total_reward_range``
             with rewards of one sign, or ``episodes_end``. Values are then expected
             totals.
-        operator: the smooth maximum, such as ``Entropy(1.0)`` or ``Max()``; "max" is
-            the latter.
+        operator: the smooth maximum, such as ``Entropy(1.0)``, ``Max()`` or "max".
         reward_range: (low, high), which holds every reward; the default is (0,
             1).
         legal: ``legal(state, action)``; by default every action is legal

@@ -29,7 +29,7 @@ from smoothcruiser.problem.chances import rarest, too_rare
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
 from smoothcruiser.problem.totals import pays_early
-from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily
+from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily, wary
 
 Row = list[tuple[float, float, Any]]
 Outcomes = list[tuple[int, float, float]]  # next state's number, reward, probability
@@ -121,9 +121,8 @@ def _listed(problem: Problem, state: Any, action: int) -> Any:
     assert problem.outcomes is not None
     try:
         if problem.tables is None and not is_compiled(problem.outcomes):
-            return call_warily(
-                problem.outcomes, state, action, who="outcomes", labels=problem.actions
-            )
+            named = wary(problem, action, "outcomes")
+            return call_warily(problem.outcomes, state, named)
     except InsistsOnInt:
         pass
     return problem.outcomes(state, action)

@@ -110,16 +110,18 @@ def refuse_named_legal(problem: Problem, state: Any) -> None:
         return
     for action in range(min(problem.num_actions, WARY_CALLS)):
         with suppress(InsistsOnInt):
-            call_warily(legal, state, action, who="legal", labels=problem.actions)
+            call_warily(legal, state, wary(problem, action, "legal"))
+
+
+def wary(problem: Problem, action: int, who: str = "The oracle") -> WaryAction:
+    """An action that ``call_warily`` takes."""
+    found = WaryAction(action)
+    found.who, found.labels = who, problem.actions
+    return found
 
 
 def call_warily(
-    function: Callable[..., Any],
-    state: Any,
-    action: int,
-    *rng: Any,
-    who: str = "The oracle",
-    labels: Sequence[str] | None = None,
+    function: Callable[..., Any], state: Any, action: WaryAction, *rng: Any
 ) -> Any:
     """What ``function(state, action, *rng)`` returns, called with a wary action.
 
@@ -128,7 +130,7 @@ def call_warily(
     on.
     """
     wary = WaryAction(action)
-    wary.who, wary.labels, wary.armed = who, labels, True
+    wary.who, wary.labels, wary.armed = action.who, action.labels, True
     try:
         answer = function(state, wary, *rng)
     except (SmoothcruiserError, KeyboardInterrupt, Hung):

@@ -60,7 +60,7 @@ def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Un
     lines = "".join(f"\n  - {offer}" for offer in offers(facts, wish, budget - looks))
     return Unpayable(
         f"This promise costs {price} oracle calls, above the budget of {short(budget)} "
-        f"(--budget). What can be paid:{lines}"
+        f"(budget=). What can be paid:{lines}"
     )
 
 

@@ -19,7 +19,7 @@ from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard
-from smoothcruiser.problem.wary_actions import WARY_CALLS, InsistsOnInt, is_wary
+from smoothcruiser.problem.wary_actions import WARY_CALLS, InsistsOnInt, is_wary, wary
 from smoothcruiser.tree.plain_boxes import prove, undecided
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.plain_nodes import PlainNodes
@@ -208,20 +208,16 @@ class PlainTree(PlainNodes):
 
     def _answered(self, state: Any, action: int) -> Answer:
         """A checked call; the first ones notice an action that is taken for its name."""
-        setting = self.setting
-        checks = (setting.low, setting.high, setting.ends, self.guard)
+        problem, rng, at = self.problem, self.rng, self.setting
+        checks = (at.low, at.high, at.ends, self.guard)
         # with room for a second call, where a step insists on an int
-        first = self.calls <= WARY_CALLS and self.calls < self.most_calls
-        if first and is_wary(self.problem):
-            before = self.rng.words.copy()
+        if self.calls <= min(WARY_CALLS, self.most_calls - 1) and is_wary(problem):
+            before = rng.words.copy()
             try:
-                return answered(
-                    self.problem, state, action, self.rng, *checks, wary=True
-                )
+                return answered(problem, state, wary(problem, action), rng, *checks)
             except InsistsOnInt:
-                self.rng.words[:] = before
-                self.calls += 1
-        return answered(self.problem, state, action, self.rng, *checks)
+                rng.words[:], self.calls = before, self.calls + 1
+        return answered(problem, state, action, rng, *checks)
 
     def _pause(self) -> None:
         if self.calls >= self.most_calls and self.known == len(self.answers):
