@@ -38,6 +38,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
 )
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy, stream_generator
+from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
@@ -48,6 +49,26 @@ SHARED = ("spec", "action_space", "observation_space")
 DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
 # tables of its toy texts, which steps only read: copying Taxi's takes 40 ms
 TABLES = ("P", "desc", "initial_state_distrib")
+
+
+NO_NUMBERS = InvalidInput(
+    "The environment's state attribute holds no numbers; use access='snapshot'."
+)
+
+
+def one_number(env: Any, reward: Any) -> float:
+    """A reward as a number; several at once, as of many objectives, are refused."""
+    try:
+        return float(reward)
+    except (TypeError, ValueError):
+        pass
+    found = np.asarray(reward)
+    if found.size == 1 and found.dtype.kind in "fiub":
+        return float(found.reshape(-1)[0])
+    raise InvalidInput(
+        f"{title(env)} pays {shortened(reward)} for one step, and a planner needs one "
+        "number; wrap it in an environment that adds up what counts."
+    )
 
 
 class EnvOracle:
@@ -132,9 +153,9 @@ class EnvOracle:
         self.bits.bind(rng)
         env = self.restored(state)
         _, reward, terminated, truncated, _ = env.step(self.actions[action])
-        paid = (
-            float(reward) if self.reward is None else float(self.reward(float(reward)))
-        )
+        paid = one_number(env, reward)
+        if self.reward is not None:
+            paid = float(self.reward(paid))
         return paid, self.state_of(env), bool(terminated or truncated)
 
     def parse(self, state: Any) -> Any:
@@ -237,10 +258,7 @@ class StateOracle(SetOracle):
         self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
-            raise InvalidInput(
-                "The environment's state attribute holds no numbers; use "
-                "access='snapshot'."
-            )
+            raise NO_NUMBERS
 
     def restored(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
@@ -264,7 +282,10 @@ class StateOracle(SetOracle):
         """The state as a number or a tuple of numbers."""
         value = getattr(env.unwrapped, self.attribute, None)
         if isinstance(value, np.ndarray | tuple | list):
-            return tuple(np.asarray(value).tolist())
+            try:
+                return tuple(np.asarray(value).tolist())
+            except ValueError as error:  # lists of several lengths
+                raise NO_NUMBERS from error
         return value.item() if isinstance(value, np.generic) else value
 
     def parse(self, state: Any) -> Any:

@@ -27,7 +27,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     surroundings,
     title,
 )
-from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
+from smoothcruiser.adapters.gymnasium.oracles import EnvOracle, one_number
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
@@ -143,7 +143,7 @@ def _step(oracle: EnvOracle, env: Any, episode: int, i: int) -> Taken:
     action = oracle.actions[oracle.attempt(env, 7 * i + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
     seen = _kept(oracle.shown(env, observation))
-    return seen, float(reward), bool(terminated), bool(truncated)
+    return seen, one_number(env, reward), bool(terminated), bool(truncated)
 
 
 def _kept(observation: Any) -> Any:
