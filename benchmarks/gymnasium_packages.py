@@ -35,7 +35,7 @@ DISCOUNT = 0.9
 STEPS = 25  # of an episode
 EPISODES, FEWEST = 300, 20
 SECONDS = 3.0  # for the episodes of one side
-LONGEST = 90.0  # of a whole process
+LONGEST = 150.0  # of a whole process
 ERRORS = 4.0  # standard errors that two means may be apart
 
 
@@ -137,6 +137,7 @@ def verdict(world: World) -> dict[str, str]:
     """One line: works, refused, not built or wrong, and what was seen."""
     try:
         env = built(world)
+        env.reset(seed=0)
     except BaseException as error:
         return {"verdict": "not built", "why": _said(error)}
     try:

@@ -29,6 +29,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     fixed,
     is_forgetful,
     kinds,
+    one_number,
     parts,
     private_copy,
     remembering_copy,
@@ -38,7 +39,6 @@ from smoothcruiser.adapters.gymnasium.copies import (
 )
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy, stream_generator
-from smoothcruiser.problem.arguments import shortened
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
@@ -51,23 +51,9 @@ DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
 TABLES = ("P", "desc", "initial_state_distrib")
 
 
-NO_NUMBERS = InvalidInput(
-    "The environment's state attribute holds no numbers; use access='snapshot'."
-)
-
-
-def one_number(env: Any, reward: Any) -> float:
-    """A reward as a number; several at once, as of many objectives, are refused."""
-    try:
-        return float(reward)
-    except (TypeError, ValueError):
-        pass
-    found = np.asarray(reward)
-    if found.size == 1 and found.dtype.kind in "fiub":
-        return float(found.reshape(-1)[0])
-    raise InvalidInput(
-        f"{title(env)} pays {shortened(reward)} for one step, and a planner needs one "
-        "number; wrap it in an environment that adds up what counts."
+def _no_numbers() -> InvalidInput:
+    return InvalidInput(
+        "The environment's state attribute holds no numbers; use access='snapshot'."
     )
 
 
@@ -258,7 +244,7 @@ class StateOracle(SetOracle):
         self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
-            raise NO_NUMBERS
+            raise _no_numbers()
 
     def restored(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
@@ -285,7 +271,7 @@ class StateOracle(SetOracle):
             try:
                 return tuple(np.asarray(value).tolist())
             except ValueError as error:  # lists of several lengths
-                raise NO_NUMBERS from error
+                raise _no_numbers() from error
         return value.item() if isinstance(value, np.generic) else value
 
     def parse(self, state: Any) -> Any:

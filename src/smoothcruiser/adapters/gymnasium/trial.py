@@ -23,11 +23,12 @@ import numpy as np
 from smoothcruiser.adapters.gymnasium.copies import (
     contents,
     different,
+    one_number,
     spelled,
     surroundings,
     title,
 )
-from smoothcruiser.adapters.gymnasium.oracles import EnvOracle, one_number
+from smoothcruiser.adapters.gymnasium.oracles import EnvOracle
 from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
