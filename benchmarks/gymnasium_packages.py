@@ -115,7 +115,6 @@ WORLDS = (
         "gymnasium-robotics", "gymnasium_robotics", "PointMaze_UMaze-v3", (0.0, 1.0), 3
     ),
     World("gymnasium-robotics", "gymnasium_robotics", "FetchReach-v4", UNIT, 2),
-    World("ale-py", "ale_py", "ALE/Breakout-v5", ANY),
 )
 
 
@@ -126,8 +125,6 @@ def built(world: World) -> Any:
         warnings.simplefilter("ignore")
         gym.register_envs(module)
         more = {"df": _frame()} if world.name == "TradingEnv" else {}
-        if world.package == "ale-py":
-            more = {"repeat_action_probability": 0.0}
         return gym.make(
             world.name, disable_env_checker=True, **world.parameters, **more
         )
