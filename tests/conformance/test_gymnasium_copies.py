@@ -256,6 +256,26 @@ def test_a_module_may_name_the_class_of_arrays():
     assert adapter.problem(moved(Here(), 1), **HERE).num_actions == 2
 
 
+def test_many_objectives_are_refused_and_ragged_states_are_copied():
+    class Two(Walk):
+        def step(self, action):
+            seen, reward, *ends = super().step(action)
+            return (seen, np.array([reward, 1.0]), *ends)
+
+    with pytest.raises(sc.InvalidInput, match=r"Two pays array.* needs one number"):
+        adapter.problem(moved(Two(), 1), **HERE)
+
+    class One(Walk):
+        state = ([0, 1], [2])
+
+        def step(self, action):
+            seen, reward, *ends = super().step(action)
+            return (seen, np.array([reward]), *ends)
+
+    found = adapter.problem(moved(One(), 1), **HERE)
+    assert type(found.oracle).__name__ == "SnapshotOracle"
+
+
 STEPS_OF_ALL = 0
 SHARED = {"steps": 0}
 ANY = np.random.default_rng(0)

@@ -79,7 +79,7 @@ from smoothcruiser.adapters.gymnasium.functional import (
     functional_problem,
     is_functional,
 )
-from smoothcruiser.adapters.gymnasium.known import Known, keeps_rewards, known
+from smoothcruiser.adapters.gymnasium.known import KnownFacts, keeps_rewards, known
 from smoothcruiser.adapters.gymnasium.meanings import meanings
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
@@ -281,7 +281,7 @@ def _environment(text: str, parameters: dict[str, Any]) -> Any:
 
 
 def _bounds(
-    what: Known | None, given: tuple[float, float] | None, label: str
+    what: KnownFacts | None, given: tuple[float, float] | None, label: str
 ) -> tuple[float, float]:
     """(low, high) of all rewards: as given, or as known of the environment."""
     bounds = given or (None if what is None else what.rewards)
@@ -293,7 +293,7 @@ def _bounds(
     return bounds
 
 
-def _key(given: Any, env: Any, what: Known | None) -> Callable[[Any], Any] | None:
+def _key(given: Any, env: Any, what: KnownFacts | None) -> Callable[[Any], Any] | None:
     """The key of snapshots: the user's, all that they hold, or None."""
     plain = what is not None and what.plain
     found: Any = ("contents" if plain else None) if given is None else given

@@ -39,6 +39,7 @@ from gymnasium import wrappers
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy
+from smoothcruiser.problem.arguments import shortened
 
 # Gymnasium's own wrappers that change neither step nor reward; a time limit is not
 # part of a state
@@ -125,6 +126,21 @@ def title(env: Any) -> str:
     """What an environment is called in sentences: its class, or that inside a view."""
     inner = env.unwrapped
     return type(inner.inside if isinstance(inner, View) else inner).__name__
+
+
+def one_number(env: Any, reward: Any) -> float:
+    """A reward as a number; several at once, as of many objectives, are refused."""
+    try:
+        return float(reward)
+    except (TypeError, ValueError):
+        pass
+    found = np.asarray(reward)
+    if found.size == 1 and found.dtype.kind in "fiub":
+        return float(found.reshape(-1)[0])
+    raise InvalidInput(
+        f"{title(env)} pays {shortened(reward)} for one step, and a planner needs one "
+        "number; wrap it in an environment that adds up what counts."
+    )
 
 
 def has_reset(env: Any) -> bool:

@@ -49,7 +49,7 @@ PASSING = (
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFacts:
     """What holds of an environment, whatever is played."""
 
     rewards: tuple[float, float] | None = None  # (low, high)
@@ -67,7 +67,7 @@ def keeps_rewards(env: Any) -> bool:
     return all(kind.step in PASSING for kind in wrappers)
 
 
-def known(env: Any) -> Known | None:
+def known(env: Any) -> KnownFacts | None:
     """What is known of an environment without its wrappers; None if nothing is."""
     kind = type(env)
     if isinstance(env, View):
@@ -79,28 +79,28 @@ def known(env: Any) -> Known | None:
     if kind.__name__ == "BlackjackEnv":
         more = bool(getattr(env, "natural", True)) and not getattr(env, "sab", False)
         ends = END_PAYS | {"episodes_end": (HANDS, 1.0)}
-        return Known((-1.0, 1.5 if more else 1.0), ends, plain=True)
+        return KnownFacts((-1.0, 1.5 if more else 1.0), ends, plain=True)
     if kind.__name__ == "CartPoleEnv" and getattr(env, "_sutton_barto_reward", False):
-        return Known((-1.0, 0.0), END_PAYS)
+        return KnownFacts((-1.0, 0.0), END_PAYS)
     if kind.__name__ == "FrozenLakeEnv":
         return _lake(env)
     rewards = RANGES.get(kind.__name__)
-    return None if rewards is None else Known(rewards)
+    return None if rewards is None else KnownFacts(rewards)
 
 
-def _lake(env: Any) -> Known:
+def _lake(env: Any) -> KnownFacts:
     """A lake by the entries of its table."""
     entries = [e for row in env.P.values() for each in row.values() for e in each]
     paid = [float(reward) for _, _, reward, _ in entries]
     early = any(reward != 0 and not flag for _, _, reward, flag in entries)
-    return Known((min(paid), max(paid)), {} if early else dict(END_PAYS))
+    return KnownFacts((min(paid), max(paid)), {} if early else dict(END_PAYS))
 
 
-def _minigrid(env: Any) -> Known:
+def _minigrid(env: Any) -> KnownFacts:
     names = [cls.__name__ for cls in type(env).__mro__]
     low = -1.0 if "DynamicObstaclesEnv" in names else 0.0
     ends: dict[str, Any] = dict(END_PAYS)
     most = getattr(env, "max_steps", None)
     if getattr(env, "fixed_max_steps", True) and isinstance(most, int) and most >= 1:
         ends["episodes_end"] = (most, 1.0)
-    return Known((low, 1.0), ends, plain=True)
+    return KnownFacts((low, 1.0), ends, plain=True)

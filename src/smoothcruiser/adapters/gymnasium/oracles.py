@@ -29,6 +29,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     fixed,
     is_forgetful,
     kinds,
+    one_number,
     parts,
     private_copy,
     remembering_copy,
@@ -49,6 +50,12 @@ SHARED = ("spec", "action_space", "observation_space")
 DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
 # tables of its toy texts, which steps only read: copying Taxi's takes 40 ms
 TABLES = ("P", "desc", "initial_state_distrib")
+
+
+def _no_numbers() -> InvalidInput:
+    return InvalidInput(
+        "The environment's state attribute holds no numbers; use access='snapshot'."
+    )
 
 
 class EnvOracle:
@@ -134,9 +141,9 @@ class EnvOracle:
         self.bits.bind(rng)
         env = self.restored(state)
         shown, reward, terminated, truncated, _ = env.step(self.actions[action])
-        paid = (
-            float(reward) if self.reward is None else float(self.reward(float(reward)))
-        )
+        paid = one_number(env, reward)
+        if self.reward is not None:
+            paid = float(self.reward(paid))
         after = self.state_of(env)
         self.shown_last = (after, shown)
         return paid, after, bool(terminated or truncated)
@@ -245,10 +252,7 @@ class StateOracle(SetOracle):
         self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
-            raise InvalidInput(
-                "The environment's state attribute holds no numbers; use "
-                "access='snapshot'."
-            )
+            raise _no_numbers()
 
     def restored(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
@@ -272,7 +276,10 @@ class StateOracle(SetOracle):
         """The state as a number or a tuple of numbers."""
         value = getattr(env.unwrapped, self.attribute, None)
         if isinstance(value, np.ndarray | tuple | list):
-            return tuple(np.asarray(value).tolist())
+            try:
+                return tuple(np.asarray(value).tolist())
+            except ValueError as error:  # lists of several lengths
+                raise _no_numbers() from error
         return value.item() if isinstance(value, np.generic) else value
 
     def parse(self, state: Any) -> Any:

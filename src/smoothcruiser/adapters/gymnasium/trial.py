@@ -23,6 +23,7 @@ import numpy as np
 from smoothcruiser.adapters.gymnasium.copies import (
     contents,
     different,
+    one_number,
     spelled,
     surroundings,
     title,
@@ -143,7 +144,7 @@ def _step(oracle: EnvOracle, env: Any, episode: int, i: int) -> Taken:
     action = oracle.actions[oracle.attempt(env, 7 * i + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
     seen = _kept(oracle.shown(env, observation))
-    return seen, float(reward), bool(terminated), bool(truncated)
+    return seen, one_number(env, reward), bool(terminated), bool(truncated)
 
 
 def _kept(observation: Any) -> Any:
