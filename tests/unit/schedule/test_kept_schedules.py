@@ -194,7 +194,7 @@ def test_nothing_is_kept_where_it_is_switched_off(
 ) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder))
-    monkeypatch.setenv(kept.VARIABLE, "0")
+    monkeypatch.setenv("SMOOTHCRUISER_KEEP", "0")
     assert is_searched()
     assert list(folder.iterdir()) == []
 
