@@ -607,7 +607,7 @@ REQUESTS = _group(
     ("executor gpu", "ask(mdp(), executor='gpu')", "compiled", "A"),
     (
         "a price beyond all means",
-        "ask(mdp(), epsilon=1e-6, method='smoothcruiser')",
+        "ask(mdp(discount=0.8), epsilon=0.01, method='smoothcruiser')",
         "What can be",
         "A",
     ),
