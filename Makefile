@@ -94,6 +94,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/root_coverage.py --out docs/evidence/root-coverage.md
 	@$(BIN)/python benchmarks/randomized_worlds.py --out docs/evidence/randomized-worlds.md
 	@$(BIN)/python tests/statistical/test_lying_worlds.py --runs 20 --out docs/evidence/lying-worlds.md
+	@$(BIN)/python tests/unit/test_mistakes.py --out docs/evidence/mistakes.md
 	@$(BIN)/python benchmarks/scan_openspiel.py --out docs/evidence/scan-openspiel.md
 	@$(BIN)/python benchmarks/survival.py --out docs/evidence/survival.md
 	@$(BIN)/python benchmarks/certified_survival.py --out docs/evidence/certified-survival.md

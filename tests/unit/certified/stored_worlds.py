@@ -117,5 +117,5 @@ def bits(estimate: Estimate) -> tuple[Any, ...]:
         estimate.num_calls,
         estimate.epsilon,
         estimate.certificate,
-        tuple(note for note in estimate.notes if "--resume" not in note),
+        tuple(note for note in estimate.notes if "resume(" not in note),
     )

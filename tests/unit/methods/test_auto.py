@@ -185,7 +185,7 @@ def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> No
 
 
 def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
-    with pytest.raises(sc.InvalidInput, match=r"--epsilon.*--budget.*--seconds"):
+    with pytest.raises(sc.InvalidInput, match=r"epsilon=.*budget=.*seconds="):
         sc.plan(mdp(ring), delta=0.1)
     with pytest.raises(sc.InvalidInput, match="delta"):
         sc.plan(mdp(ring), epsilon=0.1)

@@ -68,7 +68,7 @@ def test_a_stop_by_the_clock_costs_no_bit(tmp_path):
     part = sc.plan(plain(), **asked, seconds=1e-3, store=store)
     stops = 0
     while part.epsilon > 0.15 and stops < 8:
-        assert "go on with --resume 1" in " ".join(part.notes)
+        assert "go on with resume(1" in " ".join(part.notes)
         part = sc.resume(1, store, plain(), seconds=0.02)
         stops += 1
     assert stops > 1
@@ -123,7 +123,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tmp_path, monkeypatch):
 
     part = sc.plan(plain(), **ASKED, store=store, progress=pressed)
     assert part.notes[0].startswith(f"Stopped by hand after {part.num_calls:,} calls")
-    assert "--resume 1 --store" in part.notes[-1]
+    assert "resume(1, store=" in part.notes[-1]
     with Store(store, write=False) as opened:
         assert opened.get(1).calls_done > 100
     assert bits(sc.resume(1, store, plain())) == bits(sc.plan(plain(), **ASKED))

@@ -140,7 +140,7 @@ def test_a_run_whose_store_fails_says_how_to_go_on(
         done.append(shard.index)
 
     monkeypatch.setattr(Store, "keep", until_it_fails)
-    with pytest.raises(sc.StoreError, match=r"readonly.*--resume 1 --store"):
+    with pytest.raises(sc.StoreError, match=r"readonly.*resume\(1, store="):
         sc.plan(problem(), store=path, **asked)
     monkeypatch.undo()
     with Store(path, write=False) as store:

@@ -1,0 +1,78 @@
+"""Messages name Python's arguments; the command line spells them as options."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.cli import exit as ending
+from smoothcruiser.errors import MissingExtra
+
+OPTIONS = {
+    "epsilon": "--epsilon",
+    "delta_prime": "--delta-prime",
+    "discount": "--discount",
+    "certify": "--certify",
+    "tls": "--tls",
+}
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("give epsilon=0.1, or epsilon='5%'.", "give --epsilon 0.1, or --epsilon 5%."),
+        ("drop delta_prime=; or not", "drop --delta-prime; or not"),
+        ("certify=True bounds it.", "--certify bounds it."),
+        ("as in MDP(step, discount=0.9)", "as in MDP(step, discount=0.9)"),
+        ("f(x) has discount=0.9.", "f(x) has --discount 0.9."),
+        ("give tls=(ca, cert, key).", "give --tls CA CERT KEY."),
+        ("horizon= and problem.epsilon=1", "horizon= and problem.epsilon=1"),
+        (
+            "go on with resume(3, store='my runs.db').",
+            "go on with --resume 3 --store 'my runs.db'.",
+        ),
+    ],
+)
+def test_arguments_become_options(monkeypatch, python, shell):
+    monkeypatch.setattr(ending, "OPTIONS", OPTIONS)
+    assert ending.spell_options(python) == shell
+
+
+@pytest.mark.compiles
+def test_hints_on_attributes_break_nothing():
+    answer = sc.plan(sc.make("chain:n=5", discount=0.5, temperature=1))
+    assert pickle.loads(pickle.dumps(answer)) == answer == copy.deepcopy(answer)
+    assert not hasattr(answer, "q")
+    assert getattr(answer, "ci", None) is None
+    with pytest.raises(AttributeError, match=r"'__nothing__'$"):
+        getattr(answer, "__nothing__")  # noqa: B009
+
+
+def test_an_import_error_underneath_is_shown():
+    def shown(cause):
+        try:
+            raise MissingExtra("It needs gymnasium: pip install it.") from cause
+        except MissingExtra as error:
+            return str(error)
+
+    absent = ModuleNotFoundError("No module named 'gymnasium'", name="gymnasium")
+    assert shown(absent) == "It needs gymnasium: pip install it."
+    broken = ImportError("libGL.so.1: cannot open shared object file")
+    assert "libGL.so.1" in shown(broken)
+    other = ModuleNotFoundError("No module named 'cloudpickle'", name="cloudpickle")
+    assert "cloudpickle" in shown(other)
+
+
+@pytest.mark.compiles
+def test_plan_takes_an_environment():
+    gymnasium = pytest.importorskip("gymnasium")
+    env = gymnasium.make("FrozenLake-v1")
+    env.reset(seed=0)
+    usual = {"discount": 0.5, "operator": sc.Max()}
+    answer = sc.plan(env, method="exact", **usual)
+    agent = sc.Agent(env, "exact", **usual)
+    agent.act()
+    assert answer.value == agent.estimate.value
