@@ -282,5 +282,11 @@ def _fitted(values: Floats, size: int) -> Floats:
 
 
 def _influence(nodes: int, pairs: int) -> Influence:
-    by_pair = [np.zeros(pairs) for _ in range(3)]
-    return Influence(np.zeros(nodes), np.zeros(nodes), *by_pair, np.zeros(1))
+    return Influence(
+        mass=np.zeros(nodes),
+        residual=np.zeros(nodes),
+        policy=np.zeros(pairs),
+        weight=np.zeros(pairs),
+        spread=np.zeros(pairs),
+        lost=np.zeros(1),
+    )
