@@ -44,6 +44,8 @@ class Guess(NamedTuple):
     # of its pairs; empty where none of them was sampled, and the value is a frontier's
     q_values: tuple[float, ...] = ()
     standard_error: float | None = None
+    # how far the value, and the action values, may be from either end of their intervals
+    within: tuple[float | None, float | None] = (None, None)
 
 
 UNKNOWN = Guess(None)

@@ -43,7 +43,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
-from smoothcruiser.certified.counted import UNKNOWN, Guess
 from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.fitness import refuse_unfit
 from smoothcruiser.certified.graph import END
@@ -324,14 +323,6 @@ class Certified(Shown, Viewed):
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
-
-    def guess_at(self, root: int, *, with_error: bool = False) -> Guess:
-        """What the counted model says of the node that the region begins with."""
-        if not self._prepared:
-            return UNKNOWN
-        counted = self._region.counted
-        counted.settle(self.num_calls)
-        return counted.at(root, with_error=with_error)
 
     def _check_whole(self) -> None:
         """Refuse to go on with a memory that an error has left unfinished."""
