@@ -9,9 +9,8 @@ if the interval is narrow enough, and otherwise samples (``sampling``) where the
 width of the answer comes from (``steering``). A bound says how far a mean can
 be off (``bounds``); the data are in ``memory``.
 
-    interval = [L, U],            q box = [Q_L(a), Q_U(a)];
-    value, q values               of the counted model, in there (``counted``),
-    policy = grad F               at these q values.
+    interval = [L, U],    q box = [Q_L(a), Q_U(a)],    policy = grad F(q values),
+    value and q values: those of the counted model, in there (``counted``).
 
 legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
