@@ -44,6 +44,8 @@ class Guess(NamedTuple):
     # of its pairs; empty where none of them was sampled, and the value is a frontier's
     q_values: tuple[float, ...] = ()
     standard_error: float | None = None
+    # how far the value, and the action values, may be from either end of their intervals
+    within: tuple[float | None, float | None] = (None, None)
 
 
 UNKNOWN = Guess(None)
@@ -282,5 +284,11 @@ def _fitted(values: Floats, size: int) -> Floats:
 
 
 def _influence(nodes: int, pairs: int) -> Influence:
-    by_pair = [np.zeros(pairs) for _ in range(3)]
-    return Influence(np.zeros(nodes), np.zeros(nodes), *by_pair, np.zeros(1))
+    return Influence(
+        mass=np.zeros(nodes),
+        residual=np.zeros(nodes),
+        policy=np.zeros(pairs),
+        weight=np.zeros(pairs),
+        spread=np.zeros(pairs),
+        lost=np.zeros(1),
+    )

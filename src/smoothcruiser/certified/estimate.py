@@ -22,7 +22,7 @@ import math
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from smoothcruiser.certified.counted import Guess
+from smoothcruiser.certified.counted import UNKNOWN, Guess
 from smoothcruiser.certified.room import FULL
 from smoothcruiser.estimate import (
     ADVICE,
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.limits import Ends
     from smoothcruiser.certified.search import Certified
 
-# how far the value, and the action values, may be from either end of their intervals
-Within = tuple[float | None, float | None]
 CORNERS = 10  # actions: 1,024 corners take a few milliseconds
 SAME_LAW = (
     "draws of the oracle are independent, and follow one law for each state and "
@@ -95,8 +93,9 @@ def answer(
     problem, memory = search.problem, search.memory
     exact = search.exact
     drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
-    guess = search.guess_at(root, with_error=True)
-    kept = reason == "epsilon"
+    guess = guess_at(search, root, with_error=True)
+    if reason == "epsilon":
+        guess = guess._replace(within=promised_within(asked, memory.interval(root)))
     seen = (
         f"{counts(memory.num_nodes - 1, 'state')}, {counts(drawn, 'pair')} and "
         f"{counts(memory.num_entries, 'outcome')}"
@@ -122,7 +121,6 @@ def answer(
         root,
         state,
         guess=guess,
-        within=promised_within(asked, memory.interval(root)) if kept else (None, None),
         confidence=1.0 if exact else 1.0 - search.delta,
         bound="interval iteration" if exact else search.bound.word,
         assumptions=search.assumed,
@@ -137,7 +135,18 @@ def answer(
     )
 
 
-def promised_within(asked: Ends, interval: Interval) -> Within:
+def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess:
+    """What the counted model says of the node that the search's region begins with."""
+    if not search._prepared:
+        return UNKNOWN
+    counted = search._region.counted
+    counted.settle(search.num_calls)
+    return counted.at(root, with_error=with_error)
+
+
+def promised_within(
+    asked: Ends, interval: Interval
+) -> tuple[float | None, float | None]:
     """How far the values of a query that is answered may be from either end."""
     promised = asked.promised(interval)
     return promised, promised if asked.target == "q_values" else None
@@ -153,19 +162,18 @@ def describe(
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
-    within: Within = (None, None),
     **rest: Any,
 ) -> Estimate:
     """Return the Estimate at node ``root``: the ``guess``, brought into the box.
 
-    Where ``within`` is given, the value and the action values are at most so far from
+    Where it says ``within``, the value and the action values are at most so far from
     either end. Beside them it has the policy, its loss and the actions that may be best.
     """
     node = g.nodes[root]
     pairs = g.pairs[node["first"] : node["first"] + node["size"]]
     player = 1 if node["sign"] > 0 else 2
     interval = (float(node["lower"]), float(node["upper"]))
-    spread, value = spread_guess(problem, pairs, player, guess, within[1])
+    spread, value = spread_guess(problem, pairs, player, guess)
     certificate = Certificate(
         kind="search",
         interval=interval,
@@ -180,7 +188,7 @@ def describe(
         middle = 0.5 * (interval[0] + interval[1])
         value = middle if guess.value is None else guess.value
     return Estimate(
-        value=bring_inside(value, interval, within[0]),
+        value=bring_inside(value, interval, guess.within[0]),
         interval=interval,
         q_values=spread.q_values,
         policy=spread.policy,
@@ -198,7 +206,6 @@ def spread_guess(
     pairs: Any,
     player: int,
     guess: Guess,
-    within: float | None = None,
 ) -> tuple[Spread, float]:
     """A guess of a node brought into the boxes of its pairs, and F of it.
 
@@ -211,7 +218,7 @@ def spread_guess(
     q_values = [0.5 * (low + high) for low, high in boxes]
     if guess.q_values:
         q_values = [
-            bring_inside(q, box, within)
+            bring_inside(q, box, guess.within[1])
             for q, box in zip(guess.q_values, boxes, strict=True)
         ]
     gradient = operator.gradient(q_values, player=player, weights=weights)

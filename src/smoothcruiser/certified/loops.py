@@ -125,11 +125,10 @@ def make_counted_loops(operator: Operator) -> CountedLoops:
     if own is not None:
         put = {"builtin_value": own.value, "builtin_gradient": own.gradient}
     if own is not None and not own.compiled:
-        functions = [rebound(function, put) for function in COUNTED]
-        return CountedLoops(*functions, price=PYTHON_PRICE)
-    return CountedLoops(
-        *(compiled(function, nogil=True, **put) for function in COUNTED)
-    )
+        plain = [rebound(function, put) for function in COUNTED]
+        return CountedLoops(*plain)._replace(price=PYTHON_PRICE)
+    fast = [compiled(function, nogil=True, **put) for function in COUNTED]
+    return CountedLoops(*fast)
 
 
 COUNTED = (

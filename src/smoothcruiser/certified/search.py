@@ -9,9 +9,8 @@ if the interval is narrow enough, and otherwise samples (``sampling``) where the
 width of the answer comes from (``steering``). A bound says how far a mean can
 be off (``bounds``); the data are in ``memory``.
 
-    interval = [L, U],            q box = [Q_L(a), Q_U(a)];
-    value, q values               of the counted model, in there (``counted``),
-    policy = grad F               at these q values.
+    interval = [L, U],    q box = [Q_L(a), Q_U(a)],    policy = grad F(q values),
+    value and q values: those of the counted model, in there (``counted``).
 
 legend   symbol      public name
   delta              ``delta``: belongs to the memory, not to a query
@@ -43,7 +42,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
-from smoothcruiser.certified.counted import UNKNOWN, Guess
 from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.fitness import refuse_unfit
 from smoothcruiser.certified.graph import END
@@ -324,14 +322,6 @@ class Certified(Shown, Viewed):
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
-
-    def guess_at(self, root: int, *, with_error: bool = False) -> Guess:
-        """What the counted model says of the node that the region begins with."""
-        if not self._prepared:
-            return UNKNOWN
-        counted = self._region.counted
-        counted.settle(self.num_calls)
-        return counted.at(root, with_error=with_error)
 
     def _check_whole(self) -> None:
         """Refuse to go on with a memory that an error has left unfinished."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from smoothcruiser.certified.counted import UNKNOWN, Guess
 from smoothcruiser.certified.estimate import (
-    Within,
     describe,
+    guess_at,
     promised_within,
     spread_guess,
 )
@@ -321,7 +321,7 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     if memory.interval(node) == estimate.interval:
         return estimate
     spent = estimate.num_calls, estimate.seconds, estimate.compile_seconds
-    guess = search.guess_at(node)._replace(standard_error=estimate.standard_error)
+    guess = guess_at(search, node)._replace(standard_error=estimate.standard_error)
     found = _known_at(search, memory, node, estimate.state, guess, spent)
     note = f"Samples for other states narrowed it to half-width {found.epsilon:.4g}."
     return replace(found, notes=(*estimate.notes, note))
@@ -342,21 +342,19 @@ def _known_at(
     values keep it.
     """
     at = search._at
-    within: Within = (None, None)
     target: Target = "q_values" if at is None else at.target
     reached = memory.half_width(node, target)
     if at is not None:
         limits = make_limits(at.epsilon, 1, None, None, target, 0.0, at.relative)
         interval = memory.interval(node)
         if limits.is_reached(reached, interval):
-            within = promised_within(limits, interval)
+            guess = guess._replace(within=promised_within(limits, interval))
     return describe(
         search.problem,
         memory.graph,
         node,
         state,
         guess=guess,
-        within=within,
         confidence=1.0 if search.exact else 1.0 - search.delta,
         bound="interval iteration" if search.exact else search.bound.word,
         assumptions=search.assumed,

@@ -94,18 +94,21 @@ def assemble(
         calls_spent=outcome.calls_spent,
         price=schedule.num_calls,
         notes=notes,
-        standard_error=usual_error(outcome.tallies, policy),
+        standard_error=usual_error(rule, outcome.tallies, policy),
     )
 
 
 def usual_error(
-    tallies: dict[int, RootSums], policy: tuple[float, ...]
+    rule: StoppingRule, tallies: dict[int, RootSums], policy: tuple[float, ...]
 ) -> float | None:
     """The usual standard error of the value, by the delta method; it is not promised.
 
     The value moves with an action's mean by its share of the policy. None where an
-    action that counts has fewer than two samples.
+    action that counts has fewer than two samples, and where the schedule's bias may be
+    larger than the error: the spread of samples says nothing of that.
     """
+    if rule.promise is None:
+        return None
     variance = 0.0
     for action, tally in tallies.items():
         share, n = policy[action] if policy else 1.0, tally.draws
@@ -115,7 +118,8 @@ def usual_error(
             return None
         square = max(0.0, tally.square / n - (tally.total / n) ** 2)
         variance += share * share * square / (n - 1)
-    return math.sqrt(variance)
+    error = math.sqrt(variance)
+    return error if rule.promise.bias <= error else None
 
 
 def reached(

@@ -89,7 +89,7 @@ def bounds(low: float, high: float, digits: int) -> str:
     The last bits are those of rounding the ends outwards, and are not counted: what lies
     in [-1, 1] is not printed as [-1.01, 1.01].
     """
-    bits = 1e-12 * max(abs(low), abs(high))
+    bits = 1e-12 * max((abs(x) for x in (low, high) if math.isfinite(x)), default=0.0)
     ends = (low + bits, ROUND_FLOOR), (high - bits, ROUND_CEILING)
     return f"[{', '.join(_rounded(x, digits, way) for x, way in ends)}]"
 

@@ -31,7 +31,8 @@ def test_rows_have_the_bounds_of_the_queries_and_hold(asked):
     assert row.interval == estimate.interval
     assert row.q_intervals == estimate.certificate.q_intervals
     assert row.policy == pytest.approx(estimate.policy, abs=0.02)
-    assert row.value == pytest.approx(estimate.value, abs=0.02)
+    # the query's own value was brought within epsilon of both ends
+    assert row.value == pytest.approx(estimate.value, abs=0.05)
     assert row.action == estimate.action
     assert table.confidence == 0.9
     for row in table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import StringIO
@@ -22,6 +23,7 @@ from smoothcruiser.display.problems import request_page
 from smoothcruiser.display.runs import runs_page
 from smoothcruiser.display.terminal import put_blocks, put_page, show
 from smoothcruiser.errors import printable
+from smoothcruiser.schedule.numbers import bounds
 
 # colours, a link, a window title, overwriting, right-to-left, hidden, a broken byte
 HOSTILE = "\x1b[31mred\x1b]8;;x\x07a\rb\bc\u202ed\u200be\u2028f\udcff\x9b0m"
@@ -127,3 +129,12 @@ def test_a_page_forbids_scripts_and_requests_and_holds_none():
     assert not [name for name in page.attributes if name.startswith(("on", "style"))]
     assert "&lt;script&gt;" in text
     assert "\x1b" not in text
+
+
+def test_the_last_bits_of_an_end_are_not_rounded_to_a_hundredth():
+    """Ends that were rounded outwards by one unit print as what was declared."""
+    assert bounds(math.nextafter(-1.0, -2.0), math.nextafter(1.0, 2.0), 2) == (
+        "[-1.00, 1.00]"
+    )
+    assert bounds(-1.001, 1.001, 2) == "[-1.01, 1.01]"
+    assert bounds(-math.inf, 0.5, 1) == "[-inf, 0.5]"
