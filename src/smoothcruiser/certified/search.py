@@ -35,6 +35,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -235,6 +236,7 @@ class Certified(Shown, Viewed):
         limits = make_limits(
             epsilon, budget, seconds, read_progress(progress), target, begin, relative
         )
+        limits = replace(limits, budget=self._inspected.reserve(limits.budget))
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept

@@ -101,7 +101,10 @@ def measured(engine: Engine, seconds: float, most_calls: float) -> Speed:
     """The speed of an engine that was made for a ``timing_job``, and is used up then."""
     problem, schedule = engine.job.problem, engine.job.schedule
     action = problem.legal_actions(engine.job.state)[0]
-    each, samples = _sample_calls(schedule.levels, schedule.facts), schedule.root.samples
+    each, samples = (
+        _sample_calls(schedule.levels, schedule.facts),
+        schedule.root.samples,
+    )
     timer = threading.Timer(seconds, engine.stop)
     timer.daemon = True
     timer.start()

@@ -73,13 +73,14 @@ class Fitted:
     seconds: float = 0.0  # of the time limit that the choice took, without compiling
     pressed: bool = False  # Ctrl-C, while the simulator was measured
     compile_seconds: float = 0.0  # before it was measured
-    inspected: int = 0  # calls of the inspections of the step, at the most
+    inspects: bool = True  # whether the step is inspected, before and after the run
+    looks: int = 0  # calls of the inspections, at the most
     workers: Waiting | None = None  # those that were timed
 
     @property
     def beside(self) -> int:
         """Calls beside those of the schedule, at the most."""
-        return self.inspected + self.calls
+        return self.calls + (self.looks if self.inspects else 0)
 
     @property
     def price(self) -> int:
@@ -106,13 +107,13 @@ def fitted(method: Maker, query: Query) -> Fitted:
             "(--epsilon 0.1, or --epsilon 5%), or a limit for the best promise that it "
             "pays for: budget or seconds (--budget, --seconds)."
         )
-    looks = query.problem.inspection_calls if inspects(query) else 0
+    looks = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
-        return Fitted(schedule=method.schedule(query), inspected=looks)
+        return Fitted(schedule=method.schedule(query), looks=looks)
     asked, price = _asked(method, query)
     budget: float = math.inf
     if limits.calls is not None:
-        budget = limits.calls - looks
+        budget = limits.calls - (looks if _inspects(query) else 0)
     pace = _Pace()
     if limits.seconds is not None:
         pace = _measured(query, _to_measure(budget, asked))
@@ -168,13 +169,14 @@ def _within(
         seconds=spent(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
-        inspected=query.problem.inspection_calls if inspects(query) else 0,
+        looks=query.problem.inspection_calls,
+        inspects=_inspects(query),
         workers=pace.opened,
     )
 
 
-def inspects(query: Query) -> bool:
-    """Whether the step is inspected before and after the run: the budget allows it."""
+def _inspects(query: Query) -> bool:
+    """Whether the budget allows to inspect the step before and after the run."""
     calls = query.limits.calls
     return calls is None or calls >= query.problem.inspection_calls
 
