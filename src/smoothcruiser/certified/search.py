@@ -35,7 +35,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
@@ -236,14 +235,13 @@ class Certified(Shown, Viewed):
         limits = make_limits(
             epsilon, budget, seconds, read_progress(progress), target, begin, relative
         )
-        limits = replace(limits, budget=self._inspected.reserve(limits.budget))
         state = self.problem.start(state)
         kept = copied(state)  # the caller may write into its own copy
         state = state if kept is None else kept
         if self.keeper is not None:
             self.spelling.check(state)
         with held() as hold:
-            limits = limits.heard_by(hold)
+            limits = limits.heard_by(hold).within(self._inspected.reserve)
             compile_seconds = self._prepare(state, limits)
             limits = limits.later(self._loading)
             try:

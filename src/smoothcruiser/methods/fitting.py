@@ -36,7 +36,7 @@ from smoothcruiser.schedule.schedule import Schedule
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
-    from smoothcruiser.engines.lending import Waiting
+    from smoothcruiser.engines.lending import TimedWorkers
     from smoothcruiser.engines.watchdog import Breaker
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
@@ -75,7 +75,7 @@ class Fitted:
     compile_seconds: float = 0.0  # before it was measured
     inspects: bool = True  # whether the step is inspected, before and after the run
     looks: int = 0  # calls of the inspections, at the most
-    workers: Waiting | None = None  # those that were timed
+    workers: TimedWorkers | None = None  # those that were timed
 
     @property
     def beside(self) -> int:
@@ -287,7 +287,7 @@ class _Pace:
     calls: int = 0
     compile_seconds: float = 0.0
     pressed: bool = False
-    opened: Waiting | None = None  # workers elsewhere that are ready
+    opened: TimedWorkers | None = None  # workers elsewhere that are ready
 
     def calls_in(self, query: Query, spent: float) -> float:
         """The calls for which there is time; ``spent`` are seconds so far."""
@@ -356,14 +356,14 @@ def _speed_here(
 
 def _speed_elsewhere(
     query: Query, executor: str, most_calls: float, breaker: Breaker
-) -> tuple[Speed, Waiting]:
+) -> tuple[Speed, TimedWorkers]:
     """The speed of a worker, and the workers: a step that ends its process ends one.
 
     Starting them is part of the time limit.
     """
     with uncounted():
         from smoothcruiser.engines.calibrate import timing_job
-        from smoothcruiser.engines.lending import Waiting
+        from smoothcruiser.engines.lending import TimedWorkers
         from smoothcruiser.engines.registry import open_workers
         from smoothcruiser.engines.workers import ShardWorkers
 
@@ -378,4 +378,4 @@ def _speed_elsewhere(
     except BaseException:
         workers.close()
         raise
-    return speed, Waiting(workers)
+    return speed, TimedWorkers(workers)
