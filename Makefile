@@ -90,6 +90,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/price_table.py --out docs/evidence/prices.md
 	@$(BIN)/python benchmarks/clipping.py --out docs/evidence/clipping.md
 	@$(BIN)/python benchmarks/paid.py --out docs/evidence/paid.md
+	@$(BIN)/python benchmarks/calls_and_price.py --requests 2000 --out docs/evidence/calls-and-price.md
 	@$(BIN)/python benchmarks/exact_solver.py --out docs/evidence/exact-solver.md
 	@$(BIN)/python benchmarks/root_coverage.py --out docs/evidence/root-coverage.md
 	@$(BIN)/python benchmarks/randomized_worlds.py --out docs/evidence/randomized-worlds.md

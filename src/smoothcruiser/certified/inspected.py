@@ -23,6 +23,7 @@ class Inspected:
     def __init__(self) -> None:
         self.looked: Looks | None = None  # seen before the first sample
         self.asked = 0  # calls of the last inspection after a query
+        self._fewer: int | None = None  # pairs to repeat after this query; None: all
         self._each = 0.0  # seconds per call, before the first sample
 
     def begin(self, sampler: Sampler, state: Any, left: int, limits: Ends) -> int:
@@ -44,6 +45,18 @@ class Inspected:
         self._each = (time.perf_counter() - begin) / max(1, calls)
         return calls + len(self.looked)
 
+    def reserve(self, budget: int) -> int:
+        """The calls of a query without those of the inspection after it.
+
+        The first query counts them when it inspects the step. A small budget repeats
+        fewer pairs.
+        """
+        self._fewer = None
+        if not (self.asked and self.looked):
+            return budget
+        self._fewer = min(len(self.looked), budget // INSPECTED_SHARE)
+        return budget - self._fewer
+
     def reserved(self, limits: Ends) -> float:
         """The seconds that the inspection after a query may take."""
         if not self.looked:
@@ -53,14 +66,15 @@ class Inspected:
 
     def again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
         """Repeat the inspection after a query, as far as there is time."""
-        if not self.looked:
+        pairs = (self.looked or ())[: self._fewer]
+        if self.looked is None or not pairs:
             return 0
         calls, left = 0, max(LEAST_SECONDS, limits.deadline - time.perf_counter())
         if sampler.ready and self._each <= left:
             try:
                 with ended_at(limits.latest, limits.hold), limits.hold.opened():
                     seconds = min(LOOK_SECONDS, left)
-                    calls, _ = sampler.look(state, self.looked, 0, seconds)
+                    calls, _ = sampler.look(state, pairs, 0, seconds)
             except (KeyboardInterrupt, Interrupted) as stop:
                 calls = getattr(stop, "calls", 0)
         counted = 0 if self.asked else len(self.looked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -59,6 +60,10 @@ class Ends:
     def heard_by(self, hold: Hold) -> Ends:
         """The same limits in a held run, which reports its phases."""
         return replace(self, hold=hold, phases=Phases(self.callback, hold))
+
+    def within(self, reserve: Callable[[int], int]) -> Ends:
+        """The same limits with the calls that ``reserve`` leaves of the budget."""
+        return replace(self, budget=reserve(self.budget))
 
     @property
     def latest(self) -> float:

@@ -241,7 +241,7 @@ class Certified(Shown, Viewed):
         if self.keeper is not None:
             self.spelling.check(state)
         with held() as hold:
-            limits = limits.heard_by(hold)
+            limits = limits.heard_by(hold).within(self._inspected.reserve)
             compile_seconds = self._prepare(state, limits)
             limits = limits.later(self._loading)
             try:

@@ -21,7 +21,7 @@ from smoothcruiser.query import Compute
 PATIENCE = 3.0
 
 
-class Waiting:
+class TimedWorkers:
     """Workers that were opened to time the step, and wait for the run that needs them.
 
     They are closed when nobody can ask for them any more.
@@ -53,7 +53,7 @@ def _close_once(box: list[ShardWorkers]) -> None:
 class Lender:
     """Opens workers as ``open_workers`` does, and keeps those that took long."""
 
-    def __init__(self, waiting: Waiting | None = None) -> None:
+    def __init__(self, waiting: TimedWorkers | None = None) -> None:
         self._kept: ShardWorkers | None = None if waiting is None else waiting.take()
 
     def open(self, job: Job, compute: Compute) -> Workers:

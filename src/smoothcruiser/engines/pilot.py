@@ -16,10 +16,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from smoothcruiser.engines.inspection import look
+from smoothcruiser.engines.pools.base import Build, Pool
 from smoothcruiser.engines.retyping import retyped_by
 from smoothcruiser.engines.watchdog import Breaker, calls_the_oracle, watched
 from smoothcruiser.errors import Hung
@@ -28,6 +29,7 @@ from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.answers import answered, companion_hung
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
+from smoothcruiser.query import Compute
 
 STEPS = 8  # of one walk at the most: what matters is near its beginning
 # of the steps that did not end an episode: fewer returns are chance
@@ -75,6 +77,7 @@ def look_first(
     steps: int = STEPS,
     seconds: float = math.inf,
     patience: float = math.inf,
+    compute: Compute = Compute(),
 ) -> Pilot:
     """Inspect the step, then walk for ``calls`` calls, both for ``seconds`` at the most.
 
@@ -82,7 +85,53 @@ def look_first(
     the end of an episode. Faults of the step are raised as in a run. There is at least
     one pair of calls; one that still lasts after ``patience`` seconds is broken off,
     and the look with it. A KeyboardInterrupt says how many calls were made.
+
+    Where ``compute`` has the step run by workers, one of them looks.
     """
+    from smoothcruiser.engines.registry import choose
+
+    row = choose(problem, compute)
+    if row.pool is not None:
+        item = (state, seed, calls, steps, seconds, patience)
+        pool = row.pool(Build(problem, _unchanged), replace(compute, workers=1))
+        try:
+            return _asked(pool, item, patience)
+        finally:
+            pool.close()
+    return _look_here(problem, state, seed, calls, steps, seconds, patience)
+
+
+def _unchanged(problem: Problem) -> Problem:
+    return problem
+
+
+@calls_the_oracle
+def _asked(pool: Pool, item: Any, patience: float) -> Pilot:
+    """What a worker saw; nothing where it was not back in time."""
+    with Breaker() as breaker:
+        breaker.arm(patience)
+        try:
+            found: Pilot = pool.ask(_look_elsewhere, item)
+            return found
+        except KeyboardInterrupt:
+            if not breaker.fired:
+                raise
+            return Pilot(0, 0, 0, False, None)
+
+
+def _look_elsewhere(problem: Problem, item: Any) -> Pilot:
+    return _look_here(problem, *item)
+
+
+def _look_here(
+    problem: Problem,
+    state: Any,
+    seed: int,
+    calls: int,
+    steps: int,
+    seconds: float,
+    patience: float,
+) -> Pilot:
     walks = _Walks(problem, state, seed, min(steps, problem.horizon or steps))
     inspected = 0
     breaker, deadline = Breaker(), time.perf_counter() + seconds

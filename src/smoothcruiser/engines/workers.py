@@ -243,11 +243,10 @@ def run_piece(engine: Engine, item: Any) -> Piece:
 
 def _moved(engine: Any, move: Move) -> Engine:
     """The engine for the job that a Move names; it is kept until the next Move."""
-    number, moved = getattr(engine, "moved", (None, None))
-    if number != move.number:
-        moved = type(engine)(Job(engine.job.problem, **move.parts))
-        engine.moved = move.number, moved
-    found: Engine = moved
+    if getattr(engine, "moved_by", None) != move.number:
+        engine.moved = type(engine)(Job(engine.job.problem, **move.parts))
+        engine.moved_by = move.number
+    found: Engine = engine.moved
     return found
 
 

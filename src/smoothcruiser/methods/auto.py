@@ -421,6 +421,7 @@ class _Choosing:
             steps=steps_that_matter(self.problem, self.promise, STEPS),
             seconds=seconds,
             patience=patience,
+            compute=query.compute,
         )
         return self.pilot.comes_back or self.problem.deterministic
 

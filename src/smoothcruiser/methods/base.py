@@ -57,8 +57,8 @@ class Explanation(Protocol):
     def num_calls(self) -> int | None:
         """Oracle calls at the most; None where that is not known before the run.
 
-        A schedule's price leaves out the calls that inspect the step
-        (``Problem.inspection_calls``).
+        A schedule's own price leaves out the calls that inspect and time the step
+        (``Schedule.calls_beside``); ``Prepared.price`` has all.
         """
 
     def to_dict(self) -> dict[str, Any]:

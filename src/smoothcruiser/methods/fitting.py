@@ -38,7 +38,7 @@ from smoothcruiser.theory.least_price import least_price
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
-    from smoothcruiser.engines.lending import Waiting
+    from smoothcruiser.engines.lending import TimedWorkers
     from smoothcruiser.engines.watchdog import Breaker
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
@@ -76,13 +76,14 @@ class Fitted:
     seconds: float = 0.0  # of the time limit that the choice took, without compiling
     pressed: bool = False  # Ctrl-C, while the simulator was measured
     compile_seconds: float = 0.0  # before it was measured
-    inspected: int = 0  # calls of the inspections of the step, at the most
-    workers: Waiting | None = None  # those that were timed
+    inspects: bool = True  # whether the step is inspected, before and after the run
+    looks: int = 0  # calls of the inspections, at the most
+    workers: TimedWorkers | None = None  # those that were timed
 
     @property
     def beside(self) -> int:
         """Calls beside those of the schedule, at the most."""
-        return self.inspected + self.calls
+        return self.calls + (self.looks if self.inspects else 0)
 
     @property
     def price(self) -> int:
@@ -109,13 +110,13 @@ def fitted(method: Maker, query: Query) -> Fitted:
             "(epsilon=0.1, or epsilon='5%'), or a limit for the best promise that it "
             "pays for: budget= or seconds=."
         )
-    looks = query.problem.inspection_calls if inspects(query) else 0
+    looks = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
-        return Fitted(schedule=method.schedule(query), inspected=looks)
+        return Fitted(schedule=method.schedule(query), looks=looks)
     asked, price = _asked(method, query)
     budget: float = math.inf
     if limits.calls is not None:
-        budget = limits.calls - looks
+        budget = limits.calls - (looks if _inspects(query) else 0)
     pace = _Pace()
     if limits.seconds is not None:
         pace = _measured(query, _to_measure(budget, asked))
@@ -171,13 +172,14 @@ def _within(
         seconds=spent(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
-        inspected=query.problem.inspection_calls if inspects(query) else 0,
+        looks=query.problem.inspection_calls,
+        inspects=_inspects(query),
         workers=pace.opened,
     )
 
 
-def inspects(query: Query) -> bool:
-    """Whether the step is inspected before and after the run: the budget allows it."""
+def _inspects(query: Query) -> bool:
+    """Whether the budget allows to inspect the step before and after the run."""
     calls = query.limits.calls
     return calls is None or calls >= query.problem.inspection_calls
 
@@ -299,7 +301,7 @@ class _Pace:
     calls: int = 0
     compile_seconds: float = 0.0
     pressed: bool = False
-    opened: Waiting | None = None  # workers elsewhere that are ready
+    opened: TimedWorkers | None = None  # workers elsewhere that are ready
 
     def calls_in(self, query: Query, spent: float) -> float:
         """The calls for which there is time; ``spent`` are seconds so far."""
@@ -368,14 +370,14 @@ def _speed_here(
 
 def _speed_elsewhere(
     query: Query, executor: str, most_calls: float, breaker: Breaker
-) -> tuple[Speed, Waiting]:
+) -> tuple[Speed, TimedWorkers]:
     """The speed of a worker, and the workers: a step that ends its process ends one.
 
     Starting them is part of the time limit.
     """
     with uncounted():
         from smoothcruiser.engines.calibrate import timing_job
-        from smoothcruiser.engines.lending import Waiting
+        from smoothcruiser.engines.lending import TimedWorkers
         from smoothcruiser.engines.registry import open_workers
         from smoothcruiser.engines.workers import ShardWorkers
 
@@ -390,4 +392,4 @@ def _speed_elsewhere(
     except BaseException:
         workers.close()
         raise
-    return speed, Waiting(workers)
+    return speed, TimedWorkers(workers)

@@ -96,6 +96,9 @@ class Settled(Session):
             looked, told = ready.looked, choice_notes(ready)
             self._notes = ready.notes
         took = watch.stood_still()
+        if looked and query.limits.calls is not None:  # the look was paid for
+            calls = max(1, query.limits.calls - looked)
+            query = replace(query, limits=replace(query.limits, calls=calls))
         self._inner.query = self.query
         found = self._inner._decide(query)
         return replace(

@@ -22,7 +22,7 @@ from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
 from smoothcruiser.jit.stopwatch import Stopwatch
-from smoothcruiser.methods.fitting import Fitted, inspects
+from smoothcruiser.methods.fitting import Fitted
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
 from smoothcruiser.schedule.schedule import Schedule
@@ -173,7 +173,7 @@ def _sampled(
             if clock.left() <= 0.0:  # nothing is begun that would only be ended
                 raise Interrupted("The time was over before the first call.")
             looked_at = time.perf_counter()
-            if inspects(query):
+            if chosen.inspects:
                 begin("inspecting")
                 pool.inspect(query.seed, clock.share)
             if clock.seconds is not None:  # leave time to do so after the run
@@ -189,7 +189,7 @@ def _sampled(
                 room=chosen.room,
                 until=None if clock.seconds is None else clock.left,
             )
-            if clock.left() > -clock.grace and inspects(query):
+            if clock.left() > -clock.grace and chosen.inspects:
                 limit = clock.last_look(outcome)
                 _, repeated = pool.inspect(query.seed, limit)
         except (Interrupted, KeyboardInterrupt) as error:

@@ -335,7 +335,7 @@ class Scheduling(Prepared):
             self.check()
         chosen = self.fitted or Fitted(
             schedule=self.explanation,
-            inspected=self.query.problem.inspection_calls,
+            looks=self.query.problem.inspection_calls,
         )
         lender = self.workers or chosen.workers
         opened = None if lender is None else lender.open
@@ -394,7 +394,8 @@ def run(
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
     with shown(query.progress):
-        found = started(query, Fitted(schedule=schedule))
+        looks = problem.inspection_calls
+        found = started(query, Fitted(schedule=schedule, looks=looks))
         finish(query.progress, **last_report(found))
     return found
 

@@ -233,7 +233,7 @@ class Schedule(Shown, Data):
     def expected_range(self) -> tuple[int, int]:
         """What a run likely pays where samples do not vary, and where they do fully.
 
-        A pilot narrows it (``engines.forecast``).
+        No run was seen for it: it holds whatever the problem is.
         """
         return self._calls_at(0.0), self._calls_at(1.0)
 

@@ -140,7 +140,11 @@ def test_the_papers_accuracies_are_those_its_ladder_asks_for() -> None:
 def test_the_text_names_promise_price_and_why_it_may_be_less() -> None:
     text = " ".join(str(SCHEDULES["rollouts"]()).split())
     assert "within ±0.1 (5% of the value span 2) with probability 0.9" in text
-    assert re.search(r"about [\d.,e]+ expected, as the data may allow an early", text)
+    number = r"[\d.,e]+"
+    forecast = (
+        rf"about {number} expected \(between {number} and {number}\), as the data"
+    )
+    assert re.search(forecast, text)
     assert "exactly 3,572 oracle calls" in str(SCHEDULES["paper, no promise"]())
     assert "promise none" in " ".join(str(SCHEDULES["paper, no promise"]()).split())
 
@@ -200,3 +204,9 @@ def test_a_printed_interval_holds_the_interval() -> None:
         ends = [float(x) for x in bounds(low, high, int(digits))[1:-1].split(", ")]
         assert low - 10.0**-digits <= ends[0] <= low
         assert high <= ends[1] <= high + 10.0**-digits
+
+
+def test_a_forecast_lies_in_its_range_and_the_range_below_the_price() -> None:
+    schedule = SCHEDULES["rollouts"]()
+    low, high = schedule.expected_range
+    assert low < schedule.expected_calls < high <= schedule.num_calls

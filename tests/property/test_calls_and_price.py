@@ -1,0 +1,65 @@
+"""The price holds: random requests make at most the calls that were printed for them.
+
+The long version is ``benchmarks/calls_and_price.py``, which also compiles and starts
+workers.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import calls_and_price as benchmark
+import pytest
+
+import smoothcruiser as sc
+
+
+def test_random_requests_keep_their_price(tmp_path):
+    rows = [
+        benchmark.paid(request)
+        for request in islice(benchmark.requests(0, tmp_path, light=True), 40)
+    ]
+    assert [row.broken for row in rows if row.broken] == []
+    assert sum(row.made for row in rows) > 5_000
+    assert sum(bool(row.refused) for row in rows) < 10
+
+
+@pytest.mark.parametrize("limits", [{}, {"seconds": 2.0}])
+def test_timing_the_simulator_is_within_the_price(tmp_path, limits):
+    world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
+    problem = sc.MDP(
+        world,
+        num_actions=2,
+        initial_state=1,
+        discount=0.2,
+        operator=sc.Entropy(2.0),
+    )
+    asked = {"epsilon": 0.3, "delta": 0.1, "method": "smoothcruiser", **limits}
+    ready = sc.prepare(problem, **asked)
+    schedule = ready.explanation
+    # timing takes a twentieth of the price at the most
+    assert world.calls <= 0.05 * schedule.num_calls
+    assert ready.price <= 1.05 * schedule.num_calls + problem.inspection_calls
+    shown = " ".join(str(ready).split())
+    assert f"at most {ready.price} oracle calls" in shown
+    answer = ready.run()
+    assert world.calls == answer.calls_spent <= answer.price == ready.price
+
+
+def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
+    path = str(tmp_path / "calls")
+    world = benchmark.World(path, seed=3, states=9, actions=1, opaque=True)
+    problem = sc.MDP(
+        world,
+        num_actions=1,
+        initial_state=world.state(1),
+        discount=0.5,
+        operator=sc.Max(),
+    )
+    from smoothcruiser.engines.inspection import look
+
+    for most in (3, 6, 9, 27):
+        before = world.calls
+        _, looked = look(problem, problem.initial_state, 0, most_calls=most)
+        look(problem, problem.initial_state, 0, looked)
+        assert world.calls - before <= most
