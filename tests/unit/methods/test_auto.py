@@ -187,8 +187,16 @@ def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> No
 def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
     with pytest.raises(sc.InvalidInput, match=r"--epsilon.*--budget.*--seconds"):
         sc.plan(mdp(ring), delta=0.1)
-    with pytest.raises(sc.InvalidInput, match="delta"):
-        sc.plan(mdp(ring), epsilon=0.1)
+
+
+@pytest.mark.parametrize("method", ["auto", "certified"])
+def test_without_a_delta_one_is_taken_and_named(method: str) -> None:
+    answer = sc.plan(mdp(ring), budget=200, method=method)
+    assert answer.delta == 0.05
+    assert any("No delta was named: 0.05" in note for note in answer.notes)
+    many = sc.plan_many(mdp(ring), [0, 1], budget=400, method=method)
+    assert many.delta == 0.05  # of all states together
+    assert sum(1.0 - x.certificate.confidence for x in many) <= 0.05 + 1e-12
 
 
 def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:
