@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Promise
-from smoothcruiser.schedule.numbers import short
+from smoothcruiser.schedule.numbers import power_of_ten, short
+from smoothcruiser.schedule.reach import OutOfReach, OutOfTime
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.pilot import Pilot
@@ -105,3 +106,13 @@ def suggestion(
         "deterministic, say so: with deterministic=True certified search takes "
         f"{price}.",
     )
+
+
+def no_schedule(error: Exception) -> str:
+    """Why there is no schedule, within a sentence."""
+    if isinstance(error, OutOfTime):
+        return "the time is too short to look for a schedule"
+    if isinstance(error, OutOfReach):
+        return f"a schedule would cost at least {power_of_ten(error.log_calls)} calls"
+    first = str(error).splitlines()[0].rstrip(".:")
+    return f"there is no schedule ({first})"

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from smoothcruiser.errors import SmoothcruiserError, Unpayable
+from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import (
     ALL_KINDS,
@@ -24,7 +25,7 @@ from smoothcruiser.schedule.compiler.optimizer import (
 )
 from smoothcruiser.schedule.kinds import Kinds
 from smoothcruiser.schedule.numbers import power_of_ten, short
-from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, OutOfReach
+from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, OutOfReach, patience
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.theory.least_price import least_price
 
@@ -36,6 +37,7 @@ BEYOND = 1.25
 # A share of the value span: below it rounding, not sampling, limits an answer. A span
 # of 0 counts as ``TINY``.
 FINEST, TINY = 1e-7, 1e-3
+OFFER_SECONDS = 2.0  # a refusal that comes later is no help
 STEEPEST = 1e60  # times: no promise is widened by more at once
 
 
@@ -75,7 +77,15 @@ def out_of_reach(
 
 
 def offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
-    """Return the alternatives as sentences, the nearest promise first."""
+    """Return the alternatives as sentences, the nearest promise first.
+
+    One that is not found within ``OFFER_SECONDS`` is left out.
+    """
+    with patience(OFFER_SECONDS, Stopwatch().elapsed):
+        return _offers(facts, schedule, budget)
+
+
+def _offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
     wish = schedule if isinstance(schedule, Wish) else Wish.of(schedule)
     target = wish.target
     found: list[str] = []

@@ -96,6 +96,10 @@ def _kl_slope(p: float, tau: float) -> float:
     return math.log(q / p) - math.log((1.0 - q) / (1.0 - p)) - tau / p - tau / (1.0 - p)
 
 
+# what may close a promise at the root, by name
+ROOT_BOUNDS = ("hoeffding", "bernstein", "bennett", "catoni")
+
+
 def best_rate(t: float, spread: float, variance: float) -> tuple[float, str]:
     """Return (rate, name) of the largest of the rates at distance t.
 

@@ -126,10 +126,10 @@ def test_a_budget_alone_asks_for_the_best_promise() -> None:
 @pytest.mark.parametrize("step", [ring, continuum])
 def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
     """Law: what is left of seconds= after the choice is spent on the answer."""
-    from smoothcruiser.methods.auto import _Choosing
+    from smoothcruiser.methods.choosing import Choosing
 
     spent = property(lambda self: 0.6)
-    monkeypatch.setattr(_Choosing, "_spent", spent)
+    monkeypatch.setattr(Choosing, "_spent", spent)
     problem = mdp(step, discount=0.95)
     ready = sc.prepare(problem, epsilon="1%", delta=0.1, seconds=1.0)
     assert isinstance(ready, Chosen)
@@ -187,8 +187,18 @@ def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> No
 def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
     with pytest.raises(sc.InvalidInput, match=r"epsilon=.*budget=.*seconds="):
         sc.plan(mdp(ring), delta=0.1)
-    with pytest.raises(sc.InvalidInput, match="delta"):
-        sc.plan(mdp(ring), epsilon=0.1)
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("method", ["auto", "certified"])
+def test_without_a_delta_one_is_taken_and_named(method: str) -> None:
+    answer = sc.plan(mdp(ring), budget=200, method=method)
+    assert answer.delta == 0.05
+    assert any("No delta was named: 0.05" in note for note in answer.notes)
+    many = sc.plan_many(mdp(ring), [0, 1], budget=400, method=method)
+    assert many.delta == 0.05  # of all states together
+    named = sc.plan_many(mdp(ring), [0, 1], budget=400, method=method, delta=0.05)
+    assert [x.interval for x in many] == [x.interval for x in named]
 
 
 def test_a_model_that_is_none_is_refused_where_a_schedule_would_do() -> None:

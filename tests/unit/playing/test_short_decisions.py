@@ -26,7 +26,7 @@ def world(**more):
 def prepared(monkeypatch):
     """How often a schedule was chosen for limits, and how often ``auto`` chose."""
     counts = {"schedules": 0, "choices": 0}
-    fitted, choose = scheduled.fitted, auto._Choosing.choose
+    fitted, choose = scheduled.fitted, auto.Choosing.choose
 
     def counted_fitted(*given):
         counts["schedules"] += 1
@@ -37,7 +37,7 @@ def prepared(monkeypatch):
         return choose(self)
 
     monkeypatch.setattr(scheduled, "fitted", counted_fitted)
-    monkeypatch.setattr(auto._Choosing, "choose", counted_choice)
+    monkeypatch.setattr(auto.Choosing, "choose", counted_choice)
     return counts
 
 
@@ -127,7 +127,7 @@ def test_auto_chooses_at_every_state_where_calls_are_limited(prepared):
 
 
 def test_auto_goes_on_with_the_schedule_that_it_chose(prepared, monkeypatch):
-    monkeypatch.setattr(auto._Choosing, "_comes_back", lambda self, price: False)
+    monkeypatch.setattr(auto.Choosing, "_comes_back", lambda self, price: False)
     agent = sc.Agent(world(), "auto", seconds=0.05, delta=0.1)
     for state in (0, 3, 6):
         agent.act(state)

@@ -181,12 +181,14 @@ class Ladders:
         """Return the best randomized level of width ``edge``, None if there is none."""
         if cell % self.stride or self.base.facts.discount < _LEAST_DISCOUNT:
             return None
-        self._look()
         found: list[tuple[float, Level]] = []
-        if Kind.RANDOM_ROLLOUT in self.kinds:
-            found += self._rollouts(edge, table)
-        if Kind.RANDOM_PLUGIN in self.kinds:
-            found += self._plug_in(edge, table)
+        # ladders with a merit that is no number are left out
+        with np.errstate(all="ignore"):
+            self._look()
+            if Kind.RANDOM_ROLLOUT in self.kinds:
+                found += self._rollouts(edge, table)
+            if Kind.RANDOM_PLUGIN in self.kinds:
+                found += self._plug_in(edge, table)
         if not found:
             return None
         return min(found, key=lambda pair: pair[0])[1]

@@ -31,7 +31,7 @@ from smoothcruiser.theory.betting import bet_level
 from smoothcruiser.theory.catoni import catoni_slope
 from smoothcruiser.theory.ground import Ground, ground
 from smoothcruiser.theory.moments import Backup, Moments, backup, itself
-from smoothcruiser.theory.stopping import best_rate, root_radius
+from smoothcruiser.theory.stopping import ROOT_BOUNDS, best_rate, root_radius
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level, Schedule
@@ -167,6 +167,11 @@ def _check_promise(schedule: Schedule) -> None:
         raise BrokenPromise(
             f"The looks may spend a share of delta in [0, {schedule.delta:g}), got "
             f"{root.adaptive_delta!r}."
+        )
+    if root.bound not in ROOT_BOUNDS:
+        raise BrokenPromise(
+            f"A root names the bound that closes its promise, one of "
+            f"{', '.join(ROOT_BOUNDS)}, got {root.bound!r}."
         )
     if root.bound == "catoni" and root.looks:
         raise BrokenPromise(

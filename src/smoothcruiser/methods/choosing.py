@@ -1,0 +1,494 @@
+"""The decision of ``auto`` about a simulator: prices, a look, and what is run.
+
+What a schedule costs at the least is known first (``theory.least_price``), then its
+price, then what a look shows (``engines.pilot``). With ``seconds=`` each step has a share
+of the time. Who decides, and on what grounds: ``methods.auto``, docs/auto.md.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from smoothcruiser.errors import InvalidInput, Unpayable
+from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
+from smoothcruiser.methods.base import (
+    DEFAULT_BUDGET,
+    Method,
+    Prepared,
+)
+from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
+from smoothcruiser.methods.known import known_model_answer
+from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.pricing import (
+    call_ratio,
+    least_of_search,
+    no_schedule,
+    seconds_of,
+    steps_that_matter,
+    suggestion,
+    worth_a_try,
+)
+from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
+from smoothcruiser.problem.rows import NoRow
+from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
+from smoothcruiser.query import Limits, Query
+from smoothcruiser.schedule.compiler.optimizer import LARGEST_EXACT
+from smoothcruiser.schedule.numbers import power_of_ten, short
+from smoothcruiser.schedule.reach import (
+    MOST_ROWS,
+    USEFUL,
+    patience,
+)
+from smoothcruiser.schedule.schedule import Level
+from smoothcruiser.theory.least_price import least_price
+
+if TYPE_CHECKING:
+    from smoothcruiser.engines.pilot import Pilot
+
+# calls of the walks of a pilot: a hundredth of the schedule's price, within these
+FEWEST, MOST = 32, 64
+PILOT_SHARE = 100
+# of seconds=, at the most, and in seconds at the least: a shorter look shows nothing
+PILOT_SECONDS, LEAST_PILOT = 0.02, 0.01
+# Of seconds=, at the most: until the price of a schedule is known, until all is decided,
+# and until there is a schedule where nothing else will do.
+PRICED, DECIDED, LATE = 0.03, 0.05, 0.15
+PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
+# of the schedule's price: what a search may take, since schedules often end early
+SHARE = 0.75
+CHEAP = 2  # times what a search needs at the least: such a schedule is just run
+LISTING = 0.25  # of seconds=, at the most, to list them
+TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
+
+
+class Choosing:
+    """One decision about a simulator."""
+
+    def __init__(self, auto: Method, query: Query) -> None:
+        self.auto, self.query = auto, query
+        self.watch = Stopwatch()
+        self.problem, self.promise = query.problem, query.promise
+        self.limits = query.limits
+        self.pilot: Pilot | None = None
+        self.measured = 0  # calls that measured the speed
+        self.settled = False  # whether it is clear that a schedule is needed
+
+    @property
+    def made(self) -> int:
+        """Oracle calls so far."""
+        return self.measured + (0 if self.pilot is None else self.pilot.calls)
+
+    @property
+    def _spent(self) -> float:
+        """Seconds since the beginning, without compiling."""
+        return self.watch.elapsed()
+
+    def choose(self) -> Prepared:
+        """What is run."""
+        if self.problem.outcomes is not None and self.query.state is not None:
+            listing = math.inf
+            if self.limits.seconds is not None:
+                listing = time.perf_counter() + LISTING * self.limits.seconds
+            useful = self.promise.asked or self._limited
+            try:
+                known = known_model_answer(self.query, listing, searched=useful)
+            except NoRow as error:
+                note = f"auto did not choose exact: {error.where}."
+                return self._simulate().with_notes(note)
+            if known is not None:
+                return known
+        return self._simulate()
+
+    def _simulate(self) -> Prepared:
+        """What is run where the model is not known, or not all of it."""
+        refuse_unbounded(self.problem, "auto, where the model is not listed,")
+        if not self.promise.asked and not self._limited:
+            raise InvalidInput(
+                "auto needs epsilon, the half-width of the promised interval "
+                "(epsilon='5%'), or a limit to do its best within: budget= "
+                "or seconds=."
+            )
+        cannot = cannot_search(self.query)
+        if is_undiscounted(self.problem):
+            return self._undiscounted(cannot)
+        if cannot is not None:
+            return self._schedule(f"auto chose smoothcruiser: {cannot}.")
+        if self.promise.epsilon is not None:
+            return self._keep_promise()
+        if self.promise.relative is not None:
+            return self._search(
+                "auto chose certified search: what a share of the value is, only a "
+                "search finds out."
+            )
+        return self._within_limits()
+
+    def _undiscounted(self, cannot: str | None) -> Prepared:
+        """Certified search, where totals are bounded and no schedule exists."""
+        if cannot is not None:
+            raise InvalidInput(
+                "At discount 1 without a horizon auto has certified search alone, and "
+                f"{cannot}; change that, or give horizon= or a smaller discount."
+            )
+        return self._search(f"auto chose certified search: {TOTALS}.")
+
+    @property
+    def _limited(self) -> bool:
+        return self.limits.calls is not None or self.limits.seconds is not None
+
+    # --- a promise ------------------------------------------------------------
+
+    def _keep_promise(self) -> Prepared:
+        price, why = self._price()
+        if price is None:
+            return self._without_schedule(why)
+        looked = self._walks(price) + self.problem.inspection_calls
+        if price <= CHEAP * least_of_search(self.problem, self.promise) + looked:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and no search needs much less."
+            )
+        if looked > self._left_calls - price:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a look."
+            )
+        if not self._comes_back(price):
+            in_time = "" if self.limits.seconds is None else ", if there is time"
+            return self._schedule_or_search(
+                "auto chose smoothcruiser: states hardly come back, and its schedule "
+                f"keeps the promise for {price:,} calls{in_time}."
+            )
+        if self.query.compute.store is not None:
+            return self._search(
+                f"auto chose certified search: {self._returning}, and a store keeps the "
+                "run of one method.",
+                price,
+            )
+        return self._race(price)
+
+    def _race(self, price: int) -> Prepared:
+        """Certified search for the time of the schedule, then the schedule."""
+        try:
+            return self._raced(price)
+        except (InvalidInput, Unpayable) as error:
+            return self._search(
+                f"auto chose certified search: {no_schedule(error)}, and "
+                f"{self._returning}.",
+                price,
+            )
+
+    def _raced(self, price: int) -> Prepared:
+        half = self._scheduling(0.5, Limits())
+        dearer = half.explanation.num_calls + self.problem.inspection_calls
+        least = least_of_search(self.problem, self.promise)
+        if self._left_calls - dearer < least:
+            return self._schedule(
+                "auto chose smoothcruiser: its schedule keeps the promise for "
+                f"{price:,} calls, and the budget leaves too few for a search."
+            )
+        if self.limits.seconds is not None:
+            limits = self._rest(0.5)
+            if limits.calls is not None:  # measuring may take what both leave
+                limits = replace(limits, calls=self._left_calls - least)
+            half = self._scheduling(0.5, limits)
+        if half.explanation.epsilon != self.promise.epsilon:
+            return self._search(
+                f"auto chose certified search: the sharp schedule, {price:,} calls, "
+                f"would not end within half of the {self.limits.seconds:g} s, and "
+                f"{self._returning}.",
+                price,
+            )
+        calls = max(
+            int(SHARE * dearer / call_ratio(self.problem)),
+            min(dearer, worth_a_try(self.problem)),
+        )
+        calls = min(calls, self._left_calls - dearer)
+        return self._both(
+            calls,
+            f"auto runs certified search first, since {self._returning}, and the "
+            f"schedule only if the search will not do with {short(calls)} calls; each "
+            "has half of delta.",
+            half,
+        )
+
+    def _without_schedule(self, why: str) -> Prepared:
+        """Where no schedule can be paid: certified search, if it has any hope."""
+        if not self._comes_back(self.limits.calls):
+            return self._schedule_or_search(
+                f"auto chose smoothcruiser: {why}, and states hardly come back, so "
+                "a search would not do better."
+            )
+        return self._search(
+            f"auto chose certified search: {why}, and {self._returning}."
+        )
+
+    def _within_limits(self) -> Prepared:
+        """No epsilon: the best that the limits allow."""
+        if not self._comes_back(self.limits.calls):
+            return self._schedule_or_search(
+                "auto chose smoothcruiser: states hardly come back, so the limit buys "
+                "the best schedule."
+            )
+        try:
+            if not self._is_in_reach(0.5):
+                raise Unpayable("No schedule within the limit.")
+            half = self._scheduling(0.5, self._rest(0.5))
+        except (InvalidInput, Unpayable):
+            half = None
+        if half is None or not self._is_useful(half) or self.query.compute.store:
+            return self._search(
+                f"auto chose certified search: {self._returning}, and it narrows its "
+                "intervals until the limit."
+            )
+        calls = None if self.limits.calls is None else self._left_calls // 2
+        return self._both(
+            calls,
+            f"auto runs certified search first, since {self._returning}, for half of "
+            f"the limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, "
+            "the other half goes to a schedule that does. Each has half of delta.",
+            half,
+        )
+
+    # --- prices ---------------------------------------------------------------
+
+    @property
+    def _left_calls(self) -> int:
+        """Of the budget, after the look."""
+        return (self.limits.calls or DEFAULT_BUDGET) - self.made
+
+    @property
+    def _value_span(self) -> float:
+        return self.problem.facts.value_span()
+
+    def _is_useful(self, ready: Scheduling) -> bool:
+        """Whether a schedule's promise says something, or is what was asked for."""
+        epsilon: float = ready.explanation.epsilon
+        return epsilon < USEFUL * self._value_span or epsilon == self.promise.epsilon
+
+    def _is_in_reach(self, share: float) -> bool:
+        """Whether a useful schedule may cost less than a share of the budget.
+
+        What every one costs is known before any is looked for.
+        """
+        least = least_price(
+            self.problem.facts,
+            USEFUL * self._value_span or 1.0,
+            share * self.promise.failure(),
+            self.promise.target,
+        )
+        most = math.log(max(1.0, share * self._left_calls))
+        return least.log_calls <= most and least.depth <= MOST_ROWS
+
+    def _patience(self, share: float) -> AbstractContextManager[None]:
+        """Schedules are looked for until a share of ``seconds=`` is over."""
+        if self.limits.seconds is None:
+            return nullcontext()
+        return patience(share * self.limits.seconds, self.watch.elapsed)
+
+    def _price(self) -> tuple[int | None, str]:
+        """(calls of the schedule, "") or (None, why it cannot be paid)."""
+        facts, epsilon = self.problem.facts, self.promise.half_width()
+        least = least_price(
+            facts, epsilon, self.promise.failure(), self.promise.target
+        ).log_calls
+        if least > math.log(max(1, self._left_calls)):
+            cost = power_of_ten(least)
+            return None, f"the sharp schedule would cost at least {cost} calls"
+        try:
+            with self._patience(PRICED):
+                found = self._scheduling(1.0, Limits()).explanation
+        except (InvalidInput, Unpayable) as error:
+            return None, no_schedule(error)
+        price: int = found.num_calls + self.problem.inspection_calls
+        why = f"the sharp schedule would cost {short(price)} calls"
+        return (price, "") if price <= self._left_calls else (None, why)
+
+    def _walks(self, price: int | None) -> int:
+        """Calls of the pilot's walks, where that many are to be paid."""
+        return MOST if price is None else min(MOST, max(FEWEST, price // PILOT_SHARE))
+
+    def _comes_back(self, price: int | None) -> bool:
+        """Look, where the budget allows it: do samples of a state serve again?"""
+        calls = self._walks(price)
+        if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
+            return True  # so few calls that none can be spared
+        seconds = patience = math.inf
+        if self.limits.seconds is not None:
+            seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
+            patience = self.limits.seconds - self._spent
+        query = self.query
+        with uncounted():
+            from smoothcruiser.engines.pilot import STEPS, look_first
+            from smoothcruiser.jit.streams import warm_up
+
+            warm_up()
+        self.pilot = look_first(
+            self.problem,
+            query.place,
+            query.seed,
+            calls=calls,
+            steps=steps_that_matter(self.problem, self.promise, STEPS),
+            seconds=seconds,
+            patience=patience,
+            compute=query.compute,
+        )
+        return self.pilot.comes_back or self.problem.deterministic
+
+    @property
+    def _returning(self) -> str:
+        """Why a search has hope, in words."""
+        if self.pilot is None:  # the budget left no calls to see it
+            return "states may come back"
+        if not self.pilot.comes_back:
+            return "chance plays no part"
+        return self.pilot.returning
+
+    # --- what is run ----------------------------------------------------------
+
+    def _part(self, share: float, limits: Limits) -> Query:
+        """The query with a share of delta, within other limits."""
+        promise = replace(self.promise, delta=share * self.promise.failure())
+        return replace(self.query, promise=promise, limits=limits)
+
+    def _scheduling(self, share: float, limits: Limits) -> Scheduling:
+        """A schedule; raises where there is none, or none in time, or too fine a one."""
+        with self._patience(LATE if self.settled else DECIDED):
+            found = SmoothCruiser().prepare(self._part(share, limits))
+        assert found.fitted is not None
+        # calls and time that this took are counted here, with those of the look
+        self.measured += found.fitted.calls
+        if found.fitted.pressed:
+            raise KeyboardInterrupt
+        self._check_rounding(found)
+        return replace(found, fitted=found.fitted.again())
+
+    def _check_rounding(self, ready: Scheduling) -> None:
+        """Refuse a promise that is too fine for floating point, before it is run."""
+        if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
+            return
+        with uncounted():
+            from smoothcruiser.engines.stopping import stopping_rule
+        shards, mover = ready.query.compute.shards, self.problem.mover(self.query.state)
+        stopping_rule(ready.explanation, shards, mover)
+
+    def _rest(self, share: float = 1.0) -> Limits:
+        """A share of the limits, after the look."""
+        calls = self.limits.calls
+        if calls is not None:
+            calls = max(1, int(share * self._left_calls))
+        seconds = self.limits.seconds
+        if seconds is not None:
+            seconds = max(1e-3, share * (seconds - self._spent))
+        return replace(self.limits, calls=calls, seconds=seconds)
+
+    def _schedule_or_search(self, reason: str) -> Prepared:
+        """The schedule; within limits a search where there is none."""
+        if not self._limited:
+            return self._schedule(reason)
+        try:
+            return self._schedule(reason)
+        except (InvalidInput, Unpayable) as error:
+            return self._search(
+                f"auto chose certified search: {no_schedule(error)}, and a search uses "
+                "the limit to its end."
+            )
+
+    def _schedule(self, reason: str) -> Prepared:
+        self.settled = True
+        return self._scheduled(reason, self._scheduling(1.0, self._rest()))
+
+    def _scheduled(self, reason: str, inner: Scheduling) -> Prepared:
+        schedule = inner.explanation
+        price = schedule.num_calls + self.problem.inspection_calls
+        delta = self.promise.delta
+        options = [
+            self._option("smoothcruiser", price, delta),
+            self._option(
+                "certified", None, delta, "instead; its price is not known before"
+            ),
+        ]
+        return self._chosen(reason, inner, options, schedule.levels)
+
+    def _search(self, reason: str, price: int | None = None) -> Prepared:
+        inner = CertifiedSearch().prepare(self._part(1.0, self._rest()))
+        options = [self._option("certified", None, self.promise.delta)]
+        if price is not None:
+            options.append(
+                self._option("smoothcruiser", price, self.promise.delta, "instead")
+            )
+        return self._chosen(reason, inner, options)
+
+    def _chosen(
+        self,
+        reason: str,
+        inner: Prepared,
+        options: list[Option],
+        levels: tuple[Level, ...] = (),
+    ) -> Prepared:
+        return Chosen(
+            method=inner.method,
+            query=self.query,
+            explanation=self._decision(reason, options, 1, levels),
+            notes=(
+                reason,
+                *suggestion(self.problem, self.promise, self.pilot),
+                *inner.notes,
+            ),
+            inner=replace(inner, notes=()),
+            spent=self._spent,
+            compiling=self.watch.stood_still(),
+        )
+
+    def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
+        limits = replace(self.limits, calls=calls)
+        search = CertifiedSearch().prepare(self._part(0.5, limits))
+        price = schedule.explanation.num_calls + self.problem.inspection_calls
+        half = 0.5 * self.promise.failure()
+        options = [
+            self._option("certified", calls, half, "first, with half of delta"),
+            self._option("smoothcruiser", price, half, "then, with half of delta"),
+        ]
+        return Race(
+            method=self.auto,
+            query=self.query,
+            explanation=self._decision(reason, options, 2, schedule.explanation.levels),
+            notes=(reason, *suggestion(self.problem, self.promise, self.pilot)),
+            search=search,
+            schedule=replace(schedule, notes=()),
+            spent=self._spent,
+            compiling=self.watch.stood_still(),
+        )
+
+    def _decision(
+        self,
+        reason: str,
+        options: list[Option],
+        num_run: int,
+        levels: tuple[Level, ...],
+    ) -> Decision:
+        return Decision(
+            reason=reason,
+            options=tuple(options),
+            num_run=num_run,
+            epsilon=self.promise.epsilon,
+            delta=self.promise.delta,
+            pilot=self.pilot,
+            measured=self.measured,
+            levels=levels,
+        )
+
+    def _option(
+        self, method: str, calls: int | None, delta: float | None, role: str = ""
+    ) -> Option:
+        known = (
+            None
+            if calls is None
+            else seconds_of(self.problem, self.pilot, method, calls)
+        )
+        return Option(
+            method=method, num_calls=calls, delta=delta, role=role, seconds=known
+        )

@@ -1,0 +1,200 @@
+"""Lower bounds on prices: below every compiled schedule, and known at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.errors import BrokenPromise, Unpayable
+from smoothcruiser.methods.pricing import least_of_search, seconds_of
+from smoothcruiser.problem.facts import Facts
+from smoothcruiser.query import Promise
+from smoothcruiser.schedule.compiler.optimizer import compile_schedule
+from smoothcruiser.schedule.numbers import about, power_of_ten
+from smoothcruiser.schedule.reach import OutOfReach, OutOfTime, patience
+from smoothcruiser.schedule.verify import verify
+from smoothcruiser.theory.ground import ground
+from smoothcruiser.theory.least_price import least_price
+from smoothcruiser.theory.randomized import Terms, _added
+
+OPERATORS = (
+    sc.Max(),
+    sc.Entropy(1.0),
+    sc.Entropy(50.0),
+    sc.KL(0.5),
+    sc.Sparsemax(1.0),
+    sc.SquareRoot(1.0),
+)
+
+
+def facts_of(
+    operator: sc.Operator, discount: float, horizon: int | None
+) -> list[Facts]:
+    plain = Facts(2, 2, discount, operator, (0.0, 1.0), horizon=horizon)
+    span = plain.value_span()
+    return [
+        plain,
+        Facts(3, 2, discount, operator, (-1.0, 1.0), terminals=True, horizon=horizon),
+        Facts(2, 2, discount, operator, (0.0, 1.0), horizon=horizon, game=True),
+        Facts(
+            2, 2, discount, operator, (0.0, 1.0), horizon=horizon, total_range=(0, 0.6)
+        ),
+        Facts(
+            2, 2, discount, operator, (0.0, 1.0), horizon=horizon, given_gap=0.3 * span
+        ),
+    ]
+
+
+def check_grid(operator: sc.Operator, worlds: list[Facts], deltas: list[float]) -> None:
+    targets = ("q_values", "value")
+    for facts, share, delta, target in itertools.product(
+        worlds, (0.3, 0.1), deltas, targets
+    ):
+        epsilon = share * facts.value_span()
+        least = least_price(facts, epsilon, delta, target)
+        schedule = compile_schedule(
+            facts, epsilon=epsilon, delta=delta, target=target, adaptive=False
+        )
+        assert least.log_calls <= math.log(max(1, schedule.num_calls))
+        assert least.depth <= len(schedule.levels)
+
+
+@pytest.mark.parametrize("operator", OPERATORS[:2], ids=str)
+def test_no_compiled_schedule_is_cheaper_or_shorter(operator: sc.Operator) -> None:
+    staged = facts_of(operator, 1.0, 2)
+    check_grid(operator, [*facts_of(operator, 0.2, None)[1:3], *staged[3:]], [0.1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+def test_no_schedule_of_a_larger_grid_is_cheaper(operator: sc.Operator) -> None:
+    worlds = [*facts_of(operator, 0.5, None), *facts_of(operator, 1.0, 3)]
+    check_grid(operator, worlds, [0.02, 0.3])
+
+
+def test_the_bound_says_something() -> None:
+    """Sparse sampling at discount 0.9: at least 2^21 paths, 1e95 calls in fact."""
+    facts = Facts(2, 2, 0.9, sc.Max(), (0.0, 1.0))
+    least = least_price(facts, 0.5, 0.1)
+    assert least.depth == 21
+    assert least.log_calls == pytest.approx(math.log(0.8 * 2**21))
+    coin = least_price(Facts(2, 2, 0.5, sc.Entropy(1e6), (0.0, 1.0)), 0.1, 0.01)
+    assert coin.log_calls > math.log(300)
+
+
+@pytest.mark.parametrize("operator", OPERATORS, ids=str)
+@pytest.mark.parametrize("num_actions", [2, 200])
+@pytest.mark.parametrize(
+    ("discount", "horizon"),
+    [(1 - 1e-9, None), (1 - 1e-5, None), (1.0, 10**6), (1 - 1e-9, 10**6)],
+)
+def test_far_promises_are_refused_at_once_in_one_sentence(
+    operator: sc.Operator, num_actions: int, discount: float, horizon: int | None
+) -> None:
+    """No table is looked for, and no number overflows on the way to the sentence."""
+
+    def step(state: float, action: int, rng: sc.Stream) -> tuple[float, float]:
+        raise AssertionError("a refusal makes no call")
+
+    problem = sc.MDP(
+        step,
+        num_actions=num_actions,
+        discount=discount,
+        operator=operator,
+        horizon=horizon,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(
+            Unpayable, match=r"at least (10\^[\d,]+|[\d,]+) oracle"
+        ) as e:
+            sc.explain(problem, epsilon="5%", delta=0.1)
+    assert not any(word in str(e.value) for word in (" inf", " nan"))
+
+
+def test_prices_beyond_floats_have_words_and_no_seconds() -> None:
+    problem = sc.make("chain:n=5", discount=0.5, temperature=1.0)
+    assert seconds_of(problem, None, "certified", 10**8236) is None
+    assert seconds_of(problem, None, "smoothcruiser", 2 * 10**7) == pytest.approx(1.0)
+    assert least_of_search(problem, Promise(epsilon=1e-308, delta=0.1)) > 10**299
+    assert power_of_ten(8236.2 * math.log(10.0)) == "10^8,236"
+    assert about(8236.2 * math.log(10.0)) == "10^8,236"
+    assert power_of_ten(math.log(46.0)) == "46"
+
+
+def test_a_search_out_of_time_goes_on_to_the_same_table() -> None:
+    facts = Facts(2, 2, 0.61, sc.Entropy(1.0), (0.0, 1.0))
+    promise = {"epsilon": 0.2, "delta": 0.1}
+    for ticks in (3, 30):
+        clock = iter(range(ticks + 10**6))
+        with pytest.raises(OutOfTime), patience(ticks, lambda c=clock: next(c)):
+            compile_schedule(facts, **promise)
+    found = compile_schedule(facts, **promise)
+    from smoothcruiser.schedule.compiler.candidates import frontier_of
+
+    frontier_of.cache_clear()
+    from smoothcruiser.schedule.compiler import optimizer
+
+    optimizer._compiled.cache_clear()
+    assert compile_schedule(facts, **promise) == found
+
+
+def test_value_bounds_of_long_horizons_are_those_of_every_step() -> None:
+    facts = Facts(2, 2, 0.9, sc.Max(), (-0.3, 1.0), terminals=True, horizon=10**7)
+    low, high = ground(facts).values(10**7)
+    x = y = np.zeros((1, 1))
+    for _ in range(2000):
+        x, y = ground(facts).bellman(x, y)
+    assert (low, high) == (x, y)
+
+
+def test_a_second_moment_that_is_no_number_promises_nothing() -> None:
+    second = np.array([[[math.nan]], [[0.5]]])
+    terms = Terms(second, np.zeros_like(second), np.ones((2, 1)), np.zeros(1))
+    assert _added(terms, np.full((2, 1), 0.5))[0, 0] == math.inf
+
+
+def test_a_root_names_a_bound_that_there_is() -> None:
+    facts = Facts(2, 2, 0.5, sc.Max(), (0.0, 1.0))
+    schedule = compile_schedule(facts, epsilon=0.6, delta=0.1)
+    object.__setattr__(schedule.root, "bound", "wishful")
+    try:
+        with pytest.raises(BrokenPromise, match="wishful"):
+            verify(schedule)
+    finally:
+        compile_schedule.__globals__["_compiled"].cache_clear()
+
+
+@pytest.mark.compiles
+def test_auto_prices_nothing_that_cannot_be_paid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a budget and a long horizon it answers, and no table is built."""
+
+    def step(state: int, action: int, rng: sc.Stream) -> tuple[float, int]:
+        return float(rng.random() < 0.5), (state + action) % 3
+
+    def none(*_: object) -> None:
+        raise AssertionError("a table was looked for")
+
+    from smoothcruiser.schedule.compiler import candidates
+
+    monkeypatch.setattr(candidates, "frontier_of", none)
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=1.0,
+        operator=sc.Max(),
+        horizon=20_000,
+        initial_state=0,
+    )
+    answer = sc.plan(problem, budget=150, delta=0.1)
+    assert answer.method == "certified"
+    assert answer.num_calls <= 150
+    with pytest.raises(OutOfReach):
+        compile_schedule(problem.facts, epsilon=9_500.0, delta=0.1)
