@@ -25,7 +25,7 @@ def live_problem(
     own = {name: options[name] for name in adapter.options if name in options}
     if "discount" not in own or "operator" not in own:
         raise InvalidInput(
-            f"{verb} an environment with discount= and operator=, such as "
+            f"{verb} an environment, which needs discount= and operator=, such as "
             "discount=0.9, operator=Max()."
         )
     more = {name: value for name, value in options.items() if name not in own}
