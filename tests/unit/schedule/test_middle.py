@@ -88,7 +88,7 @@ def test_the_verifier_refuses_what_the_bounds_do_not_cover():
     staged = replace(FACTS, horizon=1)
     levels = (Level(Kind.MIDDLE, constant=0.5),)
     with pytest.raises(BrokenPromise, match="no steps remain"):
-        Schedule("hoeffding", staged, levels, Root("q_values", 9, 0, ""), 0.9, 0.1)
+        Schedule("", staged, levels, Root("q_values", 9, 0, "bennett"), 0.9, 0.1)
 
 
 def test_a_free_promise_takes_one_sample():
