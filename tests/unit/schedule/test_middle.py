@@ -92,7 +92,7 @@ def test_the_verifier_refuses_what_the_bounds_do_not_cover():
 
 
 def test_a_free_promise_takes_one_sample():
-    "hoeffding""|m - V| <= 0.1 without any call."""
+    """|m - V| <= 0.1 without any call."""
     made = compile_schedule(FACTS, epsilon=0.11, delta=0.1, target="value")
     assert made.num_calls == 0
     assert np.isfinite(made.root.samples)
