@@ -88,11 +88,11 @@ def test_the_verifier_refuses_what_the_bounds_do_not_cover():
     staged = replace(FACTS, horizon=1)
     levels = (Level(Kind.MIDDLE, constant=0.5),)
     with pytest.raises(BrokenPromise, match="no steps remain"):
-        Schedule("hoeffding", staged, levels, Root("q_values", 9, 0, ""), 0.9, 0.1)
+        Schedule("", staged, levels, Root("q_values", 9, 0, "bennett"), 0.9, 0.1)
 
 
 def test_a_free_promise_takes_one_sample():
-    "hoeffding""|m - V| <= 0.1 without any call."""
+    """|m - V| <= 0.1 without any call."""
     made = compile_schedule(FACTS, epsilon=0.11, delta=0.1, target="value")
     assert made.num_calls == 0
     assert np.isfinite(made.root.samples)
