@@ -194,6 +194,13 @@ def test_intervals_of_a_method_hold_the_exact_value(name: str) -> None:
                 assert holds(found.interval, exact), (end, operator, reward, discount)
 
 
+def test_evaluation_holds_the_exact_value() -> None:
+    for end in (0, 1):
+        world, exact = constant(0.1, 0.9, end=end, actions=2)
+        answer = sc.evaluate(world, lambda state: (0.5, 0.5), budget=200, seed=1)
+        assert holds(answer.interval, exact)
+
+
 def rows_of(world: sc.MDP, reward: float) -> sc.MDP:
     """The same world as a table."""
     return sc.tabular(

@@ -9,6 +9,7 @@ import numpy as np
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Interval
 from smoothcruiser.evaluation.path_rules import STEPS, TOTAL
+from smoothcruiser.operators.outward import added, widened
 from smoothcruiser.problem.answers import beyond_total
 from smoothcruiser.problem.problem import Problem
 
@@ -25,24 +26,25 @@ def _regularized(problem: Problem) -> Interval:
             "Omega; evaluate needs a built-in operator."
         )
     omega = operator.omega_range(problem.num_actions)
-    low, high = 0.0 - omega[1], 0.0 - omega[0]
+    # |Omega| is a multiple of log K, sqrt K or 1/K: some units in the last place
+    room = ROUNDING * max(abs(omega[0]), abs(omega[1]))
+    low, high = widened((0.0 - omega[1], 0.0 - omega[0]), room)
     if problem.is_game:
         low, high = min(low, -high), max(high, -low)
     return low, high
 
 
 def step_income(problem: Problem) -> Interval:
-    """What one step may pay, the regularizer included."""
-    (low, high), rewards = _regularized(problem), problem.reward_range
-    return rewards[0] + low, rewards[1] + high
+    """What one step may pay, the regularizer included, rounded outwards."""
+    return added(problem.reward_range, _regularized(problem))
 
 
-def _scaled(problem: Problem, step: Interval, steps: float) -> Interval:
-    """What so many (discounted) steps may add up to.
+def _scaled(problem: Problem, step: Interval, steps: int | None) -> Interval:
+    """What so many (discounted) steps may add up to, rounded outwards.
 
     An episode that may end may also pay nothing more.
     """
-    low, high = step[0] * steps, step[1] * steps
+    low, high = problem.facts.earned(step, steps)
     if problem.facts.terminals:
         return min(low, 0.0), max(high, 0.0)
     return low, high
@@ -56,11 +58,10 @@ def earned(problem: Problem, steps: int | None, left: float = 0.0) -> Interval:
     ``left`` times the total of the rest (theory, Lemma T).
     """
     facts, total = problem.facts, problem.facts.total_range
-    low, high = _scaled(problem, step_income(problem), facts.steps(steps))
-    low, high = low - ROUNDING * abs(low), high + ROUNDING * abs(high)
+    low, high = _scaled(problem, step_income(problem), steps)
     if total is None:
         return low, high
-    more = _scaled(problem, _regularized(problem), facts.steps(steps))
+    more = _scaled(problem, _regularized(problem), steps)
     # an episode that ended has no rest
     rests = (0.0, *total) if facts.terminals else total
     most, least = left * max(rests), left * min(rests)
