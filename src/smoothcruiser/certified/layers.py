@@ -43,6 +43,10 @@ from smoothcruiser.problem.tabular import Floats, Ints
 FIRST_DEPTH = 8
 # of the answer's width: what the deepest layer may leave open
 RIM_SHARE = 0.1
+# Stages that cost less to sweep than the rest of a query, and more for each sample: some
+# microseconds of sweeps for each call. Without it 1,000 calls at a horizon of 10^5 sweep
+# a million stages in each round.
+FREE_STAGES, STAGES_PER_SAMPLE = 20_000, 20.0
 # the discounted weight of a layer below which no deeper one is ever listed
 NO_WEIGHT = 1e-12
 
@@ -99,11 +103,10 @@ class LayeredRegion(Region):
             self._place = np.zeros(size, dtype=np.int64)
         known, box = len(self._boxes), self.memory.box
         if known < layers:
-            players = (1, 2) if self.problem.is_game else (1, 1)
-            more = [
-                [box(player, self.horizon - d) for player in players]
-                for d in range(known, layers)
-            ]
+            left = [self.horizon - d for d in range(known, layers)]
+            first = [box(1, steps) for steps in left]
+            second = [box(2, steps) for steps in left] if self.problem.is_game else first
+            more = list(zip(first, second, strict=True))
             self._boxes = np.concatenate([self._boxes, np.array(more)])
         return Steps(self._boxes, self.horizon, self._place, self.memory.claims)
 
@@ -191,7 +194,7 @@ class LayeredRegion(Region):
             ended = self.layers.counts[-1] == 0  # no play goes on as long as that
             if ended or not wanted == self.depth < self.deepest:
                 return
-            if self.over(4.0 * took) is not None:
+            if self._has_enough_stages() or self.over(4.0 * took) is not None:
                 return
             self.depth = min(self.deepest, 2 * self.depth)
 
@@ -249,7 +252,7 @@ class LayeredRegion(Region):
             gains = g.pairs["gain"][: self.memory.num_pairs].any()
             if self.depth == self.deepest or (left <= RIM_SHARE * width and gains):
                 return
-            if left == 0.0:
+            if left == 0.0 or self._has_enough_stages():
                 return
             before = self.depth
             self.unfinished = self.over(4.0 * (time.perf_counter() - begin)) is not None
@@ -259,6 +262,17 @@ class LayeredRegion(Region):
             self._list()
             if self.depth <= before or self._pass(WALK) < 0.0:
                 return
+
+    def _has_enough_stages(self) -> bool:
+        """Whether more layers are not worth their sweeps, by the samples that there are.
+
+        There is no limit where every pair is known: no further sample narrows it.
+        """
+        pairs = self.memory.graph.pairs[: self.memory.num_pairs]
+        by_chance = pairs["cost"] > 0.0
+        samples = float(pairs["total"][by_chance].sum())
+        many = FREE_STAGES + STAGES_PER_SAMPLE * samples
+        return bool(by_chance.any()) and int(self.layers.starts[-1]) > many
 
     def copied(self) -> LayeredRegion:
         """The same layers over a copy of the graph."""
