@@ -243,6 +243,7 @@ def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[An
     try:
         ready = api.prepare(problem, start, method=method, **rest)
         ready.check()
+        ready = ready.with_pilot()
         head.announce(ready)
         estimate = ready.run()
     except KeyboardInterrupt as stop:

@@ -25,6 +25,7 @@ from smoothcruiser.problem.states import Guard
 from smoothcruiser.query import Compute
 
 if TYPE_CHECKING:
+    from smoothcruiser.engines.inspection import Looks
     from smoothcruiser.schedule.schedule import Kind, Schedule
 
 # Called with every finished shard, and with the first samples of one that goes on;
@@ -96,6 +97,9 @@ class Workers(Protocol):
         time before the run, the second time after it. After ``seconds`` no further
         pair is inspected.
         """
+
+    def take_up(self, calls: int, looked: Looks) -> None:
+        """Count an inspection before the run that was made elsewhere."""
 
     def seen(self, asked: int) -> str:
         """What was seen of the step; ``asked`` calls of it were made after the run."""

@@ -127,6 +127,10 @@ class ShardWorkers:
         self.look_calls += calls
         return self.look_calls, calls
 
+    def take_up(self, calls: int, looked: Looks) -> None:
+        """As in ``Workers``."""
+        self.look_calls, self.looked = calls, looked
+
     def seen(self, asked: int) -> str:
         """As in ``Workers``."""
         looks, doubts = None, ""

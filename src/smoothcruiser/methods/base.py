@@ -147,6 +147,16 @@ class Prepared(Shown, ABC):
             return limit if price is None else price
         return min(price, limit)
 
+    def with_pilot(self) -> Self:
+        """The same with its first samples drawn, so that it knows what it likely pays.
+
+        ``explanation.expected_calls`` then is a forecast for this problem. The samples
+        are those with which ``run`` begins: all calls together stay the same, and so
+        does the answer. Where there is no early stop to foresee, or the samples are not
+        machine code in this process, or are stored or timed, this is as before.
+        """
+        return self
+
     def with_notes(self, *notes: str) -> Self:
         """The same with notes before those it has."""
         return replace(self, notes=(*notes, *self.notes))

@@ -38,6 +38,7 @@ from smoothcruiser.theory.least_price import least_price
 
 if TYPE_CHECKING:
     from smoothcruiser.engines.calibrate import Speed
+    from smoothcruiser.engines.forecast import FirstSamples
     from smoothcruiser.engines.lending import TimedWorkers
     from smoothcruiser.engines.watchdog import Breaker
 
@@ -79,6 +80,7 @@ class Fitted:
     inspects: bool = True  # whether the step is inspected, before and after the run
     looks: int = 0  # calls of the inspections, at the most
     workers: TimedWorkers | None = None  # those that were timed
+    begun: FirstSamples | None = None  # what a pilot has drawn of the run
 
     @property
     def beside(self) -> int:

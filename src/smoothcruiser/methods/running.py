@@ -30,6 +30,7 @@ from smoothcruiser.schedule.schedule import Schedule
 if TYPE_CHECKING:
     from smoothcruiser.engines.answer import Ran
     from smoothcruiser.engines.base import Job, Workers
+    from smoothcruiser.engines.forecast import FirstSamples
     from smoothcruiser.engines.run import Ledger, Listener, Outcome
     from smoothcruiser.store import Record, Store, StoredRun
 
@@ -100,7 +101,7 @@ def _run(
     )
     rule = stopping_rule(schedule, shards, problem.mover(state))
     keep: Callable[..., None] | None = None
-    known = None
+    known = None if chosen.begun is None else chosen.begun.parts
     hint = "Nothing is kept: store=FILE keeps finished shards."
     if keeper is not None:
         from smoothcruiser.store.checks import check_parts
@@ -125,6 +126,8 @@ def _run(
         num_calls=estimate.num_calls + beside,
         calls_spent=(estimate.calls_spent or 0) + beside,
         price=chosen.price,
+        seconds=estimate.seconds
+        + (0.0 if chosen.begun is None else chosen.begun.seconds),
     )
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
@@ -175,7 +178,7 @@ def _sampled(
             looked_at = time.perf_counter()
             if chosen.inspects:
                 begin("inspecting")
-                pool.inspect(query.seed, clock.share)
+                _inspect_first(pool, query.seed, clock.share, chosen.begun)
             if clock.seconds is not None:  # leave time to do so after the run
                 took = (time.perf_counter() - looked_at) / 2.0
                 alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
@@ -209,6 +212,16 @@ def _sampled(
     looks = pool.look_calls  # also of an inspection that was stopped
     compiling = pool.compile_seconds + chosen.compile_seconds + clock.still
     return outcome, Ran(pool.name, compiling, looks, pool.seen(repeated))
+
+
+def _inspect_first(
+    pool: Workers, seed: int, seconds: float | None, begun: FirstSamples | None
+) -> None:
+    """Inspect the step before the run, unless a pilot did."""
+    if begun is None:
+        pool.inspect(seed, seconds)
+    else:
+        pool.take_up(begun.look_calls, begun.looked)
 
 
 @calls_the_oracle

@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from smoothcruiser.errors import InvalidInput, Unpayable
 from smoothcruiser.estimate import Estimate, terminal_estimate
@@ -329,6 +329,32 @@ class Scheduling(Prepared):
         """Calls that measured the simulator."""
         return 0 if self.fitted is None else self.fitted.calls
 
+    def with_pilot(self) -> Self:  # noqa: D102
+        from smoothcruiser.engines.base import Job
+        from smoothcruiser.engines.forecast import draw_first_samples
+        from smoothcruiser.engines.registry import COMPILED, choose
+
+        query, chosen = self.query, self.fitted
+        if chosen is None or chosen.begun is not None or not chosen.schedule.root.looks:
+            return self
+        fits = chosen.schedule.num_calls <= chosen.room
+        elsewhere = choose(query.problem, query.compute).name != COMPILED.name
+        kept = query.compute.store is not None or query.limits.seconds is not None
+        if elsewhere or kept or not fits:
+            return self
+        self.check()
+        begun = draw_first_samples(
+            Job(query.problem, chosen.schedule, query.place),
+            COMPILED.name,
+            query.seed,
+            query.compute.shards,
+            chosen.inspects,
+        )
+        explanation = replace(self.explanation, piloted_calls=begun.expected_calls)
+        compiling = chosen.compile_seconds + begun.compile_seconds
+        chosen = replace(chosen, begun=begun, compile_seconds=compiling)
+        return replace(self, explanation=explanation, fitted=chosen)
+
     def answer(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
@@ -354,7 +380,9 @@ class Repeating(Session):
         parts: dict[str, Any] = {"workers": self._lender}
         if isinstance(ready, Scheduling) and ready.fitted is not None:
             # who prepared it counts what measuring took
-            parts["fitted"] = replace(ready.fitted, calls=0, compile_seconds=0.0)
+            parts["fitted"] = replace(
+                ready.fitted, calls=0, compile_seconds=0.0, begun=None
+            )
         self._ready: Any = replace(ready, **parts)
 
     def _decide(self, query: Query) -> Estimate:

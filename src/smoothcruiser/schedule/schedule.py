@@ -144,6 +144,8 @@ class Schedule(Shown, Data):
     delta_prime: float | None = None
     # calls beside its samples that inspect or time the step of a problem, at the most
     calls_beside: int = field(default=0, compare=False)
+    # what the run's first samples let expect (``Prepared.with_pilot``); None: none drawn
+    piloted_calls: Count | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self._check_shape()
@@ -224,9 +226,12 @@ class Schedule(Shown, Data):
     def expected_calls(self) -> int:
         """What a run likely pays, at most ``num_calls``.
 
-        It is a forecast for samples at the root that deviate by a third of what they
-        could (``theory.betting.DEVIATION``); no promise rests on it.
+        It is a forecast by the run's first samples where they were drawn, and for
+        samples at the root that deviate by a third of what they could otherwise
+        (``theory.betting.DEVIATION``); no promise rests on it.
         """
+        if self.piloted_calls is not None:
+            return min(self.piloted_calls, self.num_calls)
         return self._calls_at(DEVIATION)
 
     @cached_property

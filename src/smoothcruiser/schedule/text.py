@@ -307,11 +307,11 @@ def describe_price(schedule: Schedule) -> str:
         return f"exactly {price}"
     why = ""
     if schedule.root.looks:
-        low, high = schedule.expected_range
-        why = (
-            f"; about {compact(schedule.expected_calls)} expected (between "
-            f"{compact(low)} and {compact(high)}), as the data may allow an early stop"
-        )
+        low, high = (compact(calls) for calls in schedule.expected_range)
+        source = f"(between {low} and {high}), as the data may allow an early stop"
+        if schedule.piloted_calls is not None:
+            source = "by its first samples, which allow an early stop"
+        why = f"; about {compact(schedule.expected_calls)} expected {source}"
     elif not schedule.price_is_exact:
         why = "; less where actions are missing or states end"
     return f"at most {price}{why}"

@@ -1,0 +1,98 @@
+"""What a run likely pays, by its first samples: the run is the same, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import smoothcruiser as sc
+from smoothcruiser.engines import forecast
+from smoothcruiser.schedule.schedule import Schedule
+
+pytestmark = pytest.mark.compiles
+
+PROMISE = {"epsilon": "5%", "delta": 0.1, "method": "smoothcruiser"}
+
+
+def noiseless() -> sc.Problem:
+    return sc.make("chain:n=5", discount=0.5, temperature=1.0)
+
+
+def noisy() -> sc.Problem:
+    return sc.make("random-game", discount=0.5, temperature=1.0)
+
+
+@pytest.mark.parametrize("make", [noiseless, noisy])
+@pytest.mark.parametrize("target", ["q_values", "value"])
+def test_first_samples_foresee_what_is_paid_and_change_nothing(make, target):
+    ready = sc.prepare(make(), target=target, seed=3, **PROMISE)
+    known = ready.with_pilot()
+    plain, answer = ready.run(), known.run()
+    likely = known.explanation.expected_calls
+    assert plain.num_calls / 1.5 <= likely <= 1.5 * plain.num_calls
+    for name in ("q_values", "value", "interval", "num_calls", "price"):
+        assert getattr(answer, name) == getattr(plain, name)
+    assert answer.calls_spent <= answer.price == known.price == ready.price
+    assert known.with_pilot() is known
+    assert "expected by its first samples" in " ".join(str(known).split())
+
+
+def test_without_a_pilot_the_forecast_is_far_off():
+    """So that the test above can fail."""
+    ready = sc.prepare(noiseless(), **PROMISE)
+    assert ready.explanation.expected_calls > 3 * ready.run().num_calls
+    assert "(between" in str(ready)
+
+
+@pytest.mark.slow
+def test_a_pilot_inspects_the_step_in_place_of_the_run():
+    import numba
+
+    @numba.njit
+    def step(state, action, rng):
+        return 1.0 * (rng.random() < 0.5), (state + action) % 3
+
+    problem = sc.MDP(
+        step, num_actions=2, initial_state=0, discount=0.2, operator=sc.Entropy(1.0)
+    )
+    ready = sc.prepare(problem, **PROMISE)
+    known = ready.with_pilot()
+    begun = known.fitted.begun
+    assert 0 < begun.look_calls < problem.inspection_calls
+    plain, answer = ready.run(), known.run()
+    assert answer.num_calls == plain.num_calls  # the step is inspected as often
+    likely = known.explanation.expected_calls
+    assert answer.num_calls / 1.5 <= likely <= 1.5 * answer.num_calls
+    assert answer.calls_spent <= answer.price == known.price
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"budget": 3}, {"executor": "python"}, {"executor": "reference"}],
+)
+def test_there_is_no_pilot_where_a_run_does_not_begin_so(limits):
+    ready = sc.prepare(noiseless(), **PROMISE, **limits)
+    assert ready.with_pilot() is ready
+
+
+def test_other_methods_have_no_pilot():
+    ready = sc.prepare(noiseless(), epsilon="5%", delta=0.1, method="exact")
+    assert ready.with_pilot() is ready
+
+
+def test_a_schedule_with_a_pilot_is_written_and_read():
+    found = sc.prepare(noiseless(), **PROMISE).with_pilot().explanation
+    data = found.to_dict()
+    assert data["expected_calls"] == data["piloted_calls"] == found.piloted_calls
+    again = Schedule.from_dict(data)
+    assert again == found
+    assert again.expected_calls == found.expected_calls
+    assert replace(found, piloted_calls=10**30).expected_calls == found.num_calls
+
+
+def test_repeated_samples_keep_the_whole_weight():
+    sums = forecast.RootSums(3, 1.5, 2.0, (forecast.WHOLE, 2 * forecast.WHOLE, 0))
+    many = forecast._repeated(sums, 100)
+    assert sum(many.score) == 100 * forecast.WHOLE
+    assert (many.draws, many.total) == (100, pytest.approx(50.0))
