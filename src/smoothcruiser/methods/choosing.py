@@ -356,8 +356,12 @@ class Choosing:
 
     def _scheduling(self, share: float, limits: Limits) -> Scheduling:
         """A schedule; raises where there is none, or none in time, or too fine a one."""
-        with self._patience(LATE if self.settled else DECIDED):
-            found = SmoothCruiser().prepare(self._part(share, limits))
+        try:
+            with self._patience(LATE if self.settled else DECIDED):
+                found = SmoothCruiser().prepare(self._part(share, limits))
+        except (InvalidInput, Unpayable) as error:  # the simulator may have been timed
+            self.measured += getattr(error, "calls", 0)
+            raise
         assert found.fitted is not None
         # calls and time that this took are counted here, with those of the look
         self.measured += found.fitted.calls

@@ -123,8 +123,8 @@ def fitted(method: Maker, query: Query) -> Fitted:
         budget -= pace.calls
     try:
         return _within(method, query, asked, price, budget, pace, watch)
-    except KeyboardInterrupt as stop:
-        stop.calls = pace.calls  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, SmoothcruiserError) as stop:  # they were made
+        stop.calls = pace.calls  # type: ignore[union-attr]
         raise
 
 
