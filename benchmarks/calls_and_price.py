@@ -401,7 +401,10 @@ def main() -> int:
             if rows[-1].broken:
                 print(f"BROKEN {request}\n  {rows[-1].broken}", flush=True)
             if len(rows) % EVERY == 0:
-                took, bad = time.perf_counter() - begin, sum(bool(r.broken) for r in rows)
+                took, bad = (
+                    time.perf_counter() - begin,
+                    sum(bool(r.broken) for r in rows),
+                )
                 print(f"{len(rows)} requests, {bad} broken, {took:.0f} s", flush=True)
     text = report(rows, time.perf_counter() - begin)
     print(text)

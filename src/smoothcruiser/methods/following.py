@@ -24,7 +24,12 @@ from typing import Any
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.methods.base import Prepared, Session, prepared
-from smoothcruiser.methods.portfolio import Chosen, Race, choice_notes, with_calls_before
+from smoothcruiser.methods.portfolio import (
+    Chosen,
+    Race,
+    choice_notes,
+    with_calls_before,
+)
 from smoothcruiser.methods.scheduled import Scheduling
 from smoothcruiser.query import Query
 

@@ -99,6 +99,7 @@ def _run(
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
     rule = stopping_rule(schedule, shards, problem.mover(state))
+    rule = replace(rule, wanted=chosen.wanted)
     keep: Callable[..., None] | None = None
     known = None
     hint = "Nothing is kept: store=FILE keeps finished shards."
