@@ -6,7 +6,7 @@ Every way to ask runs with a limit alone, on four worlds (states that come back 
 on a line, discounts 0.9 and 0.99), with a step in plain Python and a compiled one. Each of
 the two steps is asked about in two processes of its own, one after the other, in one
 order: the caches of the first (machine code, schedules) are empty, those of the second
-are what the first has left.
+are what the first has left. Numba and the engines are imported before the first call.
 
   used       seconds of the call, by the library's stopwatch: without compiling, and
              without loading compiled code, as ``seconds=`` is documented
@@ -189,6 +189,11 @@ def timed(
 
 def child(step: str, caches: str, limit: float, ways: list[str]) -> None:
     """All rows of one process, a line of JSON for each."""
+    import numba  # noqa: F401  # modules are loaded before the first call, not in it
+
+    import smoothcruiser.engines.calibrate
+    import smoothcruiser.engines.pilot  # noqa: F401
+
     for states in STEPS:
         for discount in (0.9, 0.99):
             for way in ways:
@@ -254,9 +259,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             for caches in CACHES:
                 rows += rows_of(step, caches, folder, options)
-    text = report(rows, options, time.perf_counter() - begin)
-    if options.out:
-        options.out.write_text(text)
+                text = report(rows, options, time.perf_counter() - begin)
+                if options.out:
+                    options.out.write_text(text)
     print(text.split("| asked")[0])
     return int(any(not row.fine for row in rows))
 
