@@ -63,3 +63,32 @@ def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
         _, looked = look(problem, problem.initial_state, 0, most_calls=most)
         look(problem, problem.initial_state, 0, looked)
         assert world.calls - before <= most
+
+
+@pytest.mark.parametrize("verb", ["plan", "agent"])
+def test_calls_before_a_search_for_a_schedule_ends_are_counted(
+    tmp_path, monkeypatch, verb
+):
+    """The simulator is timed, and then there is no time to find a schedule."""
+    from smoothcruiser.methods import fitting
+    from smoothcruiser.schedule.reach import OutOfTime
+
+    def late(*asked):
+        raise OutOfTime("There was not enough time to look for a schedule.")
+
+    monkeypatch.setattr(fitting, "_payable", late)
+    world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
+    about = {"discount": 0.5, "operator": sc.Entropy(1.0)}
+    limits = {"delta": 0.1, "seconds": 0.5, "budget": 5_000}
+    row = benchmark.paid(benchmark.Request(verb, "auto", world, about, limits))
+    assert not row.refused
+    assert row.broken == ""
+
+
+def test_an_agent_counts_the_calls_of_its_choice(tmp_path):
+    world = benchmark.World(str(tmp_path / "calls"), seed=0, states=9, actions=2)
+    about = {"discount": 0.5, "operator": sc.Entropy(1.0)}
+    limits = {"delta": 0.1, "epsilon": "20%", "seconds": 20.0, "budget": 1805}
+    row = benchmark.paid(benchmark.Request("agent", "auto", world, about, limits))
+    assert row.broken == ""
+    assert row.made > 0

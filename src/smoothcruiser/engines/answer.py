@@ -81,8 +81,11 @@ def assemble(
         action=best_action(policy, q_values, mover) if q_values else None,
         num_calls=outcome.num_calls,
         epsilon=schedule.epsilon
-        if outcome.finished or not promised
-        else reached(value, interval, q_values, q_intervals),
+        if (outcome.finished and rule.wanted is None) or not promised
+        else min(
+            schedule.epsilon if outcome.finished else math.inf,
+            reached(value, interval, q_values, q_intervals),
+        ),
         delta=schedule.delta,
         method=schedule.method,
         certificate=certificate if promised else None,

@@ -112,7 +112,8 @@ def measured(engine: Engine, seconds: float, most_calls: float) -> Speed:
     computed = time.process_time()
     try:
         for index in range(1_000_000):
-            count = int(min(samples, max(1, (most_calls - calls) // each)))
+            left = (most_calls - calls) / each  # no //: that of infinity is no number
+            count = int(min(samples, max(1.0, left)))
             calls += _one(engine, Shard(action, index, 0, count))
             took = time.perf_counter() - begin
             if took >= seconds or calls + each > most_calls:

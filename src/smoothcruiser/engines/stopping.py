@@ -6,7 +6,8 @@ once, each with its share of delta: the line of the fixed promise, which ends at
 promised radius at the last count, and bets on the samples (``theory.betting``),
 which pay for the problem's own noise. The interval is what both leave. An action
 stops at the first checkpoint where half its length plus the bias is at most
-epsilon, and its middle is the answer.
+epsilon, and its middle is the answer. Since both hold at every count, a schedule that was
+chosen for a time limit may stop at another half-width (``wanted``), or at none.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class StoppingRule:
     rounding: float = 0.0
     slope: float = math.nan  # theta of the line; nan where there is none
     mover: int | None = None  # who moves at the root; None: either player
+    # half-width at which an action may stop; None: the schedule's epsilon
+    wanted: float | None = None
 
     @property
     def center(self) -> float:
@@ -106,7 +109,10 @@ class StoppingRule:
         if self.promise is None:
             return False
         low, high = self.interval(tally)
-        return (high - low) / 2.0 + self.promise.bias <= self.schedule.epsilon
+        half = (high - low) / 2.0 + self.promise.bias
+        if self.wanted is not None:
+            return half + self.rounding <= self.wanted
+        return half <= self.schedule.epsilon
 
     def ball(self, tally: RootSums) -> tuple[float, float]:
         """(middle, half-width) of the interval that the sums certify for the truth.

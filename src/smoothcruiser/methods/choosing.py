@@ -75,7 +75,7 @@ class Choosing:
         self.limits = query.limits
         self.pilot: Pilot | None = None
         self.measured = 0  # calls that measured the speed
-        self.settled = False  # whether it is clear that a schedule is needed
+        self.choosing = DECIDED  # of seconds=, at the most, to find a schedule
 
     @property
     def made(self) -> int:
@@ -116,6 +116,7 @@ class Choosing:
         if is_undiscounted(self.problem):
             return self._undiscounted(cannot)
         if cannot is not None:
+            self.choosing = math.inf
             return self._schedule(f"auto chose smoothcruiser: {cannot}.")
         if self.promise.epsilon is not None:
             return self._keep_promise()
@@ -147,12 +148,12 @@ class Choosing:
             return self._without_schedule(why)
         looked = self._walks(price) + self.problem.inspection_calls
         if price <= CHEAP * least_of_search(self.problem, self.promise) + looked:
-            return self._schedule(
+            return self._schedule_or_search(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and no search needs much less."
             )
         if looked > self._left_calls - price:
-            return self._schedule(
+            return self._schedule_or_search(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and the budget leaves too few for a look."
             )
@@ -356,8 +357,12 @@ class Choosing:
 
     def _scheduling(self, share: float, limits: Limits) -> Scheduling:
         """A schedule; raises where there is none, or none in time, or too fine a one."""
-        with self._patience(LATE if self.settled else DECIDED):
-            found = SmoothCruiser().prepare(self._part(share, limits))
+        try:
+            with self._patience(self.choosing):
+                found = SmoothCruiser().prepare(self._part(share, limits))
+        except (InvalidInput, Unpayable) as error:  # the simulator may have been timed
+            self.measured += getattr(error, "calls", 0)
+            raise
         assert found.fitted is not None
         # calls and time that this took are counted here, with those of the look
         self.measured += found.fitted.calls
@@ -398,7 +403,7 @@ class Choosing:
             )
 
     def _schedule(self, reason: str) -> Prepared:
-        self.settled = True
+        self.choosing = max(self.choosing, LATE)
         return self._scheduled(reason, self._scheduling(1.0, self._rest()))
 
     def _scheduled(self, reason: str, inner: Scheduling) -> Prepared:

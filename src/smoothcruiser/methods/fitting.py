@@ -8,8 +8,8 @@ the answer is what its samples allow.
 
   budget    the price is compared with it: the choice is the same on every machine
   seconds   the simulator is measured first (``engines.calibrate``), where it runs, for
-            at most ``SHARE`` of the time, and of the price or the budget where there is
-            one; what is left, times the workers, is the budget
+            at most ``TIME_SHARE`` of the time, and ``SHARE`` of the price or the budget
+            where there is one; what is left, times the workers, is the budget
 
 Where nobody named a limit, ``Scheduling.check`` refuses what is above the default.
 What this file leaves out: stopping a run at its limits (``engines.run``).
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +30,7 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.query import Query
+from smoothcruiser.schedule.alternatives import QUICK
 from smoothcruiser.schedule.numbers import power_of_ten, short
 from smoothcruiser.schedule.reach import OutOfReach, OutOfTime
 from smoothcruiser.schedule.schedule import Schedule
@@ -43,9 +43,15 @@ if TYPE_CHECKING:
     from smoothcruiser.engines.watchdog import Breaker
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
-SHARE = 0.05  # of the seconds and of the calls, to measure the simulator
+SHARE, TIME_SHARE = (
+    0.05,
+    0.03,
+)  # of the calls and of the seconds, to measure the simulator
 MOST_SECONDS = 0.3  # to measure it, in any case
-MARGIN = 0.85  # of the calls that the measured speed allows: machines are not steady
+# Of the calls that the measured speed allows: machines are not steady, so a promise that
+# was asked for has to end within the first. A schedule that is chosen for the time is
+# for the second: the clock ends it, and its bounds hold at every count.
+MARGIN, OVERFULL = 0.85, 1.5
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
@@ -81,6 +87,8 @@ class Fitted:
     looks: int = 0  # calls of the inspections, at the most
     workers: TimedWorkers | None = None  # those that were timed
     begun: FirstSamples | None = None  # what a pilot has drawn of the run
+    # half-width at which an action may stop; None: the schedule's epsilon
+    wanted: float | None = None
 
     @property
     def beside(self) -> int:
@@ -125,8 +133,8 @@ def fitted(method: Maker, query: Query) -> Fitted:
         budget -= pace.calls
     try:
         return _within(method, query, asked, price, budget, pace, watch)
-    except KeyboardInterrupt as stop:
-        stop.calls = pace.calls  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, SmoothcruiserError) as stop:  # they were made
+        stop.calls = pace.calls  # type: ignore[union-attr]
         raise
 
 
@@ -148,22 +156,19 @@ def _within(
     in_time = pace.calls_in(query, spent())
     found = asked
     notes: tuple[str, ...] = ()
+    wanted = None
     if asked is None or asked.num_calls > min(budget, in_time):
-        at = spent()
-        found = _payable(method, query, min(budget, in_time), in_time < budget)
-        # The choice took time itself: another one is as long.
-        took = spent() - at
-        in_time = pace.calls_in(query, spent())
-        again = pace.calls_in(query, spent() + took)
-        if found.num_calls > in_time and again > 0.0:
-            in_time = again
-            found = _payable(method, query, min(budget, in_time), quick=True)
+        quick = in_time < budget
+        calls = min(budget, OVERFULL / MARGIN * in_time)
+        found = _payable(method, query, calls, quick)
+        if limits.seconds is not None:  # it is used until nothing more is wanted
+            wanted = query.promise.epsilon or 0.0
         limit = (
             f"the {limits.seconds:.3g} s allowed"
-            if in_time < budget
+            if quick
             else f"the budget of {short(limits.calls or 0)}"
         )
-        notes = _notes(query, found, price, limit, min(budget, in_time))
+        notes = _notes(query, found, price, limit, (QUICK if quick else 1.0) * calls)
     assert found is not None
     return Fitted(
         schedule=found,
@@ -177,6 +182,7 @@ def _within(
         looks=query.problem.inspection_calls,
         inspects=_inspects(query),
         workers=pace.opened,
+        wanted=wanted,
     )
 
 
@@ -238,11 +244,15 @@ def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule
     if widest.num_calls > calls:  # the inverse would take seconds to find that out
         return widest
     epsilon = coarsest
-    with suppress(SmoothcruiserError):  # too few calls for any
+    try:
         found = method.payable(query, int(min(calls, MOST_CALLS)), quick)
         if least <= found.epsilon <= coarsest:
             return found
         epsilon = min(max(found.epsilon, least), coarsest)
+    except OutOfTime:  # who set the time knows something better to do
+        raise
+    except SmoothcruiserError:  # too few calls for any
+        pass
     return at(epsilon)
 
 
@@ -283,7 +293,8 @@ def _shards(
     if found.num_calls > budget:
         size = budget / (means * TURNS)
     elif rate:
-        size = rate * SHARD_SECONDS
+        turn = (query.limits.seconds or math.inf) / (means * TURNS)
+        size = rate * min(SHARD_SECONDS, turn)
     elif query.limits.seconds is not None:
         size = budget / (means * TURNS)
     if not size < CALLS_PER_SHARD:
@@ -363,7 +374,7 @@ def _speed_here(
         query.problem,
         query.place,
         executor,
-        seconds=min(MOST_SECONDS, SHARE * seconds),
+        seconds=min(MOST_SECONDS, TIME_SHARE * seconds),
         began=lambda: breaker.arm(seconds),
         most_calls=most_calls,
     )
@@ -390,7 +401,7 @@ def _speed_elsewhere(
     )
     assert isinstance(workers, ShardWorkers)
     try:
-        speed = workers.measure(min(MOST_SECONDS, SHARE * seconds), most_calls)
+        speed = workers.measure(min(MOST_SECONDS, TIME_SHARE * seconds), most_calls)
     except BaseException:
         workers.close()
         raise

@@ -24,7 +24,12 @@ from typing import Any
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.methods.base import Prepared, Session, prepared
-from smoothcruiser.methods.portfolio import Chosen, Race, choice_notes
+from smoothcruiser.methods.portfolio import (
+    Chosen,
+    Race,
+    choice_notes,
+    with_calls_before,
+)
 from smoothcruiser.methods.scheduled import Scheduling
 from smoothcruiser.query import Query
 
@@ -102,8 +107,7 @@ class Settled(Session):
         self._inner.query = self.query
         found = self._inner._decide(query)
         return replace(
-            found,
-            num_calls=found.num_calls + looked,
+            with_calls_before(found, looked),
             compile_seconds=found.compile_seconds + took,
             notes=(*self._notes, *told, *found.notes),
         )

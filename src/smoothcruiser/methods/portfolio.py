@@ -433,14 +433,21 @@ def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
     estimate = replace(estimate, compile_seconds=compiling)
     if not before:
         return estimate
+    return replace(
+        with_calls_before(estimate, before),
+        seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
+        notes=(*choice_notes(ready), *estimate.notes),
+    )
+
+
+def with_calls_before(estimate: Estimate, calls: int) -> Estimate:
+    """The estimate where so many calls were made before its own."""
     spent, price = estimate.calls_spent, estimate.price
     return replace(
         estimate,
-        num_calls=estimate.num_calls + before,
-        calls_spent=None if spent is None else spent + before,
-        price=None if price is None else price + before,
-        seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
-        notes=(*choice_notes(ready), *estimate.notes),
+        num_calls=estimate.num_calls + calls,
+        calls_spent=None if spent is None else spent + calls,
+        price=None if price is None else price + calls,
     )
 
 

@@ -100,6 +100,7 @@ def _run(
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
     rule = stopping_rule(schedule, shards, problem.mover(state))
+    rule = replace(rule, wanted=chosen.wanted)
     keep: Callable[..., None] | None = None
     known = None if chosen.begun is None else chosen.begun.parts
     hint = "Nothing is kept: store=FILE keeps finished shards."

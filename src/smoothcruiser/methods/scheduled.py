@@ -122,7 +122,9 @@ class Scheduled(Method):
         try:
             found = fitted(self, query)
         except OutOfReach as error:
-            raise self._refusal(query, error) from None
+            refusal = self._refusal(query, error)
+            refusal.calls = getattr(error, "calls", 0)  # type: ignore[attr-defined]
+            raise refusal from None
         compute = replace(query.compute, shards=found.shards or query.compute.shards)
         schedule = found.schedule
         if found.beside:  # what is printed is all that is paid

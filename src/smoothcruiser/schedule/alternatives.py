@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,7 +26,13 @@ from smoothcruiser.schedule.compiler.optimizer import (
 )
 from smoothcruiser.schedule.kinds import Kinds
 from smoothcruiser.schedule.numbers import power_of_ten, short
-from smoothcruiser.schedule.reach import MOST_ROWS, USEFUL, OutOfReach, patience
+from smoothcruiser.schedule.reach import (
+    MOST_ROWS,
+    USEFUL,
+    OutOfReach,
+    OutOfTime,
+    patience,
+)
 from smoothcruiser.schedule.schedule import Schedule, Target
 from smoothcruiser.theory.least_price import least_price
 
@@ -39,6 +46,10 @@ BEYOND = 1.25
 FINEST, TINY = 1e-7, 1e-3
 OFFER_SECONDS = 2.0  # a refusal that comes later is no help
 STEEPEST = 1e60  # times: no promise is widened by more at once
+# A budget of which less than this share would be used is looked at again, between the
+# last epsilon that was too dear and the first that was not.
+HALF = 0.5
+QUICK = 2.0  # times the budget that a quick answer may cost: its caller stops the run
 
 
 class Wish(NamedTuple):
@@ -131,7 +142,6 @@ def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> 
     return payable_schedule(facts, delta, target, budget).epsilon
 
 
-@lru_cache(maxsize=64)
 def payable_schedule(
     facts: Facts,
     delta: float,
@@ -146,13 +156,12 @@ def payable_schedule(
     The compiler's inverse does not count what bets on the data add to the worst case
     (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
     ``quick`` begins with the frontier's answer, which is about as good and takes a
-    quarter of the time.
+    quarter of the time; its schedule may cost ``QUICK`` times the budget.
     """
-    inverse = affordable_epsilon if quick else smallest_epsilon
-    smallest = inverse(facts, budget=budget, delta=delta, target=target, kinds=kinds)
-    epsilon = max(_up(smallest), FINEST * max(facts.value_span(), TINY))
-    while True:
-        found = compile_schedule(
+    most = QUICK * budget if quick else budget
+
+    def at(epsilon: float) -> Schedule:
+        return compile_schedule(
             facts,
             epsilon=epsilon,
             delta=delta,
@@ -160,11 +169,37 @@ def payable_schedule(
             kinds=kinds,
             method=method,
         )
-        if found.num_calls <= budget:
-            return found
-        # a price falls as 1/epsilon**2 to 1/epsilon**5: no step goes far beyond
+
+    smallest = _inverse(facts, delta, target, budget, kinds, quick)
+    low, high = 0.0, max(_up(smallest), FINEST * max(facts.value_span(), TINY))
+    found = at(high)
+    while found.num_calls > most:
+        low = high
         above = math.exp(0.2 * (math.log(found.num_calls) - math.log(budget)))
-        epsilon = _up(max(1.01, min(above, STEEPEST)) * epsilon)
+        high = _up(max(1.01, min(above, STEEPEST)) * high)
+        found = at(high)
+    # Where discounts are large a price falls as steeply as 1/epsilon**500, and the last
+    # step went far beyond.
+    with suppress(OutOfTime):
+        while low > 0.0 and found.num_calls < HALF * budget:
+            middle = _up(math.sqrt(low * high))
+            if middle >= high:
+                break
+            finer = at(middle)
+            if finer.num_calls <= most:
+                found, high = finer, middle
+            else:
+                low = middle
+    return found
+
+
+@lru_cache(maxsize=64)
+def _inverse(
+    facts: Facts, delta: float, target: Target, budget: int, kinds: Kinds, quick: bool
+) -> float:
+    """The compiler's inverse; a quick answer takes a quarter of the time."""
+    inverse = affordable_epsilon if quick else smallest_epsilon
+    return inverse(facts, budget=budget, delta=delta, target=target, kinds=kinds)
 
 
 def payable_temperature(

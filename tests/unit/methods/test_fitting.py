@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.fitting import fitted
+from smoothcruiser.methods.fitting import OVERFULL, Fitted, fitted
+from smoothcruiser.methods.running import started
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
+from smoothcruiser.schedule.alternatives import QUICK, payable_schedule
 
 pytestmark = pytest.mark.compiles
 
@@ -85,7 +87,9 @@ def test_seconds_choose_a_schedule_for_the_measured_speed() -> None:
     asked = {"delta": 0.1, "seconds": 2.0, "epsilon": 0.005}
     query = Query.of(problem(slow), **asked)
     found = fitted(SmoothCruiser(), query)
-    assert found.schedule.num_calls < 2.0 / 2e-3
+    # the clock ends what is more than there is time for
+    assert found.schedule.num_calls < QUICK * OVERFULL * 2.0 / 2e-3
+    assert found.wanted == 0.005
     assert 0 < found.calls < 100
     assert "Epsilon 0.005 would cost" in found.notes[0]
     assert "the 2 s allowed" in found.notes[0]
@@ -131,3 +135,55 @@ def test_a_call_that_never_returns_does_not_hold_the_answer() -> None:
     found = sc.plan(asked, delta=0.1, seconds=0.2, method="smoothcruiser")
     assert found.interval == asked.facts.value_bounds()
     assert any("by its time limit" in note for note in found.notes)
+
+
+def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(
+    monkeypatch,
+) -> None:
+    """Law: a shard of one sample would time the engine's overhead, not the simulator."""
+    from smoothcruiser.engines import calibrate
+
+    sizes: list[int] = []
+    monkeypatch.setattr(
+        calibrate, "_one", lambda engine, shard: sizes.append(shard.count) or 10**5
+    )
+    calibrate.calls_per_second(problem(), 0, "python", seconds=0.0)
+    assert sizes == [calibrate.timing_job(problem(), 0).schedule.root.samples]
+    calibrate.calls_per_second(problem(), 0, "python", seconds=0.0, most_calls=70)
+    assert sizes[1] < 70
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_larger_budget_buys_no_wider_promise(quick: bool) -> None:
+    """At a discount of 0.9 prices fall as 1/epsilon**45, and one step goes far beyond."""
+    facts = problem(discount=0.9, operator=sc.Entropy(0.2)).facts
+    budgets = (1_000_000, 2_000_000)
+    found = [payable_schedule(facts, 0.05, "q_values", n, quick=quick) for n in budgets]
+    widths = [schedule.epsilon for schedule in found]
+    assert widths == sorted(widths, reverse=True)
+    for schedule, budget in zip(found, budgets, strict=True):
+        assert 0.4 * budget < schedule.num_calls <= (QUICK if quick else 1) * budget
+
+
+def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon() -> None:
+    """Law: it samples to its end, promises what it has reached, and fails no oftener."""
+    asked = problem(lambda state, action, rng: (float(rng.random() < 0.2), state))
+    truth = sc.plan(
+        problem(
+            lambda *_: (0.0, 0), outcomes=lambda s, a: [(0.2, 1.0, s), (0.8, 0.0, s)]
+        ),
+        method="exact",
+    ).value
+    query = Query.of(asked, delta=0.3, epsilon=0.2)
+    schedule = SmoothCruiser().schedule(query)
+    early, missed = started(query, Fitted(schedule=schedule)), 0
+    assert any("early stop" in note for note in early.notes)
+    for seed in range(20):
+        to_the_end = Fitted(schedule=schedule, wanted=0.0, inspects=False)
+        found = started(replace(query, seed=seed), to_the_end)
+        assert found.num_calls == schedule.num_calls > early.num_calls
+        assert found.epsilon < 0.2
+        low, high = found.interval
+        missed += not low <= truth <= high
+        assert high - low < early.interval[1] - early.interval[0]
+    assert missed <= 6  # of 20, with delta 0.3
