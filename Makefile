@@ -84,6 +84,7 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/portfolio.py --out docs/evidence/portfolio.md
 	@$(BIN)/python benchmarks/portfolio_coverage.py --worlds 90 --out docs/evidence/portfolio-coverage.md
 	@$(BIN)/python benchmarks/limits.py --out docs/evidence/limits.md
+	@$(BIN)/python benchmarks/limits_used.py --out docs/evidence/limits-used.md
 	@$(BIN)/python benchmarks/many_coverage.py --runs 60 --out docs/evidence/many-coverage.md
 	@$(BIN)/python benchmarks/totals.py --runs 400 --out docs/evidence/totals.md
 	@$(BIN)/python benchmarks/state_bounds.py --out docs/evidence/state-bounds.md

@@ -1,7 +1,6 @@
 """Time limits and Ctrl-C: how late the answer comes, and whether its interval holds.
 
-  python benchmarks/limits.py [--seconds S [S ...]] [--quick] [--out FILE]
-  python benchmarks/limits.py --cold [--seconds S] [--only WAY [WAY ...]]
+  python benchmarks/limits.py [--seconds S [S ...]] [--quick] [--only WAY ...] [--out FILE]
 
 Every method that certifies runs on every executor that takes it, with simulators of
 nanoseconds (compiled), of 2 ms and of 20 ms (``exact`` with tables that take it tens
@@ -11,10 +10,7 @@ on the command line. What was compiled before is not counted; workers that have 
 started are. A row fails where the answer comes more than 10% + 0.5 s late, where it
 has no interval, or where the interval excludes the exact value.
 
-``--cold`` asks each method about the compiled simulator once, in a process of its own
-whose caches are empty: what a first call on a new machine takes, and that its samples
-have all of the seconds. A row fails where they have less than four fifths of them,
-though neither the promise nor an early stop ended the run.
+How much of a limit is used, with empty caches too: ``limits_used.py``.
 """
 
 from __future__ import annotations
@@ -248,53 +244,6 @@ def in_process(
                     yield timed(where, way, executor, name, limit, known)
 
 
-def cold(limit: float) -> bool:
-    """One process with empty caches for each way; whether all rows are fine."""
-    print("| method | call | compiling | sampling | calls | interval | fine |")
-    print("|---|---|---|---|---|---|---|")
-    fine = True
-    for way in WAYS:
-        if "10 ns" not in way.simulators:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            line = [sys.executable, __file__, "--one", way.name]
-            child = subprocess.run(
-                [*line, "--seconds", str(limit)],
-                env=os.environ | {"NUMBA_CACHE_DIR": folder},
-                stdout=subprocess.PIPE,
-                text=True,
-                check=True,
-            )
-        row = json.loads(child.stdout.splitlines()[-1])
-        fine &= row.pop("fine")
-        print(row.pop("row"), flush=True)
-    return fine
-
-
-def one(name: str, limit: float) -> None:
-    """One call of this process, as a row of the table of ``cold``."""
-    way = next(way for way in WAYS if way.name == name)
-    asked = {key: x for key, x in way.asked.items() if key not in ("epsilon", "budget")}
-    if name == "paper":  # it has no schedule without an epsilon
-        asked = way.asked
-    problem, begin = compiled(), time.perf_counter()
-    answer = ask(way._replace(asked=asked), problem, None, seconds=limit)
-    took = time.perf_counter() - begin
-    spent = took - answer.compile_seconds
-    early = any("early stop" in note for note in answer.notes)
-    fine = spent >= 0.8 * limit or early or (answer.epsilon or math.inf) < 1e-3
-    cells = (
-        name,
-        f"{took:.1f}",
-        f"{answer.compile_seconds:.1f}",
-        f"{spent:.1f}",
-        f"{answer.num_calls:,}",
-        "[{:.4g}, {:.4g}]".format(*(answer.interval or (math.nan, math.nan))),
-        "yes, it ended early" if early else "yes" if fine else "NO",
-    )
-    print(json.dumps({"row": f"| {' | '.join(cells)} |", "fine": fine}))
-
-
 COMMANDS = (
     ("certified", ["--epsilon", "1e-4", "--delta", "0.001"]),
     ("uct", ["--certify", "--delta", "0.001", "--budget", "100000000"]),
@@ -420,16 +369,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="no workers")
     parser.add_argument("--only", nargs="+", help="ways to ask")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--cold", action="store_true", help="with empty caches")
-    parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one:
-        one(options.one, options.seconds[0])
-        return
     if options.only:
         globals()["WAYS"] = tuple(way for way in WAYS if way.name in options.only)
-    if options.cold:
-        sys.exit(not cold(options.seconds[-1]))
     limits, known = options.seconds, truths()
     rows = []
     sources = (
