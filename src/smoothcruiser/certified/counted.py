@@ -34,7 +34,8 @@ MOST_WORK, CALL_WORK = 1e6, 1.0
 FEWEST_PASSES = 4
 STILL = 1e-3  # of the answer's half-width: what solving may leave out
 LEAST_STILL = 1e-12  # of the largest value in sight
-LOST = 0.1  # of all visits: where more are of states never sampled, no error is usual
+# of all visits: where more are of nodes with an action without samples, no error is usual
+LOST = 0.01
 
 
 class Guess(NamedTuple):
@@ -60,6 +61,7 @@ class CountedNodes:
         # by node, as the last query left them; NaN where none has solved it
         self.values: Floats = np.zeros(0)
         self.listed: Ints = np.zeros(0, dtype=np.int64)
+        self.unsolved = math.inf  # what solving may have left out of a value
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
@@ -84,12 +86,13 @@ class CountedNodes:
         guesses = self._guesses(self.values)
         self.passes = self._most_passes(num_calls)
         solve, args = self.loops.solve, (memory.graph, self.listed, len(self.listed))
-        solve(*args, self.passes, still, guesses, region.rules)
+        turns = solve(*args, self.passes, still, guesses, region.rules)
         if undiscounted and region.problem.value_gap is None:
             sampled = self._sampled()
             if 0 < sampled.sum() < len(sampled):  # now with a frontier that is worth it
                 guesses.frontier[0] = self.values[self.listed[sampled]].mean()
-                solve(*args, self.passes, still, guesses, region.rules)
+                turns = solve(*args, self.passes, still, guesses, region.rules)
+        self.unsolved = still if turns < self.passes else math.inf
 
     def at(self, node: int, *, with_error: bool = False) -> Guess:
         """The values of a node and its pairs, as the bounds and the model are now."""
@@ -163,7 +166,11 @@ class CountedNodes:
         args = memory.graph, self.listed, len(self.listed), self.passes
         guesses = self._guesses(self.values)
         self.loops.spread(*args, guesses, influence, self.region.rules)
-        return usual_error(influence, memory.graph.pairs[: memory.num_pairs])
+        pairs = memory.graph.pairs[: memory.num_pairs]
+        error = usual_error(influence, pairs)
+        if error is None or not math.isfinite(self.unsolved):
+            return None
+        return error + self.unsolved
 
 
 class CountedLayers(CountedNodes):
@@ -254,6 +261,8 @@ class CountedLayers(CountedNodes):
 def usual_error(influence: Influence, pairs: Any) -> float | None:
     """The standard error of the delta method; None where too much is unseen.
 
+    An action without samples is guessed, and may be the best one: where the model's
+    play meets such actions, the error of the guess is not that of any mean.
     A pair that was sampled once says nothing of its deviation: it is taken to have
     that of the others.
     """

@@ -8,7 +8,9 @@ visits of s under the model's own policy pi = grad F(q),
 sigma the deviation of r + gamma v(z) within the pair's samples. With a horizon one pair
 serves many layers; their deviations are added before they are squared, as if they were
 wholly correlated, which is on the safe side. It is no bound: it leaves out what was
-never sampled, and the choice of the best action.
+never sampled, and the choice of the best action. So visits of nodes that have an action
+without samples are counted apart (``lost``): such an action is only guessed to be no
+better than the others.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Influence(NamedTuple):
     policy: Floats  # (P,)
     weight: Floats  # (P,): m pi
     spread: Floats  # (P,): m pi sigma
-    lost: Floats  # (1,): visits of what was never sampled
+    lost: Floats  # (1,): visits of nodes with an action that was never sampled
 
 
 def set_shares(g: Graph, i: int, sampled: int, policy: Floats, rules: Any) -> None:
@@ -117,12 +119,12 @@ def spread_nodes(
         if left <= LATE * max(1.0 - discount, 1e-3) * visits:
             break
     for k in range(count):
-        node, unsampled = g.nodes[order[k]], True
+        node, unsampled = g.nodes[order[k]], False
         for p in range(node["first"], node["first"] + node["size"]):
             pair = g.pairs[p]
             if pair["total"] == 0.0:
+                unsampled = True
                 continue
-            unsampled = False
             flow = mass[order[k]] * influence.policy[p]
             if flow <= 0.0:
                 continue
@@ -163,8 +165,9 @@ def spread_layers(
             sampled, node = 0, g.nodes[i]
             if not rim:
                 sampled = stage_means(g, i, d, guesses, steps, rules)
-            if sampled == 0:
+            if sampled < node["size"]:
                 influence.lost[0] += mass[k]
+            if sampled == 0:
                 continue
             set_shares(g, i, sampled, influence.policy, rules)
             for p in range(node["first"], node["first"] + node["size"]):

@@ -37,8 +37,13 @@ def check_functions(problem: Problem) -> None:
         refuse_names("legal", problem.legal, problem.actions)
 
 
+def _makes_functions(kind: type) -> bool:
+    """Whether objects of a class can be called: tuple and bool are functions themselves."""
+    return any("__call__" in vars(parent) for parent in kind.__mro__)
+
+
 def _check_function(name: str, function: Any, call: str) -> None:
-    if isinstance(function, type):
+    if isinstance(function, type) and (name == "oracle" or _makes_functions(function)):
         raise InvalidInput(
             f"{name} is a class, {function.__name__}; give an object of it, as in "
             f"{function.__name__}(), that can be called as {call}."

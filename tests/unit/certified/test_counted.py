@@ -201,3 +201,28 @@ def test_a_refused_first_report_leaves_a_memory_that_can_be_looked_at(tmp_path):
     assert search.table().at(0) == row
     with pytest.raises(sc.InvalidInput, match="empty"):
         search.save(tmp_path / "runs.db")
+
+
+def test_no_error_is_usual_where_the_play_meets_actions_without_samples():
+    """An unsampled action is a guess, no mean: it was off by eight errors at 100 calls."""
+    problem = sc.make("garnet:states=8,actions=3,seed=2", discount=0.5, operator="max")
+    truth = solve(problem).values[0]
+    for budget in (100, 300):
+        found = Certified(problem, delta=0.2).query(budget=budget)
+        assert found.standard_error is None
+        assert abs(found.value - truth) > 0.03
+    near = 0
+    for seed in range(20):
+        found = Certified(problem, delta=0.2, seed=seed).query(budget=1000)
+        near += abs(found.value - truth) <= 2.0 * found.standard_error
+    assert near >= 16
+
+
+def test_the_error_holds_what_solving_leaves_out():
+    """Without chance no sample deviates; the model is solved to a share of the width."""
+    problem = sc.make("chain:n=5", discount=0.9, temperature=0.1)
+    truth = solve(problem).values[0]
+    assert Certified(problem, delta=0.2).query(budget=100).standard_error is None
+    for budget in (300, 3000):
+        found = Certified(problem, delta=0.2).query(budget=budget)
+        assert 1e-5 < abs(found.value - truth) <= 2.0 * found.standard_error

@@ -224,8 +224,7 @@ def test_explaining_says_what_is_sampled() -> None:
     found = sc.explain(problem(), epsilon=0.1, delta=0.1, method="certified")
     assert (found.num_calls, found.delta) == (None, 0.1)
     assert "It has none for action 0 of this state" in str(found)
-    with pytest.raises(InvalidInput, match="needs delta"):
-        sc.explain(problem(), epsilon=0.1, method="certified")
+    assert sc.explain(problem(), epsilon=0.1, method="certified").delta == 0.05
 
 
 @pytest.mark.compiles

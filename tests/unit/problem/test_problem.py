@@ -252,3 +252,16 @@ def test_small_facts() -> None:
     assert (found.reward_span, found.reward_bound) == (4.0, 3.0)
     assert found.regularizer_bound == pytest.approx(2.0 * M)
     assert (found.smoothness, found.curvature) == (0.5, 0.5)
+
+
+def test_a_class_may_be_the_function_itself() -> None:
+    """``tuple`` of a state is its key; a class whose objects are called is refused."""
+
+    class Over:
+        def __call__(self, state: Any) -> bool:
+            return False
+
+    problem = MDP(step, key=tuple, terminal=bool, initial_state=[], **GOOD)
+    assert problem.key_of([1, 2]) == (1, 2)
+    with pytest.raises(InvalidInput, match="terminal is a class, Over"):
+        MDP(step, terminal=Over, initial_state=0, **GOOD)
