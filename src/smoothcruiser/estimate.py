@@ -194,6 +194,15 @@ class Estimate(Shown, Data, Framed):
             )
         return rows
 
+    def frame_attrs(self) -> dict[str, Any]:
+        """The estimate of V, its usual error (not promised) and what is promised of it."""
+        return {
+            "value": self.value,
+            "standard_error": self.standard_error,
+            "interval": self.interval,
+            "delta": self.delta,
+        }
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw action values with their intervals, and the policy; return the Axes.
 

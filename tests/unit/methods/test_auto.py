@@ -256,6 +256,47 @@ def test_two_answers_leave_what_both_allow(answers) -> None:
 
 
 @pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("errors", "widths", "better"),
+    [
+        ((0.1, 0.2), (0.9, 0.3), "first"),  # the smaller usual error
+        ((0.2, 0.1), (0.3, 0.9), "second"),
+        ((None, 0.1), (0.3, 0.9), "first"),  # one has none: the narrower interval
+        ((0.1, None), (0.9, 0.3), "second"),
+    ],
+)
+def test_of_two_estimates_the_better_one_is_taken(
+    answers, errors, widths, better
+) -> None:
+    query, *both = answers
+    changed = []
+    for answer, error, width, value in zip(
+        both, errors, widths, (0.60, 0.62), strict=True
+    ):
+        box = (0.5, 0.5 + width)
+        sure = replace(
+            answer.certificate, interval=box, q_intervals=(box, box, (math.nan,) * 2)
+        )
+        changed.append(
+            replace(
+                answer,
+                value=value,
+                q_values=(value, value - 0.05, math.nan),
+                interval=box,
+                certificate=sure,
+                standard_error=error,
+                epsilon=1.0,
+            )
+        )
+    found = together(query, *changed, 0.1)
+    taken = changed[better == "second"]
+    assert found.value == taken.value
+    assert found.q_values[:2] == taken.q_values[:2]
+    assert found.standard_error == taken.standard_error
+    assert found.interval == (0.5, 0.5 + min(widths))
+
+
+@pytest.mark.compiles
 def test_two_answers_that_exclude_each_other_are_an_error(answers) -> None:
     query, first, second = answers
     far = replace(first.certificate, interval=(7.0, 8.0))
