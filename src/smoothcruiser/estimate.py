@@ -264,6 +264,18 @@ def bring_inside(
     return low if value < low else high if value > high else value
 
 
+def error_if_near(
+    error: float | None, estimated: float | None, shown: float
+) -> float | None:
+    """The usual error of an estimate where the value shown is that estimate.
+
+    A value that the promise has moved by more than its usual error has none.
+    """
+    if error is None or estimated is None or not abs(shown - estimated) <= error:
+        return None
+    return error
+
+
 @dataclass(frozen=True)
 class Spread:
     """What is known of the legal actions, laid out over all K of them."""
