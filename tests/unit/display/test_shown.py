@@ -452,7 +452,7 @@ def test_many_answers_show_the_usual_error_of_those_that_have_one() -> None:
 
 def test_a_memory_shows_the_usual_error_of_its_queries() -> None:
     made = sc.Certified(world("ring"), delta=0.1)
-    answer = made.query(2, epsilon=0.3)
+    answer = made.query(2, budget=300)
     assert answer.standard_error
     (found,) = queried(made)
     assert found.standard_error == answer.standard_error

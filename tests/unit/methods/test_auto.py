@@ -324,6 +324,7 @@ def test_a_value_that_is_moved_has_no_usual_error(answers) -> None:
         assert found.standard_error == error
 
 
+@pytest.mark.compiles
 def test_a_promise_that_moves_the_value_takes_its_usual_error() -> None:
     """A search for epsilon = 5 ends with the estimate far from one of its ends."""
     problem = mdp(waiting, discount=0.97, operator=sc.Max(), reward_range=(-2.5, 0.0))
