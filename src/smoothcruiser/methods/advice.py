@@ -169,7 +169,7 @@ def _wide(query: Query, explanation: Any, estimate: Estimate) -> str | None:
     if estimate.certificate.kind == "schedule":  # its price grows too fast for more
         return (
             f"{covers}, and the value may be as far off; a tree search (method='uct') or "
-            "evaluate() of a policy of yours estimates better from as many calls."
+            "evaluate() of a policy of yours may estimate better from as many calls."
         )
     return f"{covers}; give it more calls, or value_bounds that are closer."
 

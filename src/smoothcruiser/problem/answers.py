@@ -93,11 +93,13 @@ def failure(name: str, error: BaseException, state: Any) -> BaseException:
 
 
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
-    """A reward lies outside the declared range."""
+    """A reward lies outside the declared range, or outside the one that is usual."""
+    costs = low == 0.0 and reward < low
+    example = ", reward_range=(-10, 0) for costs up to 10, say," if costs else ","
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
-        f"({low:g}, {high:g}); declare the range that holds every reward, or fix the "
-        "simulator."
+        f"({low:g}, {high:g}); declare the range that holds every reward{example} or fix "
+        "the simulator."
     )
 
 
