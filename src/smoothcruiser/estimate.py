@@ -194,6 +194,15 @@ class Estimate(Shown, Data, Framed):
             )
         return rows
 
+    def frame_attrs(self) -> dict[str, Any]:
+        """The estimate of V, its usual error (not promised) and what is promised of it."""
+        return {
+            "value": self.value,
+            "standard_error": self.standard_error,
+            "interval": self.interval,
+            "delta": self.delta,
+        }
+
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw action values with their intervals, and the policy; return the Axes.
 
@@ -253,6 +262,18 @@ def bring_inside(
         if low > high:
             return 0.5 * (interval[0] + interval[1])
     return low if value < low else high if value > high else value
+
+
+def error_if_near(
+    error: float | None, estimated: float | None, shown: float
+) -> float | None:
+    """The usual error of an estimate where the value shown is that estimate.
+
+    A value that the promise has moved by more than its usual error has none.
+    """
+    if error is None or estimated is None or not abs(shown - estimated) <= error:
+        return None
+    return error
 
 
 @dataclass(frozen=True)

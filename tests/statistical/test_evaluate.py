@@ -300,6 +300,9 @@ def test_the_value_of_a_certified_tree_lies_in_its_interval():
         )
         assert answer.interval[0] <= answer.value <= answer.interval[1]
         assert answer.num_calls <= 100_000
+        assert "usual error" in answer.notes[-1]  # of the policy's value
+        of_policy = method != "ments"  # its own number, of which none is known
+        assert (answer.standard_error is not None) == of_policy
     with pytest.raises(InvalidInput, match="at least 2 calls"):
         sc.plan(problem, method="uct", budget=1, certify=True)
 

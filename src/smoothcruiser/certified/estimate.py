@@ -33,6 +33,7 @@ from smoothcruiser.estimate import (
     about,
     best_action,
     bring_inside,
+    error_if_near,
     not_excluded,
 )
 from smoothcruiser.operators import Operator
@@ -187,15 +188,16 @@ def describe(
     if not guess.q_values:
         middle = 0.5 * (interval[0] + interval[1])
         value = middle if guess.value is None else guess.value
+    value = bring_inside(value, interval, guess.within[0])
     return Estimate(
-        value=bring_inside(value, interval, guess.within[0]),
+        value=value,
         interval=interval,
         q_values=spread.q_values,
         policy=spread.policy,
         action=best_action(spread.policy, spread.q_values, player),
         method="certified",
         certificate=certificate,
-        standard_error=guess.standard_error,
+        standard_error=error_if_near(guess.standard_error, guess.value, value),
         **about(problem, state),
         **rest,
     )

@@ -150,7 +150,8 @@ class Certified(Shown, Viewed):
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
-        self.asked: dict[int, int] = {}  # calls for each node that was queried here
+        # calls for each node that was queried here, and the usual error of its value
+        self.asked: dict[int, tuple[int, float | None]] = {}
 
     @property
     def exact(self) -> bool:
@@ -309,8 +310,8 @@ class Certified(Shown, Viewed):
         self._remember(at)
         assert reason is not None
         compile_seconds += limits.watch.stood_still()
-        calls = self.asked[at.root] = self.num_calls - at.first_call
-        return answer(
+        calls = self.num_calls - at.first_call
+        found = answer(
             self,
             at.root,
             state,
@@ -322,6 +323,8 @@ class Certified(Shown, Viewed):
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
+        self.asked[at.root] = calls, found.standard_error
+        return found
 
     def _check_whole(self) -> None:
         """Refuse to go on with a memory that an error has left unfinished."""

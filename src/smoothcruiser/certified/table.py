@@ -370,16 +370,16 @@ def _known_at(
 def queried(search: Certified) -> list[Estimate]:
     """What a memory knows now of the states that it was asked about, in their order.
 
-    Calls are those of the last query there. A memory that was loaded knows of the
-    queries since, and of the one that was under way. One that an error has left
-    unfinished knows of none.
+    Calls and the usual error are those of the last query there. A memory that was
+    loaded knows of the queries since, and of the one that was under way. One that an
+    error has left unfinished knows of none.
     """
     if search.fault is not None:
         return []
     at, memory = search._at, search.memory
     asked = dict(search.asked)
     if at is not None:
-        asked.setdefault(at.root, 0)
+        asked.setdefault(at.root, (0, None))
     region = search._region if asked and search._prepared else None
     guess_of: Callable[[int], Guess] | None = None
     if isinstance(region, LayeredRegion):
@@ -390,11 +390,12 @@ def queried(search: Certified) -> list[Estimate]:
     elif region is not None:
         guess_of = region.counted.guess_all(search.num_calls).__getitem__
     found = []
-    for node, calls in asked.items():
+    for node, (calls, error) in asked.items():
         if region is not None:
             region.show_whole(node)
         state, spent = memory.states[node], (calls, 0.0, 0.0)
         guess = UNKNOWN if guess_of is None else guess_of(node)
+        guess = guess._replace(standard_error=error)
         found.append(_known_at(search, memory, node, state, guess, spent))
     return found
 

@@ -86,7 +86,7 @@ class Probe:
             self.spent += time.perf_counter() - begin
         reward, after, ended = unpacked(answer, state, action)
         if isinstance(action, WaryAction):
-            check_order(answer, state, at(state, action))
+            check_order(answer, state, action)
         if not math.isnan(reward):
             self.rewards = (min(self.rewards[0], reward), max(self.rewards[1], reward))
         low, high = self.problem.facts.reward_range

@@ -185,7 +185,7 @@ def _spelled_code() -> int:
         complain(f"{error.format_message()}{hint}")
         return REFUSED
     except SmoothcruiserError as error:
-        complain(str(error))
+        complain(str(error), spell=not error.in_module)
         return REFUSED
     except (KeyboardInterrupt, click.Abort):
         complain("Stopped by Ctrl-C.")

@@ -66,13 +66,17 @@ def spell_options(sentence: str) -> str:
     return _ARGUMENT.sub(option, sentence)
 
 
-def complain(sentence: str) -> None:
-    """Print an error on standard error; its first line is the sentence."""
+def complain(sentence: str, *, spell: bool = True) -> None:
+    """Print an error on standard error; its first line is the sentence.
+
+    Unless ``spell`` is False, its arguments are spelled as options.
+    """
     from rich.text import Text
 
     from smoothcruiser.display.console import SafeConsole
 
-    first, *rest = map(_short, spell_options(sentence).split("\n"))
+    said = spell_options(sentence) if spell else sentence
+    first, *rest = map(_short, said.split("\n"))
     head = Text("Error: ", style="bold red").append(first, style="default")
     try:
         out = SafeConsole(stderr=True)

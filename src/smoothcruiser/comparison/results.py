@@ -45,6 +45,7 @@ class PlannerRun:
     estimates: str = ""  # the operator whose value it estimates
     # error of the exact values: ``error`` is known up to this, regrets up to twice
     truth_bound: float | None = None
+    standard_error: float | None = None  # the usual one of ``value``, not promised
 
     def json_flaw(self) -> str | None:
         """Calls that nobody can have made."""
@@ -101,6 +102,7 @@ class Mean:
     estimates: str
     value: float | None
     value_range: tuple[float, float] | None
+    standard_error: float | None  # the usual one of a single run, not promised
     error: float | None
     error_range: tuple[float, float] | None
     action_regret: float | None
@@ -151,9 +153,9 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
         "stopped": bool,
     }
     frame_columns: ClassVar[tuple[str, ...]] = (
-        *("method", "budget", "seed", "value", "low", "high", "action", "error"),
-        *("action_regret", "policy_regret", "num_calls", "seconds", "compile_seconds"),
-        *("note", "estimates", "truth_bound"),
+        *("method", "budget", "seed", "value", "standard_error", "low", "high"),
+        *("action", "error", "action_regret", "policy_regret", "num_calls", "seconds"),
+        *("compile_seconds", "note", "estimates", "truth_bound"),
     )
 
     runs: tuple[PlannerRun, ...]
@@ -261,6 +263,7 @@ def summaries(rows: Sequence[PlannerRun]) -> Iterator[dict[str, Any]]:
         }
         for name in (
             "value",
+            "standard_error",
             "error",
             "action_regret",
             "policy_regret",

@@ -298,6 +298,7 @@ def measured(
         compile_seconds=estimate.compile_seconds,
         note=estimate.notes[0] if estimate.notes else "",
         truth_bound=None if truth is None else truth.bound,
+        standard_error=estimate.standard_error,
     )
 
 

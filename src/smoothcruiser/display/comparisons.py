@@ -16,11 +16,13 @@ from smoothcruiser.display.document import (
     Paragraph,
     styled,
 )
+from smoothcruiser.display.many import USUAL_ERROR
 from smoothcruiser.errors import printable
 from smoothcruiser.schedule.numbers import up
 
 COLUMNS = (
     ("value", "value"),
+    ("standard_error", USUAL_ERROR),
     ("error", "error"),
     ("action_regret", "action regret"),
     ("policy_regret", "policy regret"),
@@ -36,23 +38,26 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
     bound = 0.0 if truth is None else truth.bound
     least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
     means = [m for m in comparison.means() if only is None or m["budget"] == only]
+    usual = any(row["standard_error"] for row in means)
+    shown = [x for x in COLUMNS if usual or x[0] != "standard_error"]
     rows = tuple(
         (
             row["method"],
-            *(number(row[name], least.get(name, 0.0)) for name, _ in COLUMNS),
+            *(number(row[name], least.get(name, 0.0)) for name, _ in shown),
             f"{row['num_calls']:,.0f}",
             f"{row['seconds']:.3f}",
         )
         for row in means
         if row["runs"]
     )
-    numbers = (*(title for _, title in COLUMNS), "calls", "seconds")
+    numbers = (*(title for _, title in shown), "calls", "seconds")
     columns = (Column(title, right=True) for title in numbers)
     table = Grid((Column("planner", fit="cut"), *columns), rows, indent=0)
     name = printable(comparison.problem, keep="")
     head = f"{name}, state {state_text(comparison.state)}"
     repeats = comparison.repeats
     runs = f"means of {repeats} run{'s' if repeats > 1 else ''}"
+    runs += f"; the {USUAL_ERROR} is that of one run, and not promised" if usual else ""
     blocks: list[Block] = [
         Paragraph(styled(head, "strong")),
         Paragraph(f"{_known(comparison)}; {runs}", tight=True),

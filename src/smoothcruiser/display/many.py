@@ -9,9 +9,10 @@ from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.methods.estimates import Estimates
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.schedule.numbers import bounds, counts, duration, fixed
+from smoothcruiser.schedule.numbers import bounds, counts, duration, fixed, up
 from smoothcruiser.schedule.text import describe_facts
 
+USUAL_ERROR = "usual error"  # the title of the column of standard errors
 MOST_ROWS = 60  # of a table in a notebook or a string; the command line shows all
 
 
@@ -36,8 +37,7 @@ def _blocks(answers: Estimates, most: int) -> tuple[Block, ...]:
         ("run", f"method {answers.method}"),
     ]
     if answers.delta is not None:
-        sure = f"all intervals hold together with probability {1 - answers.delta:g}"
-        rows.insert(0, ("promise", sure))
+        rows.insert(0, ("promise", joint_promise(answers, answers.delta)))
     each = {note: None for answer in answers for note in answer.notes}
     own = [note for note in each if all(note in x.notes for x in answers)]
     rows += [("note", note) for note in (*answers.notes, *own)]
@@ -45,27 +45,39 @@ def _blocks(answers: Estimates, most: int) -> tuple[Block, ...]:
     return (*table, Fields(tuple(rows), heading="Run"))
 
 
+def joint_promise(answers: Sequence[Estimate], delta: float) -> str:
+    """What is promised of all answers together, and what is not."""
+    sure = f"all intervals hold together with probability {1.0 - delta:g}"
+    usual = any(answer.standard_error for answer in answers)
+    return f"{sure}; a {USUAL_ERROR} is not promised" if usual else sure
+
+
 def answers_grid(answers: Sequence[Estimate], most: int) -> Grid:
-    """A row for each of the first ``most`` answers."""
+    """A row for each of the first ``most`` answers: estimate, usual error, promise."""
+    usual = any(answer.standard_error for answer in answers[:most])
     numbered = all(answer.labels is None for answer in answers[:most])
     plain = all(isinstance(answer.state, int) for answer in answers[:most])
     columns = (
         Column("state", right=plain, fit="cut"),
         Column("value", right=True),
+        *([Column(USUAL_ERROR, right=True)] if usual else []),
         Column("interval", right=True),
         Column("action", right=numbered, fit="cut"),
         Column("calls", right=True),
     )
     left = max(0, len(answers) - most)
     more = f"… {counts(left, 'more state')}" if left else ""
-    return Grid(columns, tuple(_row(answer) for answer in answers[:most]), more=more)
+    rows = tuple(_row(answer, usual) for answer in answers[:most])
+    return Grid(columns, rows, more=more)
 
 
-def _row(answer: Estimate) -> tuple[str, ...]:
+def _row(answer: Estimate, usual: bool) -> tuple[str, ...]:
     digits, box = digits_of(answer), answer.interval
+    error = "" if not answer.standard_error else up(answer.standard_error)
     return (
         state_text(answer.state),
         fixed(answer.value, digits),
+        *([error] if usual else []),
         "" if box is None else bounds(*box, digits),
         answer.action_label or "",
         f"{answer.num_calls:,}",

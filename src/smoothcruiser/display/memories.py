@@ -6,7 +6,7 @@ from smoothcruiser.certified.search import Certified
 from smoothcruiser.certified.table import KeptTable, Row, Table, queried
 from smoothcruiser.display.answers import state_text
 from smoothcruiser.display.document import Block, Column, Fields, Grid, Labelled, Page
-from smoothcruiser.display.many import MOST_ROWS, answers_grid
+from smoothcruiser.display.many import MOST_ROWS, answers_grid, joint_promise
 from smoothcruiser.schedule.numbers import bounds, counts
 from smoothcruiser.schedule.text import BOUND_NAMES
 
@@ -16,7 +16,7 @@ DIGITS = 3  # decimals of the bounds in a table of states
 def certified_page(search: Certified) -> Page:
     """The states seen, the calls, and what is known where it was asked."""
     memory, delta = search.memory, 0.0 if search.exact else search.delta
-    sure = f"all intervals hold together with probability {1.0 - delta:g}"
+    asked = queried(search)
     pairs = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     met = (
         f"{counts(max(0, memory.num_nodes - 1), 'state')}, {counts(pairs, 'pair')} "
@@ -27,7 +27,7 @@ def certified_page(search: Certified) -> Page:
         made += f"; {counts(search.num_rows, 'row')} of outcomes= read"
     word = search.bound.word
     rows: list[Labelled] = [
-        ("promise", sure),
+        ("promise", joint_promise(asked, delta)),
         ("memory", met),
         ("calls", made),
         ("run", f"bound {BOUND_NAMES.get(word, word)}, seed {search.seed}"),
@@ -35,7 +35,6 @@ def certified_page(search: Certified) -> Page:
     if search.fault is not None:
         rows.append(("fault", f"left unfinished by an error: {search.fault}"))
     rows += [("note", note) for note in search.notes]
-    asked = queried(search)
     if not asked and search.fault is None:
         rows.append(("note", "No query so far: ask query(state, epsilon=…)."))
     table: tuple[Block, ...] = ()

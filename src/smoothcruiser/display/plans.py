@@ -95,7 +95,7 @@ def prepared_page(ready: Prepared) -> Page:
         blocks = schedule_page(found).blocks
     else:
         blocks = (Fields((*rows, *request_rows(ready))), *blocks)
-    said = " ".join(" ".join(str(found).split()).split())
+    said = " ".join(str(found).split())
     notes = tuple(
         ("note", note) for note in ready.notes if " ".join(note.split()) not in said
     )
@@ -200,7 +200,7 @@ def explained_page(problem: Problem, schedule: Schedule, *, time: str) -> Page:
 def foreseen_page(problem: Problem, ready: Prepared) -> Page:
     """What is known before the run of a method without a schedule, with its notes."""
     found = ready.explanation
-    said = str(found)
+    said = " ".join(str(found).split())  # its lines are wrapped
     notes = [Paragraph(note) for note in ready.notes if note not in said]
     title = ("smoothcruiser explain", problem.name, f"method {found.method}")
     return Page(title, (*notes, *explanation_blocks(found)))

@@ -27,7 +27,7 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
 from smoothcruiser.jit.private import (
-    is_private_folder,
+    find_private_folder,
     read_private,
     remove,
     write_private,
@@ -105,8 +105,10 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         self.complete = complete
         stamp = self._impl.locator.get_source_stamp()
-        self._cache_file = _Checked(self._cache_path, self._impl.filename_base, stamp)
-        self.private = is_private_folder(Path(self._cache_path))
+        folder = find_private_folder(Path(self._cache_path))
+        self.private = folder is not None
+        place = str(folder or self._cache_path)
+        self._cache_file = _Checked(place, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The result of the compiler that is kept for a signature, or None."""
@@ -147,7 +149,6 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
     def _save_overload(self, sig: Any, data: Any) -> None:
         if not self._impl.check_cachable(data):
             return
-        self._impl.locator.ensure_cache_path()
         held = _foreign(data.library), self._impl.reduce(data)
         self._cache_file.save(self._index_key(sig, data.codegen), held)
 

@@ -3,7 +3,10 @@
 Machine code and what Numba writes beside it is loaded as it is, so whoever can write it
 decides what runs here. A file is read only if it is a regular one (no link, pipe or
 device) that belongs to this user or to root, and if nobody else can write it or the
-folder that it lies in. Elsewhere nothing is kept, and the log says so once.
+folder that it lies in. In a folder that others can write (under a umask of 002 that is
+every new one) files lie in a folder of this user's own inside it. Whoever can write above
+can take that away, and cannot put a file of this user's in its place. Where there is no
+such folder nothing is kept, and the log says so once.
 
 This file loads no Numba: ``--help`` may ask it.
 """
@@ -19,6 +22,7 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 VARIABLE = "SMOOTHCRUISER_KEEP"
+OWN = "private-"  # begins the name of a user's own folder inside one that others write
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # O_NONBLOCK: a pipe would wait for a writer. Windows has neither of the two.
 READING = (
@@ -48,25 +52,28 @@ def is_private(known: os.stat_result) -> bool:
     return known.st_uid in (os.geteuid(), 0) and not known.st_mode & OTHERS_WRITE
 
 
-def is_private_folder(folder: Path) -> bool:
-    """The same of a folder; one that is not there yet will be this user's."""
+def find_private_folder(folder: Path) -> Path | None:
+    """``folder``, which is made, or one of this user's own inside it; None: neither."""
     try:
-        known = folder.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    if stat.S_ISDIR(known.st_mode) and is_private(known):
-        return True
+        folder.mkdir(parents=True, exist_ok=True)
+        if is_private(folder.stat()):
+            return folder
+        own = folder / f"{OWN}{os.geteuid()}"
+        own.mkdir(mode=0o700, exist_ok=True)
+        known = own.lstat()  # a link leads to what another has chosen
+        if stat.S_ISDIR(known.st_mode) and is_private(known):
+            return own
+    except OSError as error:
+        log.debug("%s cannot be used: %r", folder, error)
     _tell(str(folder))
-    return False
+    return None
 
 
 @cache  # one line for each folder
 def _tell(folder: str) -> None:
     log.warning(
-        "machine code is not kept in %s: others can write that folder, or it is another "
-        "user's; chmod go-w it, or set NUMBA_CACHE_DIR to a folder of your own",
+        "machine code is not kept in %s: it is no folder that you can write, or another "
+        "has made what stands for yours there; set NUMBA_CACHE_DIR to a folder of yours",
         folder,
     )
 

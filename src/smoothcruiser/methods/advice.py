@@ -162,10 +162,16 @@ def _wide(query: Query, explanation: Any, estimate: Estimate) -> str | None:
     assert estimate.certificate is not None
     if estimate.certificate.kind == "policy":  # its upper end is what rewards allow
         return None
-    return (
+    covers = (
         f"the interval covers {share:.0%} of what is possible, from {low:.3g} to "
-        f"{high:.3g}; give it more calls, or value_bounds that are closer."
+        f"{high:.3g}"
     )
+    if estimate.certificate.kind == "schedule":  # its price grows too fast for more
+        return (
+            f"{covers}, and the value may be as far off; a tree search (method='uct') or "
+            "evaluate() of a policy of yours may estimate better from as many calls."
+        )
+    return f"{covers}; give it more calls, or value_bounds that are closer."
 
 
 def _cheaper(query: Query, explanation: Any, facts: Facts) -> str | None:

@@ -21,8 +21,8 @@ class Estimates(Shown, Data, Framed, Sequence[Estimate]):
 
     json_kind: ClassVar[str] = "estimates"
     frame_columns: ClassVar[tuple[str, ...]] = (
-        *("state", "value", "low", "high", "action", "label", "epsilon", "num_calls"),
-        "method",
+        *("state", "value", "standard_error", "low", "high", "action", "label"),
+        *("epsilon", "num_calls", "method"),
     )
 
     estimates: tuple[Estimate, ...]
@@ -54,6 +54,7 @@ class Estimates(Shown, Data, Framed, Sequence[Estimate]):
                 {
                     "state": estimate.state,
                     "value": estimate.value,
+                    "standard_error": estimate.standard_error,
                     "low": low,
                     "high": high,
                     "action": estimate.action,

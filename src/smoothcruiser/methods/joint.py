@@ -18,6 +18,7 @@ from smoothcruiser.estimate import (
     Interval,
     best_action,
     bring_inside,
+    error_if_near,
     not_excluded,
 )
 from smoothcruiser.operators.adding import added
@@ -76,7 +77,7 @@ def together(query: Query, first: Estimate, second: Estimate, delta: float) -> E
         policy=policy,
         action=best_action(policy, q_values, mover) if q_values else None,
         certificate=certificate,
-        standard_error=better.standard_error,
+        standard_error=error_if_near(better.standard_error, better.value, value),
         epsilon=epsilon,
         delta=delta,
         num_calls=first.num_calls + second.num_calls,

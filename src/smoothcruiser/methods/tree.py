@@ -457,19 +457,23 @@ def certified(
     top = tree.problem.facts.value_bounds(tree.node(0).player, left)[1]
     interval = (below.interval[0], max(top, below.interval[0]))
     certificate = replace(below.certificate, interval=interval)
+    usual = below.standard_error
+    spread = f" (usual error {usual:.2g}, not promised)" if usual else ""
     note = (
-        f"Its policy (blind off the tree) is worth {below.value:.6g}, in "
+        f"Its policy (blind off the tree) is worth {below.value:.6g}{spread}, in "
         f"[{below.interval[0]:.6g}, {below.interval[1]:.6g}] with "
         f"probability {certificate.confidence:g}: V(state) is at least "
         f"{interval[0]:.6g}. The upper end is only what the rewards allow."
     )
     value = min(max(answer.value, interval[0]), interval[1])
+    error = None  # of the tree's own number none is known
     if tree.method.estimates(tree.problem.operator) != tree.problem.operator.label:
         # the tree's own number is of another operator, and the interval is not
-        value = below.value
+        value, error = below.value, below.standard_error
     return replace(
         answer,
         value=value,
+        standard_error=error,
         interval=interval,
         certificate=certificate,
         delta=below.delta,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.certified.history import Point
 from smoothcruiser.certified.search import Certified
-from smoothcruiser.certified.table import node_of
+from smoothcruiser.certified.table import node_of, queried
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.plots.style import (
     BLUE,
@@ -33,11 +33,9 @@ def draw(search: Certified, ax: Axes | None, state: Any) -> Axes:
     )
     edge: dict[str, Any] = {"color": BLUE, "where": "post", "linewidth": 1.4}
     mark: dict[str, Any] = {"marker": "o", "markersize": 3}
-    ax.step(calls, highs, label="interval of V", **edge, **mark)
+    ax.step(calls, highs, label="interval of V, the promise", **edge, **mark)
     ax.step(calls, lows, **edge, **mark)
-    middle = [0.5 * (point.low + point.high) for point in points]
-    dashed: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1}
-    ax.step(calls, middle, where="post", label="value", **dashed)
+    _estimate(ax, search, node, calls[-1])
     first = next((count for count in calls if count > 0), 1)
     if calls[-1] > 20 * first:
         ax.set_xscale("symlog", linthresh=first, linscale=0.4)
@@ -58,6 +56,27 @@ def draw(search: Certified, ax: Axes | None, state: Any) -> Axes:
     frame(ax)
     legend_below(ax)
     return ax
+
+
+def _estimate(ax: Axes, search: Certified, node: int, calls: int) -> None:
+    """Mark the estimate of V and its usual error at the last calls."""
+    answers = queried(search)
+    found = next((x for x in answers if node_of(search.memory, x.state) == node), None)
+    if found is None:
+        return
+    usual = found.standard_error
+    ax.errorbar(
+        [calls],
+        [found.value],
+        yerr=[usual] if usual else None,
+        color="black",
+        marker="D",
+        markersize=5,
+        elinewidth=1.0,
+        capsize=3,
+        linestyle="none",
+        label="estimate" + (" and usual error, not promised" if usual else ""),
+    )
 
 
 def _points(search: Certified, state: Any) -> tuple[int, tuple[Point, ...]]:

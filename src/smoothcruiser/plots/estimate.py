@@ -6,6 +6,7 @@ diamond          the same, of the recommended action
 grey             an action that the certificate excludes as the best one
 pale bar         the policy, on the axis above
 blue band        the interval of V, with a dashed line at its estimate
+thin blue bar    the estimate of V and its usual error to either side, not promised
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
     ax = axes_of(ax, 6.4, min(TALLEST, EDGES + ROW * count))
     low, high = _range(estimate, rows)
     _value(ax, estimate, low, high)
+    _usual_error(ax, estimate, count - 0.64 if rows else 0.0)
     for place, row in enumerate(rows):
         _action(ax, estimate, place, row, (low, high))
     ax.set_xlim(low, high)
@@ -66,7 +68,7 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
         f"{shortened(estimate.problem)}, state {shortened(estimate.state)}",
         f"{estimate.method}: {estimate.num_calls:,} calls, {promise}",
     )
-    legend_below(ax, _legend(estimate, rows))
+    legend_below(ax, _legend(estimate, rows), columns=3)
     return ax
 
 
@@ -79,7 +81,9 @@ def _name(estimate: Estimate, row: dict[str, Any]) -> str:
 
 def _range(estimate: Estimate, rows: list[dict[str, Any]]) -> Interval:
     """The values that are shown: all that are finite, with room beside them."""
+    error = estimate.standard_error or 0.0
     numbers = [estimate.value, *(estimate.interval or ())]
+    numbers += [estimate.value - error, estimate.value + error]
     numbers += [row[name] for row in rows for name in ("value", "low", "high")]
     finite = [x for x in numbers if math.isfinite(x)] or [0.0]
     low, high = min(finite), max(finite)
@@ -95,6 +99,24 @@ def _value(ax: Axes, estimate: Estimate, low: float, high: float) -> None:
             ax.axvspan(*ends, color=BLUE, alpha=0.12, linewidth=0, zorder=0)
     if math.isfinite(estimate.value):
         ax.axvline(estimate.value, color=BLUE, linestyle="--", linewidth=1.2, zorder=1)
+
+
+def _usual_error(ax: Axes, estimate: Estimate, height: float) -> None:
+    """The usual error of V as a thin bar, at a height below the actions."""
+    if not estimate.standard_error or not math.isfinite(estimate.value):
+        return
+    ax.errorbar(
+        [estimate.value],
+        [height],
+        xerr=[estimate.standard_error],
+        color=BLUE,
+        marker="|",
+        markersize=7,
+        elinewidth=1.0,
+        capsize=3,
+        zorder=5,
+        gid="usual error",
+    )
 
 
 def _action(
@@ -158,9 +180,12 @@ def _legend(estimate: Estimate, rows: list[dict[str, Any]]) -> list[Any]:
         found.append(
             Line2D([], [], color=GREY, marker="o", label="excluded as best", **edge)
         )
-    found.append(Line2D([], [], color=BLUE, linestyle="--", label="V of the state"))
+    found.append(Line2D([], [], color=BLUE, linestyle="--", label="estimate of V"))
+    if estimate.standard_error:
+        usual = "usual error of V, not promised"
+        found.append(Line2D([], [], color=BLUE, marker="|", linewidth=1.0, label=usual))
     if estimate.interval is not None:
-        found.append(Patch(color=BLUE, alpha=0.12, label="interval of V"))
+        found.append(Patch(color=BLUE, alpha=0.12, label="interval of V, the promise"))
     if rows:
         found.append(Patch(color=LIGHT, label="policy (axis above)"))
     return found

@@ -49,7 +49,9 @@ def shortened(name: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def legend_below(ax: Axes, handles: Iterable[Any] | None = None) -> None:
+def legend_below(
+    ax: Axes, handles: Iterable[Any] | None = None, columns: int = 4
+) -> None:
     """Put the legend under the axes, where it covers nothing."""
     how: dict[str, Any] = {} if handles is None else {"handles": list(handles)}
     found = ax.get_legend_handles_labels()[0] if handles is None else how["handles"]
@@ -62,7 +64,7 @@ def legend_below(ax: Axes, handles: Iterable[Any] | None = None) -> None:
             loc="upper center",
             bbox_to_anchor=(0.5, 0.0),
             bbox_transform=ax.transAxes + ScaledTranslation(0.0, BELOW, inches),
-            ncols=min(4, len(found)),
+            ncols=min(columns, len(found)),
             fontsize=SMALL,
             frameon=False,
         )

@@ -22,6 +22,7 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     described,
     said,
+    text_of,
 )
 from smoothcruiser.problem.arguments import is_number, is_whole, shortened
 from smoothcruiser.problem.totals import pays_early
@@ -42,7 +43,7 @@ Answer = tuple[float, Any, bool]  # reward, next state, whether the episode is o
 
 def at(state: Any, action: int) -> str:
     """Where a call was made, for a sentence."""
-    return f"at state {state!r}, action {action}"
+    return f"at state {text_of(state)}, action {action}"
 
 
 def raised(error: BaseException | str, where: str) -> OracleError:
@@ -92,11 +93,13 @@ def failure(name: str, error: BaseException, state: Any) -> BaseException:
 
 
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
-    """A reward lies outside the declared range."""
+    """A reward lies outside the declared range, or outside the one that is usual."""
+    costs = low == 0.0 and reward < low
+    example = ", reward_range=(-10, 0) for costs up to 10, say," if costs else ","
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
-        f"({low:g}, {high:g}); declare the range that holds every reward, or fix the "
-        "simulator."
+        f"({low:g}, {high:g}); declare the range that holds every reward{example} or fix "
+        "the simulator."
     )
 
 
@@ -327,7 +330,7 @@ def truth(name: str, value: object, state: Any) -> bool:
     )
 
 
-def check_order(answer: Any, state: Any, where: str) -> None:
+def check_order(answer: Any, state: Any, action: int) -> None:
     """Refuse an answer whose parts seem to be swapped: (1, 0.5) at state 0.
 
     A state that is a whole number is followed by one; here the reward is one, and the
@@ -343,9 +346,9 @@ def check_order(answer: Any, state: Any, where: str) -> None:
         and not is_whole(after)
     ):
         raise OracleError(
-            f"The oracle returned {shortened(answer)} {where}, a reward that is a whole "
-            "number and a next state that is none, unlike the state; return (reward, "
-            "next_state), in this order, or, if the order is right, begin with "
+            f"The oracle returned {shortened(answer)} {at(state, action)}, a reward that "
+            "is a whole number and a next state that is none, unlike the state; return "
+            "(reward, next_state), in this order, or, if the order is right, begin with "
             f"initial_state={float(state)!r}."
         )
 
@@ -382,9 +385,9 @@ def answered(
         guard.compare(before, state, action)
     reward, after, ended = unpacked(answer, state, action)
     if isinstance(action, WaryAction):
-        check_order(answer, state, at(state, action))
+        check_order(answer, state, action)
     if not low <= reward <= high:
-        check_order(answer, state, at(state, action))
+        check_order(answer, state, action)
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))

@@ -298,6 +298,9 @@ def _attribute(module_name: str, attribute: str) -> Any:
         ) from error
     except SystemExit as error:
         raise _exits(module_name) from error
+    except SmoothcruiserError as error:
+        error.in_module = True
+        raise
     try:
         return getattr(module, attribute)
     except AttributeError as error:

@@ -26,6 +26,10 @@ class Framed(ABC):
     def records(self) -> list[dict[str, Any]]:
         """The rows as dicts, in order; the keys are the columns."""
 
+    def frame_attrs(self) -> dict[str, Any]:
+        """What is true of the whole table: ``attrs`` of the DataFrame."""
+        return {}
+
     def to_frame(self) -> Any:
         """A pandas DataFrame of the rows; ``records()`` where pandas is not installed."""
         rows = self.records()
@@ -34,7 +38,9 @@ class Framed(ABC):
         except ImportError:
             return rows
         columns = list(rows[0]) if rows else list(self.frame_columns)
-        return pandas.DataFrame.from_records(rows, columns=columns)
+        frame = pandas.DataFrame.from_records(rows, columns=columns)
+        frame.attrs.update(self.frame_attrs())
+        return frame
 
 
 def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:

@@ -64,6 +64,8 @@ def test_a_search_remembers_how_its_interval_narrowed() -> None:
         ]
         tops = [high for _, high in points]
         assert tops == sorted(tops, reverse=True)
+    marked = search.plot(state=2).lines[2].get_xydata()[-1]
+    assert marked.tolist() == [first.num_calls + second.num_calls, second.value]
     assert "state 2" in search.plot().get_title(loc="left")
     with pytest.raises(sc.InvalidInput, match="history of state 4 is not known"):
         search.plot(state=4)

@@ -52,7 +52,7 @@ def test_a_policy_is_played(here, text):
             ["--policy", "values.npy", "--method", "uct"],
             "--method uct was given as well",
         ),
-        (["--policy", "values.npy", "--budget", "9"], "does not use budget (--budget)"),
+        (["--policy", "values.npy", "--budget", "9"], "policy does not use budget="),
     ],
 )
 def test_what_cannot_be_played_is_told_in_a_sentence(here, options, words):

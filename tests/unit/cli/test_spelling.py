@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 
 import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.cli import exit as ending
+from smoothcruiser.cli.app import _code as run
 from smoothcruiser.errors import MissingExtra
 
 OPTIONS = {
@@ -39,6 +41,17 @@ OPTIONS = {
 def test_arguments_become_options(monkeypatch, python, shell):
     monkeypatch.setattr(ending, "OPTIONS", OPTIONS)
     assert ending.spell_options(python) == shell
+
+
+def test_errors_of_a_users_file_keep_its_arguments(monkeypatch, tmp_path, capsys):
+    (tmp_path / "bare_shop.py").write_text(
+        "import smoothcruiser as sc\n"
+        "problem = sc.MDP(lambda s, a, rng: (0.0, s), num_actions=2, discount=0.5)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["smoothcruiser", "explain", "bare_shop:problem"])
+    assert run() == ending.REFUSED
+    assert "MDP needs operator=, as in MDP(" in capsys.readouterr().err
 
 
 @pytest.mark.compiles

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.display.plans import request_rows
+from smoothcruiser.display.plans import foreseen_page, request_rows
+from smoothcruiser.display.terminal import text_of
 
 
 def ring(state: int, action: int, rng: Any) -> tuple[float, int]:
@@ -42,3 +43,13 @@ def test_a_promise_is_told_with_its_limits(asked: Any, promise: str) -> None:
 def test_a_price_is_told_where_there_is_a_promise() -> None:
     assert "not known before" in shown(epsilon=1, delta=0.1)["price"]
     assert "price" not in shown(budget=50, delta=0.1)
+
+
+def test_a_choice_is_told_once() -> None:
+    problem = sc.MDP(
+        lambda s, a, rng: (rng.random(), rng.random()),
+        num_actions=2, discount=0.97, operator=sc.Max(), initial_state=0.5,
+    )  # fmt: skip
+    ready = sc.prepare(problem, epsilon="5%", delta=0.1)
+    text = " ".join(text_of(foreseen_page(problem, ready), 80).split())
+    assert text.count("auto chose") == 1

@@ -16,17 +16,19 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from results import an_estimate
+from results import a_comparison, an_estimate
 from rich.cells import cell_len
 
 import smoothcruiser as sc
 from smoothcruiser import shown
+from smoothcruiser.certified.table import queried
 from smoothcruiser.comparison import compare, jobs_of
 from smoothcruiser.display import page, picture
 from smoothcruiser.display.document import Column, Grid, Page, Verbatim
 from smoothcruiser.display.layout import table_lines
 from smoothcruiser.display.runs import runs_page
 from smoothcruiser.display.terminal import text_of
+from smoothcruiser.estimate import unsampled_estimate
 from smoothcruiser.schedule.numbers import distance, up
 
 pytestmark = pytest.mark.compiles
@@ -425,12 +427,58 @@ def test_a_memory_shows_its_queries_in_their_order() -> None:
     first = made.query(2, epsilon=0.3)
     made.query(2, epsilon=0.25)
     second = made.query(0, epsilon=0.2)
-    rows = re.findall(r"^ +(\d) +\d\.\d+ +\[(\S+), (\S+)\]", str(made), re.MULTILINE)
+    row = r"^ +(\d) +\d\.\d+ +(?:[\d.]+ +)?\[(\S+), (\S+)\]"
+    rows = re.findall(row, str(made), re.MULTILINE)
     assert [row[0] for row in rows] == ["2", "0"]
     low, high = float(rows[0][1]), float(rows[0][2])
     assert high - low <= 0.5 + 0.01 < first.interval[1] - first.interval[0] + 0.2
     assert float(rows[1][1]) == pytest.approx(second.interval[0], abs=0.01)
     assert f"{made.num_calls:,} oracle calls" in str(made)
+
+
+def test_many_answers_show_the_usual_error_of_those_that_have_one() -> None:
+    with_error = an_estimate(standard_error=0.0314)
+    for made in (
+        sc.Estimates((with_error, an_estimate()), 0.1, 9, 0.1, "auto"),
+        sc.Estimates((with_error,), 0.1, 9, 0.1, "auto"),
+    ):
+        for text in (str(made), made._repr_html_()):
+            assert "usual error" in text
+            assert "0.032" in text  # rounded up
+            assert "a usual error is not promised" in " ".join(text.split())
+    bare = sc.Estimates((an_estimate(),), 0.1, 9, 0.1, "auto")
+    assert "usual error" not in str(bare)
+
+
+def test_a_memory_shows_the_usual_error_of_its_queries() -> None:
+    made = sc.Certified(world("ring"), delta=0.1)
+    answer = made.query(2, budget=300)
+    assert answer.standard_error
+    (found,) = queried(made)
+    assert found.standard_error == answer.standard_error
+    assert up(answer.standard_error) in str(made)
+    assert "a usual error is not promised" in " ".join(str(made).split())
+
+
+def test_a_comparison_shows_the_usual_error_of_those_that_have_one() -> None:
+    made = a_comparison()
+    assert "usual error" not in str(made)
+    runs = tuple(replace(run, standard_error=0.25) for run in made.runs)
+    text = " ".join(str(replace(made, runs=runs)).split())
+    assert "the usual error is that of one run, and not promised" in text
+    assert "0.25" in text
+    assert replace(made, runs=runs).to_frame().standard_error[0] == 0.25
+    assert made.to_dict()["means"][0]["standard_error"] is None
+
+
+def test_an_answer_that_was_not_sampled_says_so_and_claims_no_accuracy() -> None:
+    problem = world("ring")
+    made = unsampled_estimate(problem, 0, "uct", "The limit was reached")
+    text = " ".join(str(made).split())
+    assert "which is all that the rewards allow not sampled" in text
+    assert "proven" not in text
+    assert "±" not in text.partition("Actions")[0]
+    assert "the value only its middle, no estimate" in text
 
 
 def test_a_tree_shows_the_line_that_it_expects() -> None:

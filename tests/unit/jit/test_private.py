@@ -134,8 +134,9 @@ def test_writers_at_once_leave_no_wrong_entry(folder):
 def ready(folder: Path) -> disk.OnDisk:
     """A cache with a compiler that always has a result."""
     found = object.__new__(disk.OnDisk)
-    found._cache_file, found._name = cache(folder), "f"
-    found.private = private.is_private_folder(folder)
+    own = private.find_private_folder(folder)
+    found._cache_file, found._name = cache(own or folder), "f"
+    found.private = own is not None
     found.complete = lambda: None
     found._load_overload = lambda sig, context: found._cache_file.load(sig)
     found._save_overload = lambda sig, data: found._cache_file.save(sig, data)
@@ -154,22 +155,69 @@ def test_a_full_disk_costs_nothing_but_the_entry(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_nothing_is_kept_where_others_can_write(folder, mode, caplog):
-    private._tell.cache_clear()
+def test_where_others_can_write_files_lie_in_a_folder_of_ones_own(folder, mode, caplog):
     folder.chmod(mode)
     before = sorted(folder.iterdir())
+    with caplog.at_level(logging.WARNING):
+        assert ready(folder).load_overload("first", None) is None  # others may write it
+        ready(folder).save_overload("second", 2)
+        assert ready(folder).load_overload("second", None) == 2
+    (own,) = set(folder.iterdir()) - set(before)
+    assert own.stat().st_mode & 0o777 == 0o700
+    assert {path.suffix for path in own.iterdir()} == {".nbi", ".nbc"}
+    assert not caplog.records
+
+
+def test_under_a_umask_for_groups_machine_code_is_kept(tmp_path):
+    before = os.umask(0o002)
+    try:
+        cached = tmp_path / "package" / "__pycache__"
+        cached.mkdir(parents=True)
+        assert cached.stat().st_mode & 0o777 == 0o775
+        for folder in (cached, tmp_path / "not made yet"):
+            ready(folder).save_overload("first", 1)
+            assert ready(folder).load_overload("first", None) == 1
+            for path in private.find_private_folder(folder).iterdir():
+                assert private.is_private(path.stat())
+    finally:
+        os.umask(before)
+
+
+def linked(own: Path) -> None:
+    elsewhere = own.parent / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    own.symlink_to(elsewhere)
+
+
+def foreign(own: Path) -> None:
+    own.mkdir(mode=0o700)
+    as_foreign(own)
+
+
+def shared(own: Path) -> None:
+    own.mkdir()
+    own.chmod(0o770)
+
+
+@pytest.mark.parametrize("prepare", [linked, foreign, shared, Path.touch])
+def test_nothing_is_kept_in_a_folder_that_another_has_made(folder, prepare, caplog):
+    private._tell.cache_clear()
+    folder.chmod(0o775)
+    own = folder / f"{private.OWN}{os.geteuid()}"
+    prepare(own)
+    before = sorted(folder.rglob("*"))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             found = ready(folder)
             found.save_overload("second", 2)
             assert found.load_overload("first", None) is None
-    assert sorted(folder.iterdir()) == before
+    assert sorted(folder.rglob("*")) == before
     assert [record.name for record in caplog.records] == [private.__name__]
 
 
 def test_a_folder_of_another_user_is_not_used(folder):
     as_foreign(folder)
-    assert not private.is_private_folder(folder)
+    assert private.find_private_folder(folder) != folder
     os.chown(folder, 0, 0)
-    assert private.is_private_folder(folder)
-    assert private.is_private_folder(folder / "not made yet")
+    assert private.find_private_folder(folder) == folder
+    assert private.find_private_folder(folder / "new") == folder / "new"

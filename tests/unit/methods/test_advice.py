@@ -61,6 +61,17 @@ def test_a_coarse_promise_and_a_wide_interval() -> None:
     (wide,) = advice(walker(payoffs="end"), budget=60)
     assert "of what is possible" in wide
     assert "the interval covers" in wide
+    assert "give it more calls" in wide
+
+
+def test_a_schedule_that_says_little_names_what_says_more() -> None:
+    endless = sc.MDP(
+        lambda s, a, rng: (rng.random(), rng.random()),
+        num_actions=2, discount=0.95, operator=sc.Max(), initial_state=0.0,
+    )  # fmt: skip
+    (note,) = advice(endless, budget=300, method="smoothcruiser")
+    assert "the value may be as far off; a tree search (method='uct')" in note
+    assert "more calls" not in note
 
 
 def test_no_chance_is_seen() -> None:

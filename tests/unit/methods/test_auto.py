@@ -26,6 +26,13 @@ def ring(state, action, rng):
     return 0.5 * rng.integers(2) + 0.25 * action, (state + action) % 3
 
 
+def waiting(queue, fast, rng):
+    served = rng.random() < (0.6 if fast else 0.4)
+    arrives = rng.random() < 0.45
+    left = min(20, max(0, queue - served) + arrives)
+    return -(0.1 * queue + 0.5 * fast), left
+
+
 def lottery(state, action, rng):
     return rng.random(), int(rng.integers(200))
 
@@ -253,6 +260,80 @@ def test_two_answers_leave_what_both_allow(answers) -> None:
     assert all(map(math.isnan, both.certificate.q_intervals[2]))  # illegal
     assert both.num_calls == first.num_calls + second.num_calls
     assert both.interval[0] <= both.value <= both.interval[1]
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    ("errors", "widths", "better"),
+    [
+        ((0.1, 0.2), (0.9, 0.3), "first"),  # the smaller usual error
+        ((0.2, 0.1), (0.3, 0.9), "second"),
+        ((None, 0.1), (0.3, 0.9), "first"),  # one has none: the narrower interval
+        ((0.1, None), (0.9, 0.3), "second"),
+    ],
+)
+def test_of_two_estimates_the_better_one_is_taken(
+    answers, errors, widths, better
+) -> None:
+    query, *both = answers
+    changed = []
+    for answer, error, width, value in zip(
+        both, errors, widths, (0.60, 0.62), strict=True
+    ):
+        box = (0.5, 0.5 + width)
+        sure = replace(
+            answer.certificate, interval=box, q_intervals=(box, box, (math.nan,) * 2)
+        )
+        changed.append(
+            replace(
+                answer,
+                value=value,
+                q_values=(value, value - 0.05, math.nan),
+                interval=box,
+                certificate=sure,
+                standard_error=error,
+                epsilon=1.0,
+            )
+        )
+    found = together(query, *changed, 0.1)
+    taken = changed[better == "second"]
+    assert found.value == taken.value
+    assert found.q_values[:2] == taken.q_values[:2]
+    assert found.standard_error == taken.standard_error
+    assert found.interval == (0.5, 0.5 + min(widths))
+
+
+@pytest.mark.compiles
+def test_a_value_that_is_moved_has_no_usual_error(answers) -> None:
+    """Law: a usual error is that of the number beside it."""
+    query, first, second = answers
+    box, none = (0.5, 0.8), (math.nan, math.nan)
+    sure = replace(second.certificate, interval=box, q_intervals=(box, box, none))
+    for value, error in ((0.82, 0.05), (0.9, None)):
+        guess = replace(
+            second, value=value, standard_error=0.05, interval=box, certificate=sure
+        )
+        wide = replace(
+            first.certificate,
+            interval=(0.0, 3.0),
+            q_intervals=((0.0, 3.0),) * 2 + (none,),
+        )
+        other = replace(first, standard_error=1.0, certificate=wide)
+        found = together(query, other, replace(guess, epsilon=1.0), 0.1)
+        assert found.value == 0.8
+        assert found.standard_error == error
+
+
+@pytest.mark.compiles
+def test_a_promise_that_moves_the_value_takes_its_usual_error() -> None:
+    """A search for epsilon = 5 ends with the estimate far from one of its ends."""
+    problem = mdp(waiting, discount=0.97, operator=sc.Max(), reward_range=(-2.5, 0.0))
+    moved = sc.plan(problem, epsilon=5.0, delta=0.05, method="certified")
+    low, high = moved.interval
+    assert max(moved.value - low, high - moved.value) <= 5.0
+    assert moved.standard_error is None
+    exact = -11.469292764701848  # by value iteration over the 21 states
+    assert abs(moved.value - exact) > 1.0
 
 
 @pytest.mark.compiles

@@ -88,6 +88,21 @@ def test_the_interval_of_the_value_is_behind() -> None:
     assert list(value.get_xdata()) == [2.8, 2.8]
 
 
+def test_the_usual_error_of_the_value_is_a_thin_bar() -> None:
+    def bars(ax: Any) -> list[Any]:
+        return [x.get_segments() for x in ax.collections]
+
+    assert bars(an_estimate().plot()) == []
+    for more in ({}, {"q_values": (), "policy": (), "action": None}):
+        ax = an_estimate(standard_error=0.9, **more).plot()
+        ((bar,),) = bars(ax)
+        assert [x for x, _ in bar] == pytest.approx([2.8 - 0.9, 2.8 + 0.9])
+        assert ax.get_xlim()[1] > 3.7  # inside the picture
+        named = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert "usual error of V, not promised" in named
+        assert "interval of V, the promise" in named
+
+
 def test_ends_at_infinity_are_arrows_inside_the_picture() -> None:
     sure = an_estimate().certificate
     assert sure is not None

@@ -44,7 +44,7 @@ FAULTS = {
     ),
     "too small": (
         lambda r, z: (-1e-9, z),
-        r"reward -1e-09 at state 3, action [01], outside reward_range",
+        r"reward -1e-09 at state 3, action [01], outside reward_range .*\(-10, 0\) for costs",
     ),
     "one value": (
         lambda r, z: (r,),

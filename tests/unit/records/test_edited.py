@@ -31,7 +31,8 @@ WRONG = [GONE, None, -1, 10**400, "x", [], [[1]], {}]
 
 
 def table() -> KeptTable:
-    row = Row(3, 2, 1, (0.0, 1.0), ((0.0, 0.5), (0.5, 1.0)), (0.4, 0.6), 1, (7, 5))
+    q_intervals = (0.0, 0.5), (0.5, 1.0)
+    row = Row(3, 2, 1, 0.7, (0.0, 1.0), q_intervals, (0.4, 0.6), 1, (7, 5))
     return KeptTable("shop", 0.9, 12, (row,))
 
 

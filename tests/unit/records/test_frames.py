@@ -33,7 +33,7 @@ def a_solution(**more: Any) -> Solution:
 
 
 def everything() -> list[Framed]:
-    row = Row((1, 2), None, 2, (0.0, 1.0), ((0.0, 1.0),), (1.0,), 0, (7,))
+    row = Row((1, 2), None, 2, 0.4, (0.0, 1.0), ((0.0, 1.0),), (1.0,), 0, (7,))
     return [
         an_estimate(),
         sc.Estimates((an_estimate(), an_estimate(interval=None)), 0.1, 9, 0.1, "auto"),
@@ -62,6 +62,19 @@ def test_an_estimate_by_hand() -> None:
     assert math.isnan(frame.low[2])
     assert frame.policy.sum() == pytest.approx(1.0)
     assert list(frame.action) == [0, 1, 2, 3]
+
+
+def test_estimate_usual_error_and_promise_are_in_every_frame_of_answers() -> None:
+    sure = an_estimate(standard_error=0.05)
+    assert sure.to_frame().attrs == {
+        "value": 2.8,
+        "standard_error": 0.05,
+        "interval": (2.2, 3.4),
+        "delta": 0.1,
+    }
+    many = sc.Estimates((sure, an_estimate()), 0.1, 9, 0.1, "auto").to_frame()
+    assert many.standard_error[0] == 0.05
+    assert math.isnan(many.standard_error[1])
 
 
 def test_an_estimate_without_a_promise_or_actions() -> None:
