@@ -105,7 +105,9 @@ class LayeredRegion(Region):
         if known < layers:
             left = [self.horizon - d for d in range(known, layers)]
             first = [box(1, steps) for steps in left]
-            second = [box(2, steps) for steps in left] if self.problem.is_game else first
+            second = (
+                [box(2, steps) for steps in left] if self.problem.is_game else first
+            )
             more = list(zip(first, second, strict=True))
             self._boxes = np.concatenate([self._boxes, np.array(more)])
         return Steps(self._boxes, self.horizon, self._place, self.memory.claims)
