@@ -41,6 +41,9 @@ PILOT_SHARE = 8  # at most an eighth of the calls, or of the time, goes into a p
 PILOT_PATHS, PILOT_BATCH = 24, 4  # of each rule that a pilot compares
 FEWEST_PILOTS = 8  # below so many paths of a rule nothing is compared
 FIRST_ERA = {True: 16, False: 4}  # paths, after a pilot and without one
+# paths below which no error is usual: a limit drops the path under way, a long one most
+# likely, so the few that finished are short and may agree
+FEWEST_PATHS = 8
 WINDOW = 4096  # latest paths that a fit looks at
 
 
@@ -122,11 +125,11 @@ class PathRun:
         """The estimate, its standard error and the interval."""
         (low, high), count, mean = self.interval(), self.count, self.mean
         error = None
-        if count > 1:
+        if count >= FEWEST_PATHS:
             error = math.sqrt(self.squares / (count - 1) / count) + self.lost / count
         if count == 0:  # the best guess of the pilot
             mean = self.fit.mean
-            if len(self.window) > 1:
+            if len(self.window) >= FEWEST_PATHS:
                 error = self.fit.sd / math.sqrt(len(self.window))
         mean = min(max(mean, low), high)
         refused = self.phases.refused

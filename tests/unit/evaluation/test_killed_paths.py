@@ -218,3 +218,15 @@ def test_a_sure_world_is_cut_where_nothing_is_left_to_see():
     )
     answer = sc.evaluate(sure, lambda state: [1.0], budget=10_000)
     assert (answer.value, answer.standard_error) == (-1.9375, 0.0)
+
+
+@pytest.mark.compiles
+def test_few_paths_have_no_usual_error():
+    """Two calls finish two paths of one step, which agree on 1; the value is 20/11."""
+    P, R = np.array([[[0.5, 0.5]], [[0.0, 1.0]]]), np.array([[1.0], [0.0]])
+    over = [False, True]
+    world = sc.tabular(P, R, discount=0.9, operator=sc.Max(), terminal=over)
+    short = sc.evaluate(world, np.ones((2, 1)), budget=2, seed=0)
+    assert short.value == 1.0
+    assert short.standard_error is None
+    assert sc.evaluate(world, np.ones((2, 1)), budget=200).standard_error > 0.01
