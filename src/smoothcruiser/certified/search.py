@@ -129,9 +129,8 @@ class Certified(Shown, Viewed):
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
         check_pool(self.bound, problem)
-        self.memory = Memory(
-            problem, self.bound, Room.at_hand(check_max_states(max_states))
-        )
+        room = Room.at_hand(check_max_states(max_states))
+        self.memory = Memory(problem, self.bound, room)
         self.num_calls = 0  # of the step, and rows of outcomes= that were read
         self.num_rows = 0  # of these, the rows
         self._drawn_pairs = 0  # k: pairs that have a share of delta
@@ -150,8 +149,7 @@ class Certified(Shown, Viewed):
         self._twice = 0  # pairs of a deterministic problem that were sampled twice
         self.reason: str | None = None  # why the last query ended
         self.spelled: list[bytes] = []  # states in the form of snapshots
-        # calls for each node that was queried here, and the usual error of its value
-        self.asked: dict[int, tuple[int, float | None]] = {}
+        self.asked: dict[int, tuple[int, float | None]] = {}  # node: calls, usual error
 
     @property
     def exact(self) -> bool:
@@ -310,7 +308,6 @@ class Certified(Shown, Viewed):
         self._remember(at)
         assert reason is not None
         compile_seconds += limits.watch.stood_still()
-        calls = self.num_calls - at.first_call
         found = answer(
             self,
             at.root,
@@ -318,12 +315,12 @@ class Certified(Shown, Viewed):
             asked=limits,
             reached=self.memory.half_width(at.root, limits.target),
             reason=reason,
-            num_calls=calls,
+            num_calls=self.num_calls - at.first_call,
             num_rows=self.num_rows - at.first_row,
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
-        self.asked[at.root] = calls, found.standard_error
+        self.asked[at.root] = self.num_calls - at.first_call, found.standard_error
         return found
 
     def _check_whole(self) -> None:
