@@ -33,7 +33,7 @@ from smoothcruiser.problem.adapter import (
     near,
     prefixes,
 )
-from smoothcruiser.problem.arguments import check_keywords, named_keywords
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declarations import (
     DECLARATIONS,
     Declarations,
@@ -49,7 +49,6 @@ from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
 
 
-@named_keywords
 def make(
     text: str,
     *,
