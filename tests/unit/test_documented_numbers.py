@@ -74,7 +74,7 @@ def test_the_share_of_the_price_that_runs_pay():
     rows = re.findall(
         r"^\| [a-z].*γ.*$", (DOCS / "evidence/paid.md").read_text(), re.MULTILINE
     )
-    shares = [float(row.split("|")[6]) for row in rows]
+    shares = [float(row.split("|")[5]) for row in rows]
     said = re.search(
         r"after (\d+) to (\d+)% of that", (DOCS / "promises.md").read_text()
     )

@@ -241,8 +241,8 @@ def stopping_rule(
             "compute in float64 (x64)" if single else "subtract what all rewards share"
         )
         raise InvalidInput(
-            f"epsilon={schedule.epsilon:g} is too fine for rewards in [{low:g}, "
-            f"{high:g}]: rounding alone may move the "
+            f"epsilon={schedule.epsilon:g} is too fine for rewards in "
+            f"[{low:.15g}, {high:.15g}]: rounding alone may move the "
             f"answer by {rounding:.2g}; {remedy}, or ask for a larger epsilon."
         )
     slope = math.nan if promise.moment is not None else _slope(schedule, promise)

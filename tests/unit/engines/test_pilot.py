@@ -105,3 +105,33 @@ def test_a_reward_outside_its_range_is_refused() -> None:
 def test_a_time_limit_ends_the_walks() -> None:
     found = look_first(mdp(ring), 0, 0, calls=64, seconds=-1.0)
     assert found.steps == 0
+
+
+def test_it_says_that_states_come_back_only_where_they_do() -> None:
+    """Law: walks that meet at the same step show nothing that comes back."""
+
+    def tree(state, action, rng):
+        return 0.5, 2 * state + action + 1
+
+    def fork(state, action, rng):
+        return 0.5, 4 * state + 2 * action + rng.integers(2) + 1
+
+    words = {
+        ring: "states come back",
+        tree: "the same actions lead to the same states",
+        fork: "walks from the start meet the same states",
+    }
+    for step, expected in words.items():
+        assert look_first(mdp(step), 0, 0, calls=64).returning == expected
+
+
+@pytest.mark.compiles
+def test_the_continuous_states_of_cartpole_do_not_come_back() -> None:
+    pytest.importorskip("gymnasium")
+    problem = sc.make("gym:CartPole-v1", discount=0.99, operator=sc.Max())
+    found = look_first(problem, problem.initial_state, 0, calls=64)
+    assert found.around == 0
+    assert found.returning == "the same actions lead to the same states"
+    notes = " ".join(sc.prepare(problem, budget=3000).notes)
+    assert "lead to the same states" in notes
+    assert "come back" not in notes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import OracleError, Unpayable
+from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
 from smoothcruiser.methods.joint import together
 from smoothcruiser.methods.portfolio import Chosen, Decision, Race
 from smoothcruiser.query import Query
@@ -349,3 +349,23 @@ def test_a_chosen_method_is_checked_as_itself() -> None:
     assert isinstance(ready, Chosen)
     with pytest.raises(Unpayable):
         ready.check()
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize("more", [{}, {"delta": 0.1}, {"epsilon": 0.3, "delta": 0.1}])
+def test_a_search_answers_where_rounding_leaves_no_schedule(more: Any) -> None:
+    """A budget is a request for the best there is, and rewards of 1e12 have one."""
+
+    def step(state, action, rng):
+        return 1e12 + rng.integers(2), rng.random()
+
+    problem = mdp(step, reward_range=(1e12, 1e12 + 1.0), initial_state=0.0)
+    with pytest.raises(InvalidInput, match=r"too fine for .*\[1000000000000, 100000"):
+        sc.plan(problem, budget=3000, method="smoothcruiser", **({"delta": 0.1} | more))
+    found = sc.plan(problem, budget=3000, **more)
+    assert found.method == "certified"
+    assert "is too fine" in found.notes[0]
+    low, high = found.interval
+    truth = (1e12 + 0.5 + 0.5 * math.log(2.0)) / 0.7
+    assert low <= truth <= high < low + 1.0 / 0.7
+    assert found.num_calls <= 3000
