@@ -1,6 +1,7 @@
 """Calls that requests really make, against the price that was printed for them.
 
-  python benchmarks/calls_and_price.py [--requests 2000] [--seed 0] [--light] [--minutes M] [--out FILE]
+  python benchmarks/calls_and_price.py [--requests N] [--seed 0] [--light] [--minutes M]
+      [--out FILE]
 
 Each request is a random world (states, actions, discount, terminals, legal actions,
 horizon, deterministic steps, states that cannot be compared), a method, an executor and
