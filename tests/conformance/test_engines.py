@@ -265,7 +265,8 @@ def test_plans_do_not_depend_on_executor_or_workers(method, options, shards):
             a.num_calls,
             a.epsilon,
             a.delta,
-            a.notes,
+            # one engine says that it has no use for workers
+            [note for note in a.notes if not note.startswith("workers=")],
         )
         for a in answers
     ]

@@ -42,7 +42,7 @@ def test_a_new_method_is_known_by_its_name(flat):
 
 def test_what_it_does_not_take_is_refused_for_it_too(flat):
     with pytest.raises(
-        sc.InvalidInput, match=r"flat does not use epsilon .*random play"
+        sc.InvalidInput, match=r"flat does not use epsilon=.*random play"
     ):
         sc.plan(chain(), method="flat", epsilon=0.1)
     with pytest.raises(sc.InvalidInput, match="flat has no parameter 'deep'"):

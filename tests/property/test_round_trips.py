@@ -305,7 +305,7 @@ def test_comparisons_tables_and_checks_come_back(
     for known in (None, truth):
         comparison = Comparison(runs, known, "problem")
         assert alike(comparison, again(comparison))
-    row = Row(state, 3, 2, (number, 1.0), ((0.0, number),), (1.0,), 0, (7,))
+    row = Row(state, 3, 2, number, (number, 1.0), ((0.0, number),), (1.0,), 0, (7,))
     table = KeptTable("problem", 0.9, 12, (row,))
     assert alike(table, again(table))
     findings = (Finding("states", "warning", "is odd"),)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from smoothcruiser.engines.scores import BINNED, BINS, LOGGED, WHOLE, Score
@@ -31,7 +32,8 @@ from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.kinds import kind_named
 from smoothcruiser.schedule.schedule import Level, Root, Schedule
 
-NOT_STORED = ("schema", "kind", "facts")
+# the facts are the problem's; calls beside the samples belong to one request
+NOT_STORED = ("schema", "kind", "facts", "calls_beside", "piloted_calls")
 ROUNDING = 1e-6  # relative: sums of millions of floats are exact to far less
 
 
@@ -93,7 +95,8 @@ def plain(schedule: Schedule) -> dict[str, Any]:
 
     The facts are those of the run's problem, and a store has a version of its own.
     """
-    found: dict[str, Any] = json.loads(schedule.to_json())
+    table = replace(schedule, calls_beside=0, piloted_calls=None)
+    found: dict[str, Any] = json.loads(table.to_json())
     return {name: found[name] for name in found if name not in NOT_STORED}
 
 

@@ -61,7 +61,9 @@ def test_an_observation_is_what_the_step_showed():
 
 
 def test_an_observation_that_cannot_be_computed_is_refused():
-    problem = problem_of(Tripled(gymnasium.make("CartPole-v1")))
+    problem = problem_of(
+        Tripled(gymnasium.make("CartPole-v1")), reward_range=(0.0, 1.0)
+    )
     with pytest.raises(sc.InvalidInput, match="shows in a state is not known to the"):
         sc.evaluate(problem, Model(), budget=120)
     assert sc.plan(problem, method="uct", budget=40).num_calls > 0

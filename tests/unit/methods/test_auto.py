@@ -187,7 +187,8 @@ def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> No
     ask = portfolio.ask
     monkeypatch.setattr(portfolio, "ask", slow)
     answer = sc.plan(mdp(ring), delta=0.1, budget=5_000)
-    assert answer.num_calls == 5_000  # it went on to the end of the budget
+    # it went on to the end of the budget; inspections later on have their calls reserved
+    assert 4_900 < answer.num_calls <= 5_000
     assert answer.seconds > 1e3
 
 

@@ -134,9 +134,7 @@ def test_every_option_that_a_method_does_not_take_is_refused_in_one_sentence(nam
         with pytest.raises(sc.InvalidInput) as caught:
             sc.plan(known(), method=name, **{keyword: SET[keyword]})
         sentence = str(caught.value)
-        assert (
-            f"{name} does not use {keyword} (--{keyword.replace('_', '-')})" in sentence
-        )
+        assert f"{name} does not use {keyword}=" in sentence
         assert "drop it" in sentence
         assert "\n" not in sentence
 
@@ -257,7 +255,7 @@ def test_a_misspelled_keyword_is_named():
 def test_parameters_of_another_method_are_refused():
     with pytest.raises(sc.InvalidInput, match="belongs to method 'paper'"):
         sc.plan(known(), delta_prime=0.1)
-    with pytest.raises(sc.InvalidInput, match=r"certify= .* belongs to tree searches"):
+    with pytest.raises(sc.InvalidInput, match=r"certify= belongs to tree searches"):
         sc.plan(known(), certify=True, method="certified")
     with pytest.raises(sc.InvalidInput, match="exact has no parameter 'depth'"):
         sc.plan(known(), method="exact", options={"depth": 3})
