@@ -200,6 +200,7 @@ def test_every_outcome_is_told_apart(monkeypatch: pytest.MonkeyPatch):
         state=0,
         remaining=None,
         player=1,
+        value=value,
         interval=(value, value),
         q_intervals=tuple((x, x) for x in q),
         policy=(),

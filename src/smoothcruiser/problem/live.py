@@ -18,8 +18,8 @@ def live_problem(
     if adapter is None:
         installed = ", ".join(f"{prefix}:" for prefix in prefixes())
         raise InvalidInput(
-            f"{verb} a Problem or a running simulator that an adapter accepts "
-            f"(installed: {installed}), got "
+            f"{verb} a Problem (MDP, Game, tabular, make) or a running simulator that an "
+            f"adapter accepts (installed: {installed}), got "
             f"{type(simulator).__name__}."
         )
     own = {name: options[name] for name in adapter.options if name in options}

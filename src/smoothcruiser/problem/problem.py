@@ -207,7 +207,7 @@ class Problem(Declared, Shown):
     @property
     def is_compiled(self) -> bool:
         """Whether every function of the problem can run inside compiled code."""
-        parts = [self.oracle, self.legal, self.terminal, getattr(self, "player", None)]
+        parts = [self.oracle, self.legal, self.terminal, vars(self).get("player")]
         bounds = () if self.value_gap is None else self.value_bounds or ()
         return all(is_compiled(bound) for bound in bounds) and (
             self.tables is not None
