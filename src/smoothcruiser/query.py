@@ -178,6 +178,7 @@ class Query:
     def of(cls, problem: Problem, state: Any = None, **asked: Unpack[Asked]) -> Query:
         """The request that the keywords describe, or one sentence on what is wrong."""
         check_problem(problem)
+        progress = read_progress(asked.get("progress"))
         check_keywords("plan", asked, KEYWORDS)
         values: dict[str, Any] = {**DEFAULTS, **asked}
         budget, store = values["budget"], values["store"]
@@ -186,7 +187,6 @@ class Query:
                 f"target must be 'q_values' or 'value', got {values['target']!r}."
             )
         check_seconds(values["seconds"])
-        progress = read_progress(values["progress"])
         counts = {name: _count(name, values[name]) for name in COUNTS}
         epsilon, relative = read_epsilon(values["epsilon"], problem.facts)
         query = cls(
