@@ -69,7 +69,7 @@ QUICK = 0.5  # up to this discount a point is compiled within about a second
 # what is frequent in the texts, the longer ones first
 FREQUENT = re.compile(
     " {3,}|[├└│→] ?| draws of each of | actions; bound: |; bets on the data may stop it early "
-    "at | checkpoints from draw |at most | oracle calls; about | expected, as the data may "
+    "at | checkpoints from draw |at most | oracle calls; about | expected |, as the data may "
     "allow an early stop| on one core at 50 M calls/s .compiled; --calibrate measures yours.|"
     " rollout| plug-in| random| blind| constant| oracle calls on average, as corrections "
     "are made by chance; more than | with a chance below 1e-9|the value and every action "
