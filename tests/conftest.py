@@ -14,6 +14,12 @@ from collections.abc import Iterator
 import pytest
 
 COSTLY = (
+    "conformance/test_adapter_declarations.py & pettingzoo",
+    "conformance/test_adapter_declarations.py & rddl",
+    "unit/methods/test_auto.py::test_a_search_answers_where_rounding & more1",
+    "unit/methods/test_auto.py::test_a_search_answers_where_rounding & more2",
+    "unit/certified/test_partly_known.py::test_induction_makes_no_bets_beside_the_law",
+    "extending/test_method.py::test_compare_and_the_command_line_know_it",
     "extending/test_bound.py",
     "extending/test_operator.py::test_certified_search_encloses_the_truth",
     "extending/test_operator.py::test_tree_search_and_relaxation_take_it",

@@ -17,11 +17,11 @@ import smoothcruiser as sc
 def test_random_requests_keep_their_price(tmp_path):
     rows = [
         benchmark.paid(request)
-        for request in islice(benchmark.requests(0, tmp_path, light=True), 40)
+        for request in islice(benchmark.requests(0, tmp_path, light=True), 16)
     ]
     assert [row.broken for row in rows if row.broken] == []
-    assert sum(row.made for row in rows) > 5_000
-    assert sum(bool(row.refused) for row in rows) < 10
+    assert sum(row.made for row in rows) > 1_000
+    assert sum(bool(row.refused) for row in rows) < 6
 
 
 @pytest.mark.parametrize("limits", [{}, {"seconds": 2.0}])
