@@ -17,8 +17,10 @@ was never sampled has to be guessed:
 Passes are Gauss-Seidel, last met first, as those of the bounds. With a discount each is
 followed by the one shift of all old values after which the changes would sum to 0
 (aggregation to a single state): where all values drift together at rate gamma, that
-does the work of 1/(1 - gamma) passes. At discount 1 nothing is shifted: above the least
-fixed point values could rest on a loop that pays nothing.
+does the work of 1/(1 - gamma) passes. Where the best actions change, shifts may lead
+around in a circle: after ``MOST_FAILURES`` passes that changed more than the one before
+there are no more of them. At discount 1 nothing is shifted: above the least fixed point
+values could rest on a loop that pays nothing.
 
 Nothing here is a bound.
 """
@@ -33,6 +35,8 @@ from smoothcruiser.certified.layers_kernel import Steps, is_usable, unload
 from smoothcruiser.certified.sweeps_kernel import SweepRules
 from smoothcruiser.operators.dispatch import builtin_value
 from smoothcruiser.problem.tabular import Floats, Ints
+
+MOST_FAILURES = 3
 
 
 class Guesses(NamedTuple):
@@ -194,12 +198,19 @@ def solve_nodes(
 
     Returns the number of passes, of which there are at most ``passes``.
     """
-    discounted = rules.bound.discount < 1.0
+    discount, before, failures = rules.bound.discount, math.inf, 0
     for turn in range(passes):
         largest, shift = pass_nodes(g, order, count, guesses, rules)
-        if discounted:
+        failures += largest >= before  # the shift before this pass did not help
+        before = largest
+        if discount == 1.0:
+            left = largest
+        elif failures < MOST_FAILURES:
             shift_nodes(g, order, count, shift, guesses)
-        if largest <= still and abs(shift) <= still:
+            left = max(largest, abs(shift))
+        else:  # passes alone always come nearer, by the factor gamma
+            left = largest * discount / (1.0 - discount)
+        if left <= still:
             return turn + 1
     return passes
 

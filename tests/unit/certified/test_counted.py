@@ -226,3 +226,37 @@ def test_the_error_holds_what_solving_leaves_out():
     for budget in (300, 3000):
         found = Certified(problem, delta=0.2).query(budget=budget)
         assert 1e-5 < abs(found.value - truth) <= 2.0 * found.standard_error
+
+
+def test_shifts_that_lead_in_a_circle_end():
+    """Law: a machine is kept or replaced at discount .99; the estimate is that of the
+    counted model although the best action changes from pass to pass.
+    """
+
+    def step(age, action, rng):
+        if action == 1:
+            return -30.0, 0
+        if rng.random() < 0.02 * age:
+            return -60.0, 0
+        return -1.0 * age, min(age + 1, 12)
+
+    values = np.zeros(13)
+    for _ in range(3_000):
+        ages = np.arange(13)
+        fails = 0.02 * ages
+        after = np.minimum(ages + 1, 12)
+        kept_on = fails * (-60.0 + 0.99 * values[0]) + (1.0 - fails) * (
+            0.99 * values[after] - ages
+        )
+        values = np.maximum(kept_on, -30.0 + 0.99 * values[0])
+    problem = sc.MDP(
+        step,
+        num_actions=2,
+        discount=0.99,
+        operator=sc.Max(),
+        reward_range=(-60.0, 0.0),
+        initial_state=0,
+    )
+    answer = sc.plan(problem, method="certified", budget=60_000, delta=0.1)
+    assert answer.value == pytest.approx(values[0], rel=0.05)
+    assert answer.standard_error is not None
