@@ -13,7 +13,7 @@ DOCS := $(VENV)/.docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test quick lint format docs bench evidence clean
+.PHONY: help run test quick lint format docs bench house evidence clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ docs: $(DOCS) ## the documentation site: docs/_build/html/index.html; warnings a
 
 bench: $(READY) ## ratios against C and against other libraries; writes docs/evidence/bench.md
 	@$(BIN)/python benchmarks/run_all.py
+
+house: $(RUNS) ## files, lines, names and paths of the code, counted
+	@$(BIN)/python benchmarks/house.py
 
 evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writes docs/evidence
 	@mkdir -p docs/evidence

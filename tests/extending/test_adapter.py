@@ -128,7 +128,7 @@ def test_an_agent_acts_in_a_running_simulator_of_its_adapter(tmp_path):
         assert agent.estimate.state == 1
         with pytest.raises(sc.InvalidInput, match="needs discount= and operator="):
             sc.Agent(Station(), "uct", budget=200)
-    with pytest.raises(sc.InvalidInput, match="An Agent acts in a Problem or"):
+    with pytest.raises(sc.InvalidInput, match=r"An Agent acts in a Problem .* or"):
         sc.Agent(Path("weather"), "uct", budget=200)
 
 

@@ -282,7 +282,7 @@ def test_bad_requests():
         sc.play(agent, episodes=0)
     with pytest.raises(sc.InvalidInput, match="side must be"):
         sc.play(sc.Agent(nim_game(), "exact"), episodes=1, side=3)
-    with pytest.raises(sc.InvalidInput, match=r"Problem or a .*gym:, .*openspiel:"):
+    with pytest.raises(sc.InvalidInput, match=r"Problem .* or a .*gym:, .*openspiel:"):
         sc.Agent(42)
     with pytest.raises(sc.InvalidInput, match="The episode is over"):
         sc.Agent(nim_game(), "exact").act((0, 1))
