@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     from smoothcruiser.engines.watchdog import Breaker
 
 COARSEST = 0.5  # of the value span: a wider promise says nothing
-SHARE, TIME_SHARE = (
-    0.05,
-    0.03,
-)  # of the calls and of the seconds, to measure the simulator
+SHARE = 0.05  # of the calls, to measure the simulator
+TIME_SHARE = 0.03  # of the seconds
 MOST_SECONDS = 0.3  # to measure it, in any case
 # Of the calls that the measured speed allows: machines are not steady, so a promise that
 # was asked for has to end within the first. A schedule that is chosen for the time is

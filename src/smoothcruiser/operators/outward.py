@@ -124,9 +124,8 @@ def log_bounds(number: int) -> Interval:
         return 0.0, 0.0
     nearest = Context(prec=LOG_DIGITS).ln(Decimal(number))
     top, bottom = nearest.as_integer_ratio()
-    shift = 10 ** (
-        LOG_DIGITS - 3
-    )  # ``nearest`` is below 1000 and off by less than 1/shift
+    # ``nearest`` is below 1000 and off by less than 1/shift
+    shift = 10 ** (LOG_DIGITS - 3)
     low = rounded(top * shift - bottom, bottom * shift)[0]
     return low, rounded(top * shift + bottom, bottom * shift)[1]
 
