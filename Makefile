@@ -112,8 +112,9 @@ evidence: $(PEERS) ## the long runs (three hours): coverage, kills, curves; writ
 	@$(BIN)/python benchmarks/certified.py --scaling --million --out docs/evidence/certified-scaling.md
 	@$(BIN)/python benchmarks/horizon_coverage.py --runs 6000 --out docs/evidence/horizon-coverage.md
 	@$(BIN)/python benchmarks/horizon_coverage.py --runs 2500 --families partly "at the" --out docs/evidence/declared-coverage.md
-	@$(BIN)/python benchmarks/trust.py --runs 30 --out docs/evidence/trust.md
+	@$(BIN)/python benchmarks/trust.py --runs 500 --out docs/evidence/trust.md
 	@$(BIN)/python benchmarks/evaluate_paths.py --out docs/evidence/evaluate-paths.md
+	@$(BIN)/python benchmarks/path_evidence.py --out docs/evidence/path-evidence.md
 	@$(BIN)/python benchmarks/verification.py --out docs/evidence/verification.md
 	@$(BIN)/python benchmarks/worlds.py --out docs/evidence/worlds.md
 	@$(BIN)/python benchmarks/worlds_jax.py --out docs/evidence/worlds-jax.md

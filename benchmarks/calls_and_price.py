@@ -161,7 +161,7 @@ class Paid:
     """What came of one request."""
 
     request: Request
-    made: int  # calls that the step counted
+    num_calls: int  # that the step counted
     prepared: int | None  # the price before the run
     price: int | None  # the Estimate's
     spent: int
@@ -178,26 +178,26 @@ class Paid:
     def broken(self) -> str:
         """What is broken, in words; empty where all holds."""
         if self.refused:
-            over = self.budget is not None and self.made > self.budget
-            return f"{self.made} calls before it was refused" if over else ""
+            over = self.budget is not None and self.num_calls > self.budget
+            return f"{self.num_calls} calls before it was refused" if over else ""
         limits = {
             "the price that prepare said": self.prepared,
             "the price of the Estimate": self.price,
             "the budget": self.budget,
         }
         broken = [
-            f"{self.made} calls made, {name} is {limit}"
+            f"{self.num_calls} calls made, {name} is {limit}"
             for name, limit in limits.items()
-            if limit is not None and self.made > limit
+            if limit is not None and self.num_calls > limit
         ]
         options = self.request.options
         # workers that the clock ends count no more
         ended = options.get("executor") == "processes" and "seconds" in options
-        too_many = self.made > self.spent and not ended
+        too_many = self.num_calls > self.spent and not ended
         # and one call may be broken off by it after it was begun, before it wrote its byte
-        begun = 1 if "seconds" in options else 0
-        if too_many or self.made < self.spent - begun:
-            broken.append(f"{self.made} calls made, {self.spent} counted")
+        unwritten = 1 if "seconds" in options else 0
+        if too_many or self.num_calls < self.spent - unwritten:
+            broken.append(f"{self.num_calls} calls made, {self.spent} counted")
         return "; ".join(broken)
 
 
@@ -326,12 +326,11 @@ def paid(request: Request) -> Paid:
 
     def outcome(price: Any, answers: Any, refused: str = "") -> Paid:
         spent = sum(x.calls_spent or x.num_calls for x in answers)
-        made = spent if world is None else world.calls
+        num_calls = spent if world is None else world.calls
         prices = [x.price for x in answers]
         known = all(x is not None for x in prices) and prices
-        return Paid(
-            request, made, price, sum(prices) if known else None, spent, budget, refused
-        )
+        told = sum(prices) if known else None
+        return Paid(request, num_calls, price, told, spent, budget, refused)
 
     try:
         price, answers = VERB[request.verb](problem, request)
@@ -341,10 +340,10 @@ def paid(request: Request) -> Paid:
 
 
 def _plan(problem: sc.MDP, request: Request) -> Any:
-    given = {"method": request.method, **request.options, **request.parameters}
-    ready = sc.prepare(problem, **given)
+    keywords = {"method": request.method, **request.options, **request.parameters}
+    ready = sc.prepare(problem, **keywords)
     price = DEAR if ready.price is None else ready.price
-    if not {"budget", "seconds"} & given.keys() and price >= DEAR:
+    if not {"budget", "seconds"} & keywords.keys() and price >= DEAR:
         raise sc.InvalidInput(f"a price of {ready.price} is not paid here")
     return ready.price, [ready.run()]
 
@@ -354,11 +353,13 @@ def _plan_many(problem: sc.MDP, request: Request) -> Any:
     assert world is not None
     states = [world.state(n) for n in range(1, min(4, world.states))]
     options = {k: v for k, v in request.options.items() if k != "store"}
-    found = sc.plan_many(problem, states, method=request.method, **options)
-    prices = [answer.price for answer in found]
-    price = None if None in prices else sum(prices)
-    whole = {"num_calls": found.num_calls, "calls_spent": None, "price": price}
-    return None, [replace(found[0], **whole)]
+    answers = sc.plan_many(problem, states, method=request.method, **options)
+    whole = {
+        "num_calls": answers.num_calls,
+        "calls_spent": None,
+        "price": answers.price,
+    }
+    return None, [replace(answers[0], **whole)]
 
 
 def _act(problem: sc.MDP, request: Request) -> Any:
@@ -432,7 +433,7 @@ def report(rows: list[Paid], seconds: float) -> str:
         f"{time.strftime('%Y-%m-%d')}, {seconds:.0f} s (what is counted: the script's head)",
         "",
         f"{len(rows):,} random requests, {sum(bool(row.refused) for row in rows):,} of "
-        f"them refused in a sentence; {sum(row.made for row in rows):,} calls counted by "
+        f"them refused in a sentence; {sum(row.num_calls for row in rows):,} calls counted by "
         f"the steps themselves. Requests that made more calls than their price or their "
         f"budget, or counted others than they made: {len(broken)}.",
         "",
@@ -443,14 +444,16 @@ def report(rows: list[Paid], seconds: float) -> str:
     groups = Counter((row.request.verb, row.request.method) for row in rows)
     for (verb, method), number in sorted(groups.items()):
         part = [r for r in rows if (r.request.verb, r.request.method) == (verb, method)]
-        shares = [row.made / row.limit for row in part if not row.refused and row.limit]
+        shares = [
+            row.num_calls / row.limit for row in part if not row.refused and row.limit
+        ]
         cells = (
             verb,
             "" if verb == "evaluate" else method,
             f"{number:,}",
             f"{sum(bool(row.refused) for row in part):,}",
             f"{sum('seconds' in row.request.options for row in part):,}",
-            f"{sum(row.made for row in part):,}",
+            f"{sum(row.num_calls for row in part):,}",
             f"{max(shares):.3f}" if shares else "",
             str(sum(bool(row.broken) for row in part)),
         )

@@ -148,18 +148,18 @@ def verdict(world: World) -> dict[str, str]:
     except sc.SmoothcruiserError as error:
         return {"verdict": "refused", "why": str(error)}
     kind = type(problem.oracle).__name__.removesuffix("Oracle").removeprefix("Gym")
-    found = {"access": kind.lower()}
+    cells = {"access": kind.lower()}
     report = sc.check(problem, epsilon="50%")
     said = [x.sentence for x in report.findings if x.verdict == "wrong"]
     if said:
-        return found | {"verdict": "refused", "why": "check: " + "; ".join(said)}
+        return cells | {"verdict": "refused", "why": "check: " + "; ".join(said)}
     plan = sc.plan(problem, method="uct", budget=100)
     answer = f"uct, {plan.num_calls} calls: {plan.action_label or plan.action}"
     answer += f", {plan.value:.3g}"
     ours = played(lambda i: through_adapter(problem, i))
     theirs = played(lambda i: through_steps(env, problem, i))
     shown, same = compared(ours, theirs)
-    return found | {
+    return cells | {
         "verdict": "works" if same else "wrong",
         "answer": answer,
         "compared": shown,
@@ -174,12 +174,12 @@ def _said(error: BaseException) -> str:
 
 def played(episode: Any) -> np.ndarray[Any, Any]:
     """(episodes, 2): discounted returns and lengths, as many as there is time for."""
-    begin, found = time.perf_counter(), []
-    while len(found) < EPISODES:
-        found.append(episode(len(found)))
-        if len(found) >= FEWEST and time.perf_counter() - begin > SECONDS:
+    begin, returns = time.perf_counter(), []
+    while len(returns) < EPISODES:
+        returns.append(episode(len(returns)))
+        if len(returns) >= FEWEST and time.perf_counter() - begin > SECONDS:
             break
-    return np.array(found)
+    return np.array(returns)
 
 
 def through_adapter(problem: sc.Problem, number: int) -> tuple[float, int]:
@@ -188,9 +188,9 @@ def through_adapter(problem: sc.Problem, number: int) -> tuple[float, int]:
     rng, choices = stream(11, number), stream(12, number)
     state, total, weight = oracle.reset(rng), 0.0, 1.0
     for i in range(STEPS):
-        found = oracle(state, int(choices.integers(problem.num_actions)), rng)
-        reward, state = found[0], found[1]
-        ended = found[2] if len(found) > 2 else problem.is_terminal(state)
+        outcome = oracle(state, int(choices.integers(problem.num_actions)), rng)
+        reward, state = outcome[0], outcome[1]
+        ended = outcome[2] if len(outcome) > 2 else problem.is_terminal(state)
         total, weight = total + weight * reward, weight * DISCOUNT
         if ended:
             return total, i + 1
@@ -246,26 +246,26 @@ def line(number: int) -> str:
         run = subprocess.run(
             command, capture_output=True, text=True, timeout=LONGEST, check=False
         )
-        found = json.loads(run.stdout.strip().splitlines()[-1])
+        result = json.loads(run.stdout.strip().splitlines()[-1])
     except subprocess.TimeoutExpired:
-        found = {"verdict": "too slow", "why": f"not back after {LONGEST:g} s"}
+        result = {"verdict": "too slow", "why": f"not back after {LONGEST:g} s"}
     except (ValueError, IndexError):
         last = (run.stderr.strip().splitlines() or ["no word"])[-1]
-        found = {"verdict": "crashed", "why": f"exit {run.returncode}: {last}"}
+        result = {"verdict": "crashed", "why": f"exit {run.returncode}: {last}"}
     cells = [
-        found.get(x, "") for x in ("access", "verdict", "answer", "compared", "why")
+        result.get(x, "") for x in ("access", "verdict", "answer", "compared", "why")
     ]
     return " | ".join([head, *(cell.replace("|", "/")[:400] for cell in cells)]) + " |"
 
 
 def lines() -> list[str]:
     """The table."""
-    found = [
+    table = [
         "| package | version | environment | access | verdict | a plan | adapter / "
         "environment itself | why |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for number in range(len(WORLDS)):
-        found.append(line(number))
-        print(found[-1], flush=True)
-    return found
+        table.append(line(number))
+        print(table[-1], flush=True)
+    return table

@@ -172,7 +172,7 @@ def timed(
     clock = Clock()
     head = (way, step, caches, states, discount, limit)
     try:
-        found = WAYS[way](problem, seconds=limit, progress=clock)
+        answer = WAYS[way](problem, seconds=limit, progress=clock)
     except sc.SmoothcruiserError as error:
         return Row(*head, clock.end()[0], 0.0, 0.0, 0, None, str(error)[:80])
     used, sampled = clock.end()
@@ -180,10 +180,10 @@ def timed(
         *head,
         used,
         sampled / limit,
-        found.compile_seconds,
-        found.num_calls,
-        found.interval,
-        found.method,
+        answer.compile_seconds,
+        answer.num_calls,
+        answer.interval,
+        answer.method,
     )
 
 

@@ -113,11 +113,13 @@ def equal_steps(problem: sc.Problem, env: Any) -> int:
 
     They agree if both pay and end alike.
     """
-    equal, oracle = 0, problem.oracle
+    oracle: Any = problem.oracle
+    equal = 0
     for i in range(COMPARED):
         action = int(stream(0, i).integers(problem.num_actions))
-        reward, _, ended = oracle(oracle.read(env), action, stream(1, i))  # type: ignore[attr-defined]
-        _, paid, terminated, truncated, _ = env.unwrapped.step(oracle.actions[action])  # type: ignore[attr-defined]
+        reward, _, ended = oracle(oracle.read(env), action, stream(1, i))
+        chosen = oracle.actions[action]
+        _, paid, terminated, truncated, _ = env.unwrapped.step(chosen)
         equal += bool(
             abs(reward - paid) <= 1e-9 * max(1.0, abs(paid))
             and ended == (terminated or truncated)

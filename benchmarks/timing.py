@@ -116,10 +116,9 @@ def _cpu() -> str:
         return platform.processor() or platform.machine()
 
 
-def commit() -> str:
-    """The commit of this tree."""
-    folder = str(Path(__file__).parent)
-    return _first_line(["git", "-C", folder, "rev-parse", "--short", "HEAD"])
+def commit(folder: Path = Path(__file__).parent) -> str:
+    """The commit of the tree of a folder, by default of this one."""
+    return _first_line(["git", "-C", str(folder), "rev-parse", "--short", "HEAD"])
 
 
 def _first_line(command: list[str]) -> str:

@@ -25,12 +25,19 @@ from smoothcruiser.methods.base import (
     prepared,
     refuse_unused,
 )
-from smoothcruiser.problem.arguments import check_keywords, named_keywords
+from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.sampled import refuse_sampled
 from smoothcruiser.progress import Callback, finish, shown
-from smoothcruiser.query import KEYWORDS, Asked, Query, check_problem, remark_on_delta
+from smoothcruiser.query import (
+    KEYWORDS,
+    Asked,
+    Query,
+    check_problem,
+    named_keywords,
+    remark_on_delta,
+)
 
 if TYPE_CHECKING:
     from smoothcruiser.exact.solution import Solution
@@ -59,6 +66,7 @@ def _problem_of(verb: str, problem: Any, asked: Any) -> tuple[Problem, Any]:
     return live_problem(f"{verb} takes", problem, asked)
 
 
+@named_keywords
 def plan(
     problem: Problem,
     state: Any = None,
@@ -122,6 +130,7 @@ def plan(
     return planned(chosen, query)
 
 
+@named_keywords
 def plan_many(
     problem: Problem,
     states: Iterable[Any],
@@ -166,6 +175,7 @@ def plan_many(
     return plan_all(chosen, query, states)
 
 
+@named_keywords
 def prepare(
     problem: Problem,
     state: Any = None,
@@ -228,6 +238,7 @@ def explain(
 ) -> Explanation: ...
 
 
+@named_keywords
 def explain(
     problem: Problem,
     state: Any = None,
@@ -319,6 +330,7 @@ def solve(
     )
 
 
+@named_keywords
 def evaluate(
     problem: Problem, policy: Any, state: Any = None, **asked: Unpack[Asked]
 ) -> Estimate:
@@ -343,7 +355,8 @@ def evaluate(
         state: where episodes begin; by default the problem's initial state.
         epsilon: half-width to stop at, a number or a share of the value span ("5%").
         delta: probability that the interval fails; 0.05 by default.
-        budget: most oracle calls; a million where no other limit is given.
+        budget: most oracle calls; where no limit is given a million, in plain Python
+            100,000.
         seconds: stop after so long; compiling does not count.
         seed: of the rollouts; the same seed, the same answer.
         executor: "compiled" or "reference"; by default compiled code where it can.
@@ -364,6 +377,7 @@ def evaluate(
     return found
 
 
+@named_keywords
 def calibrate(
     problem: Problem, state: Any = None, *, executor: str | None = None
 ) -> float:

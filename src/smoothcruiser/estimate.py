@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Interval = tuple[float, float]
 NOWHERE: Interval = (math.nan, math.nan)  # of an illegal action
 UNSAMPLED_BOUND = "what the rewards allow"  # of an interval that no sample narrowed
+NO_SPREAD = 1e-6  # of the half-width: a standard error that is rounding alone
 ADVICE = "Advice: "  # begins a note that says how to ask better
 
 
@@ -274,6 +275,18 @@ def error_if_near(
     if error is None or estimated is None or not abs(shown - estimated) <= error:
         return None
     return error
+
+
+def note_agreement(
+    samples: str, error: float | None, half_width: float
+) -> tuple[str, ...]:
+    """What a standard error cannot know, where all ``samples`` agreed."""
+    if error is None or error > NO_SPREAD * half_width:
+        return ()
+    return (
+        f"All {samples} agreed: the standard error knows nothing of events that none "
+        "of them met; the interval does.",
+    )
 
 
 @dataclass(frozen=True)

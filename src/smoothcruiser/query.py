@@ -11,15 +11,18 @@ whether a method needs what is missing, and the names of executors.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import (
+    check_call,
     check_keywords,
     check_seconds,
     check_seed,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 else:  # imported by whoever needs it; so ``typing.get_type_hints`` finds a name
     Target = str
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 _OF_VALUE = re.compile(r"(\S+)\s*%\s*of\s+(?:the\s+)?value", re.IGNORECASE)
 # a smaller one cannot be shared out among the levels of a plan: float64 ends at 5e-324
 LEAST_DELTA = 1e-250
@@ -244,6 +248,22 @@ def _is_given(name: str, value: object) -> bool:
 
 
 COUNTS = ("simulations", "max_states", "workers", "shards")
+
+
+def named_keywords(function: Function) -> Function:
+    """The same verb, which says what to change in a call that cannot be."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **keywords: Any) -> Any:
+        try:
+            signature.bind(*arguments, **keywords)
+        except TypeError:
+            check_call(function.__name__, signature, arguments, keywords)
+            raise
+        return function(*arguments, **keywords)
+
+    return cast(Function, checked)
 
 
 def check_problem(problem: object) -> None:

@@ -103,13 +103,13 @@ def test_each_declaration_takes_effect_or_is_refused_by_name(door):
     words = {k: value for k, (value, _) in VALUES.items() if k not in refused}
     assert words.keys() | refused.keys() | {"actions", "value_gap"} == set(DECLARATIONS)
     words["actions"] = [f"a{i}" for i in range(DOORS[door][2])]
-    found = built(door, **words)
-    spec = json.loads(json.dumps(found.spec))
+    problem = built(door, **words)
+    spec = json.loads(json.dumps(problem.spec))
     assert is_spec(spec)
     if door == "garnet":  # has a number of that name
         del words["actions"]
-    again = from_spec(spec) if DOORS[door][1] in (None, "pyspiel") else found
-    for each in (found, again, built(door, written(words))):
+    again = from_spec(spec) if DOORS[door][1] in (None, "pyspiel") else problem
+    for each in (problem, again, built(door, written(words))):
         for word, value in words.items():
             has = each.oracle.key if word == "key" and "Blackjack" in door else None
             expected = tuple(value) if word == "actions" else value
@@ -134,9 +134,11 @@ def test_what_makes_no_sense_is_refused_in_its_word(door, word):
 def test_objects_take_the_same_words(words):
     gymnasium = pytest.importorskip("gymnasium")
     env = gymnasium.make("CartPole-v1")
-    found = sc.adapters.gymnasium.problem(env, discount=0.9, operator=sc.Max(), **words)
+    problem = sc.adapters.gymnasium.problem(
+        env, discount=0.9, operator=sc.Max(), **words
+    )
     name, value = next(iter(words.items()))
-    assert getattr(found, name) == value or name == "key"
+    assert getattr(problem, name) == value or name == "key"
     agent = sc.Agent(env, "uct", discount=0.9, operator=sc.Max(), budget=50, **words)
     assert name == "key" or getattr(agent.problem, name) == value
     with pytest.raises(sc.InvalidInput, match="has no option 'payofs'"):
@@ -154,8 +156,8 @@ class TestWords:
 
     def test_functions_bound_values_by_name(self):
         bounds = f'value_bounds=["{HERE}:low","{HERE}:high"]'
-        found = built(f"{HERE}:OWN", [bounds, "value_gap=100"])
-        assert found.value_bounds == (low, high)
+        problem = built(f"{HERE}:OWN", [bounds, "value_gap=100"])
+        assert problem.value_bounds == (low, high)
         with pytest.raises(sc.InvalidInput, match="names no function"):
             built(f"{HERE}:OWN", ["key=no_such_module:f"])
 
@@ -186,8 +188,8 @@ class TestWords:
         assert kept.total_reward_range == (0.0, 0.5)
 
     def test_discount_one_with_a_declaration(self):
-        found = sc.make(f"{HERE}:OWN", discount=1, payoffs="end")
-        assert found.facts.value_bounds() == (0.0, 1.0)
+        problem = sc.make(f"{HERE}:OWN", discount=1, payoffs="end")
+        assert problem.facts.value_bounds() == (0.0, 1.0)
         with pytest.raises(sc.InvalidInput, match="takes no 'size'"):
             sc.make(f"{HERE}:OWN,size=3")
 
@@ -213,9 +215,9 @@ class TestKnown:
         ],
     )
     def test_only_ends_pay(self, text, bounds):
-        found = sc.make(text, discount=0.95, operator="max")
-        assert found.payoffs == "end"
-        assert found.facts.value_bounds() == bounds
+        problem = sc.make(text, discount=0.95, operator="max")
+        assert problem.payoffs == "end"
+        assert problem.facts.value_bounds() == bounds
 
     def test_parameters_that_pay_on_the_way_declare_nothing_false(self):
         way = "gym:FrozenLake-v1,reward_schedule=[10,-1,-0.5]"
@@ -251,10 +253,10 @@ class TestKnown:
 
         assert known(Mine()) is None
         changed = gymnasium.wrappers.TransformReward(env, lambda r: r + 1)
-        found = sc.adapters.gymnasium.problem(
+        problem = sc.adapters.gymnasium.problem(
             changed, discount=0.9, operator=sc.Max(), reward_range=(0.0, 2.5)
         )
-        assert found.payoffs == "every step"
+        assert problem.payoffs == "every step"
 
     def test_no_hand_of_blackjack_lasts_longer(self):
         """The longest hand: twenty aces after two make 22."""

@@ -14,14 +14,18 @@ import pytest
 import smoothcruiser as sc
 
 
+def compiles_layers(request):
+    """Whether a certified search with a horizon may run: its loops take 24 s to compile."""
+    return request.method in ("auto", "certified") and "horizon" in request.about
+
+
 def test_random_requests_keep_their_price(tmp_path):
-    rows = [
-        benchmark.paid(request)
-        for request in islice(benchmark.requests(0, tmp_path, light=True), 16)
-    ]
+    every = benchmark.requests(0, tmp_path, light=True)
+    light = (request for request in every if not compiles_layers(request))
+    rows = [benchmark.paid(request) for request in islice(light, 40)]
     assert [row.broken for row in rows if row.broken] == []
-    assert sum(row.made for row in rows) > 1_000
-    assert sum(bool(row.refused) for row in rows) < 6
+    assert sum(row.num_calls for row in rows) > 5_000
+    assert sum(bool(row.refused) for row in rows) < 10
 
 
 @pytest.mark.parametrize("limits", [{}, {"seconds": 2.0}])
@@ -65,6 +69,23 @@ def test_states_that_cannot_be_compared_keep_the_price_of_inspections(tmp_path):
         assert world.calls - before <= most
 
 
+def test_a_search_that_goes_on_reserves_the_calls_of_its_last_inspection(tmp_path):
+    """Each query ends with an inspection; it made 1,010 of 1,000 calls."""
+    from smoothcruiser.certified.search import Certified
+
+    world = benchmark.World(str(tmp_path / "calls"), seed=3, states=9, actions=2)
+    problem = sc.MDP(
+        world,
+        num_actions=2,
+        initial_state=1,
+        discount=0.5,
+        operator=sc.Max(),
+    )
+    search = Certified(problem, delta=0.1)
+    assert search.query(budget=500).num_calls == world.calls == 500
+    assert search.go_on(budget=1_000).num_calls == world.calls == 1_000
+
+
 @pytest.mark.parametrize("verb", ["plan", "agent"])
 def test_calls_before_a_search_for_a_schedule_ends_are_counted(
     tmp_path, monkeypatch, verb
@@ -91,4 +112,4 @@ def test_an_agent_counts_the_calls_of_its_choice(tmp_path):
     limits = {"delta": 0.1, "epsilon": "20%", "seconds": 20.0, "budget": 1805}
     row = benchmark.paid(benchmark.Request("agent", "auto", world, about, limits))
     assert row.broken == ""
-    assert row.made > 0
+    assert row.num_calls > 0

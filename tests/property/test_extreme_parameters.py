@@ -51,12 +51,12 @@ def words_of(request: Any) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            found = request()
+            answer = request()
         except SmoothcruiserError as error:
             return str(error)
-        data = found.to_json()
+        data = answer.to_json()
     json.loads(data, parse_constant=pytest.fail)
-    return f"{found}\n{found!r}\n{data}"
+    return f"{answer}\n{answer!r}\n{data}"
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_a_budget_is_answered_at_the_edge(discount: float, horizon: int | None) 
     problem = world(discount, 200, horizon)
     low, high = problem.facts.value_bounds()
     asked = {"epsilon": "5%", "delta": 0.1, "budget": 500}
-    found = sc.plan(problem, **asked)
-    assert low <= found.interval[0] <= found.value <= found.interval[1] <= high
-    assert all(map(math.isfinite, found.q_values))
-    assert max(found.num_calls, found.calls_spent or 0) <= 500
+    answer = sc.plan(problem, **asked)
+    assert low <= answer.interval[0] <= answer.value <= answer.interval[1] <= high
+    assert all(map(math.isfinite, answer.q_values))
+    assert max(answer.num_calls, answer.calls_spent or 0) <= 500
     assert not NO_NUMBER.search(words_of(lambda: sc.explain(problem, **asked)))
-    assert not NO_NUMBER.search(words_of(lambda: found))
+    assert not NO_NUMBER.search(words_of(lambda: answer))
 
 
 def test_a_price_beyond_floats_is_refused_in_words() -> None:

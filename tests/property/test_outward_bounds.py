@@ -190,8 +190,8 @@ def test_intervals_of_a_method_hold_the_exact_value(name: str) -> None:
                 if name == "exact":
                     world = rows_of(world, reward)
                 more = {"delta": 0.1} if name != "exact" else {}
-                found = sc.plan(world, seed=1, **ASKED[name], **more)
-                assert holds(found.interval, exact), (end, operator, reward, discount)
+                answer = sc.plan(world, seed=1, **ASKED[name], **more)
+                assert holds(answer.interval, exact), (end, operator, reward, discount)
 
 
 def test_evaluation_holds_the_exact_value() -> None:
@@ -251,10 +251,10 @@ def test_sums_and_products_are_rounded_outwards_and_no_farther() -> None:
                 tight(outward.scaled(*both), Fraction(x) * Fraction(y))
 
 
-def tight(found: tuple[float, float], exact: Fraction) -> None:
+def tight(interval: tuple[float, float], exact: Fraction) -> None:
     """The interval holds the number, and no float lies inside it."""
-    low, high = found
-    assert holds(found, (exact, exact)), (found, exact)
+    low, high = interval
+    assert holds(interval, (exact, exact)), (interval, exact)
     assert low == high or math.nextafter(low, math.inf) == high
     assert low != high or not math.isfinite(low) or Fraction(low) == exact
 
@@ -274,10 +274,10 @@ def test_discounted_sums_are_enclosed(sign: int) -> None:
 
 def test_logarithms_and_roots_are_enclosed() -> None:
     for k in (1, 2, 3, 4, 5, 7, 10, 999, 10**6):
-        for found, exact in (
+        for interval, exact in (
             (outward.log_bounds(k), log(k)),
             (outward.root_bounds(k), root(k)),
         ):
-            assert Fraction(found[0]) <= exact[0]
-            assert exact[1] <= Fraction(found[1])
-            assert found[1] in (found[0], math.nextafter(found[0], math.inf))
+            assert Fraction(interval[0]) <= exact[0]
+            assert exact[1] <= Fraction(interval[1])
+            assert interval[1] in (interval[0], math.nextafter(interval[0], math.inf))

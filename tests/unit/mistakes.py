@@ -74,6 +74,31 @@ STEPS = _group(
         "A",
     ),
     (
+        "the action before the state",
+        "mdp(lambda action, state, rng: (0.5, state))",
+        "the state comes first",
+        "A",
+    ),
+    ("the same, legal", "mdp(legal=lambda a, s: True)", "swap them", "A"),
+    (
+        "compares the action with a text Enum of its labels",
+        "Side = enum.Enum('Side', {'L': 'left'}, type=str)\n"
+        "ask(mdp(lambda s, a, rng: (float(a == Side.L), s), num_actions=None, "
+        "actions=['left', 'right']))",
+        "write action == 0",
+        "A",
+    ),
+    (
+        "catches every error around the comparison",
+        "import contextlib\n"
+        "def quiet(s, a, rng):\n"
+        "    with contextlib.suppress(Exception): return float(a == 'left'), s\n"
+        "    return 0.0, s\n"
+        "ask(mdp(quiet))",
+        "compared its action",
+        "A",
+    ),
+    (
         "the same, a tree search",
         "sc.plan(mdp(named), method='uct', budget=100)",
         "compared its action",
@@ -641,6 +666,52 @@ ANSWERS = _group(
     ("a function that there is not", "sc.solve_mdp", "solve", "A"),
 )
 
+CALLS = _group(
+    "A call",
+    (
+        "method= in play",
+        "sc.play(mdp(), method='uct', episodes=2)",
+        "Agent(problem, 'uct', budget=10_000)",
+        "A",
+    ),
+    ("budget= in play", "sc.play(mdp(), 'uct', budget=9)", "give it to plan", "A"),
+    ("play without episodes", "sc.play(mdp(), 'uct')", "play needs episodes=", "A"),
+    ("play of nothing", "sc.play()", "play(agent, episodes=…)", "A"),
+    ("n_episodes=", "sc.play(mdp(), 'uct', n_episodes=2)", "called episodes=", "A"),
+    ("episodes by position", "sc.play(mdp(), 'uct', 3)", "the others by name", "A"),
+    ("evaluate nothing", "sc.evaluate(mdp())", "evaluate needs policy, as in", "A"),
+    ("epsilon by position", "sc.plan(mdp(), 0, 0.1)", "the others by name", "A"),
+    ("plan of nothing", "sc.plan()", "plan needs problem, as in plan(problem)", "A"),
+    ("the problem twice", "sc.plan(mdp(), problem=mdp())", "problem twice", "A"),
+    ("no states", "sc.plan_many(mdp(), epsilon=0.1)", "needs states, as in", "A"),
+    ("no budgets", "sc.compare(mdp())", "compare needs budgets=", "A"),
+    (
+        "budget= in compare",
+        "sc.compare(mdp(), budget=9)",
+        "did you mean budgets=?",
+        "A",
+    ),
+    ("one budget", "sc.compare(mdp(), budgets=100)", "write budgets=[100]", "A"),
+    (
+        "one method",
+        "sc.compare(mdp(), budgets=[100], methods='uct')",
+        "write methods=['uct']",
+        "A",
+    ),
+    ("one seed", "sc.compare(mdp(), budgets=[9], seeds=3)", "seeds=[3]", "A"),
+    ("two problems", "sc.compare([mdp(), mdp()], budgets=[9])", "A problem (", "B"),
+    (
+        "an opponent where there is one player",
+        "sc.play(mdp(), lambda s: 0, episodes=1, opponent=lambda s: 1)",
+        "one player: drop it",
+        "A",
+    ),
+    ("states= in plan", "ask(mdp(), states=[0, 1])", "plan_many(problem, states)", "A"),
+    ("temperature= of an MDP", "mdp(temperature=0.1)", "operator=Entropy(1.0)", "A"),
+    ("tau= in plan", "ask(mdp(), tau=0.1)", "operator=Entropy(1.0)", "A"),
+    ("epsilon= of a problem", "mdp(epsilon=0.1)", "give it to plan", "A"),
+)
+
 COMMANDS = _group(
     "The command line",
     (
@@ -693,6 +764,13 @@ COMMANDS = _group(
         "module:attribute",
         "A",
     ),
+    ("a module alone", "$ plan json", "such as json:problem", "A"),
+    ("a dot in place of the colon", "$ plan json.decoder", "json:decoder", "A"),
+    ("a function that is no problem", "$ plan json:loads", "needs s; give s=…", "A"),
+    ("a module and a colon", "$ plan json:", "such as json:problem", "A"),
+    ("an attribute alone", "$ plan :problem", "as module:attribute", "A"),
+    ("a file in a folder", "$ plan ./toys/model.py", "such as toys.model:problem", "A"),
+    ("a file elsewhere", "$ plan /tmp/model.py", "go to its folder, /tmp", "A"),
     (
         "a state that is no JSON",
         "$ plan CHAIN --epsilon 5% --delta 0.1 --state left",
@@ -719,4 +797,4 @@ COMMANDS = _group(
     ),
 )
 
-GROUPS = (STEPS, FUNCTIONS, PROBLEMS, REQUESTS, ANSWERS, COMMANDS)
+GROUPS = (STEPS, FUNCTIONS, PROBLEMS, REQUESTS, CALLS, ANSWERS, COMMANDS)

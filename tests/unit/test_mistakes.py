@@ -54,12 +54,12 @@ def _evaluated(code: str) -> str:
     *before, last = code.split("\n")
     try:
         exec("\n".join(before), scope)
-        found = eval(last, scope)
+        result = eval(last, scope)
     except (SmoothcruiserError, AttributeError, TypeError) as error:
         return str(error)
-    if hasattr(found, "findings"):
-        return " ".join(x.sentence for x in found.findings if x.verdict == "wrong")
-    return " ".join(found.notes)
+    if hasattr(result, "findings"):
+        return " ".join(x.sentence for x in result.findings if x.verdict == "wrong")
+    return " ".join(result.notes)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.title}: {row.code:.40}")

@@ -45,6 +45,7 @@ class Guess(NamedTuple):
     # of its pairs; empty where none of them was sampled, and the value is a frontier's
     q_values: tuple[float, ...] = ()
     standard_error: float | None = None
+    unsolved: float = 0.0  # the part of the error that no sample can lessen
     # how far the value, and the action values, may be from either end of their intervals
     within: tuple[float | None, float | None] = (None, None)
 
@@ -70,7 +71,7 @@ class CountedNodes:
         self.loops.solve(g, none, 0, 0, 0.0, guesses, rules)
         self.loops.means(g, 0, guesses, rules)
         one = np.zeros(1, dtype=np.int64)
-        self.loops.spread(g, one, 0, 0, guesses, _influence(1, 0), rules)
+        self.loops.spread(g, one, 0, 0, guesses, _influence(1, 0, 1), rules)
 
     def settle(self, num_calls: int, listed: Ints | None = None) -> None:
         """Solve the model over the nodes of the query, or over those ``listed``."""
@@ -107,8 +108,9 @@ class CountedNodes:
         size = int(g.nodes[node]["size"])
         q_values = tuple(rules.q[:size].tolist())
         value = float(self.loops.close(g, node, rules))
-        error = self._error() if with_error and self.listed[0] == node else None
-        return Guess(value, q_values, error)
+        if not with_error or self.listed[0] != node:
+            return Guess(value, q_values)
+        return Guess(value, q_values, self._error(), self.unsolved)
 
     def guess_all(self, num_calls: int) -> list[Guess]:
         """What the model says of every node; it leaves the values as they are."""
@@ -162,7 +164,8 @@ class CountedNodes:
     def _error(self) -> float | None:
         """The usual standard error of the first listed node's value."""
         memory = self.memory
-        influence = _influence(memory.num_nodes, memory.num_pairs)
+        width = len(self.region.rules.q)
+        influence = _influence(memory.num_nodes, memory.num_pairs, width)
         args = memory.graph, self.listed, len(self.listed), self.passes
         guesses = self._guesses(self.values)
         self.loops.spread(*args, guesses, influence, self.region.rules)
@@ -190,7 +193,7 @@ class CountedLayers(CountedNodes):
         guesses = Guesses(np.zeros(1), np.zeros(0), np.zeros(2), False)
         self.loops.solve_layers(g, layers, 0.0, guesses, steps, rules)
         self.loops.show_means(g, layers, 0, 0, guesses, steps, rules)
-        influence = _influence(1, 0)
+        influence = _influence(1, 0, 1)
         self.loops.spread_layers(g, layers, 0, guesses, influence, steps, rules)
 
     def settle(self, num_calls: int, listed: Ints | None = None) -> None:
@@ -239,7 +242,8 @@ class CountedLayers(CountedNodes):
         error = None
         if with_error:
             pairs = g.pairs[: self.memory.num_pairs]
-            influence = _influence(len(self.guesses.value), len(pairs))
+            width = len(region.rules.q)
+            influence = _influence(len(self.guesses.value), len(pairs), width)
             self.loops.spread_layers(
                 g, region.layers, at, self.guesses, influence, *args[1:]
             )
@@ -254,13 +258,15 @@ class CountedLayers(CountedNodes):
         """Read nothing."""
 
     def _steps(self) -> Steps:
-        found: Steps = self.region.steps
-        return found
+        steps: Steps = self.region.steps
+        return steps
 
 
 def usual_error(influence: Influence, pairs: Any) -> float | None:
-    """The standard error of the delta method; None where too much is unseen.
+    """The root mean square of deviation and excess; None where too much is unseen.
 
+    The deviation is that of the delta method. What choosing the best of noisy values adds
+    (``choice_kernel``) is not subtracted from the value, so it is part of its error.
     An action without samples is guessed, and may be the best one: where the model's
     play meets such actions, the error of the guess is not that of any mean.
     A pair that was sampled once says nothing of its deviation: it is taken to have
@@ -280,7 +286,7 @@ def usual_error(influence: Influence, pairs: Any) -> float | None:
     if once.any():
         typical = float(squares.sum() / (weight[several] ** 2).sum())
         variance += typical * float((weight[once] ** 2).sum())
-    return math.sqrt(variance)
+    return math.hypot(math.sqrt(variance), float(influence.excess[0]))
 
 
 def _fitted(values: Floats, size: int) -> Floats:
@@ -292,7 +298,7 @@ def _fitted(values: Floats, size: int) -> Floats:
     return values
 
 
-def _influence(nodes: int, pairs: int) -> Influence:
+def _influence(nodes: int, pairs: int, actions: int) -> Influence:
     return Influence(
         mass=np.zeros(nodes),
         residual=np.zeros(nodes),
@@ -300,4 +306,6 @@ def _influence(nodes: int, pairs: int) -> Influence:
         weight=np.zeros(pairs),
         spread=np.zeros(pairs),
         lost=np.zeros(1),
+        noise=np.zeros(actions),
+        excess=np.zeros(1),
     )

@@ -91,14 +91,14 @@ def pair_mean(
     discount: float,
 ) -> float:
     """The mean of r + gamma v(z) over a pair's samples."""
-    found = 0.0
+    total = 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
         entry = entries[e]
         after = value[entry["target"]]
         if math.isnan(after):
             after = frontier_value(nodes[entry["target"]], frontier, claimed)
-        found += entry["weight"] * (entry["reward"] + discount * after)
-    return float(found / pair["total"])
+        total += entry["weight"] * (entry["reward"] + discount * after)
+    return float(total / pair["total"])
 
 
 def node_means(g: Graph, i: int, guesses: Guesses, rules: SweepRules) -> int:
@@ -255,7 +255,7 @@ def stage_means(
         pair = g.pairs[node["first"] + a]
         rules.q[a] = math.nan
         if is_usable(g, node["first"] + a, d, steps):
-            found = 0.0
+            paid = 0.0
             for e in range(pair["start"], pair["start"] + pair["length"]):
                 entry = g.entries[e]
                 after = 0.0
@@ -264,8 +264,8 @@ def stage_means(
                     after = guesses.frontier[d + 1]
                     if at > 0:
                         after = guesses.value[at - 1]
-                found += entry["weight"] * (entry["reward"] + discount * after)
-            rules.q[a] = found / pair["total"]
+                paid += entry["weight"] * (entry["reward"] + discount * after)
+            rules.q[a] = paid / pair["total"]
             sampled += 1
             total += rules.q[a]
     fill_unsampled(node["size"], sampled, total, rules.q)

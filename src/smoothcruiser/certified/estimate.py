@@ -35,6 +35,7 @@ from smoothcruiser.estimate import (
     bring_inside,
     error_if_near,
     not_excluded,
+    note_agreement,
 )
 from smoothcruiser.operators import Operator
 from smoothcruiser.operators.adding import added
@@ -112,6 +113,7 @@ def answer(
         *((NO_WORKERS,) if idle else ()),
         *_notes(asked, reached, reason, num_calls),
         *((NO_SAMPLE,) if not guess.q_values else ()),
+        *_agreement(search, guess, memory.interval(root)),
         f"{seen} seen; {made} in this memory so far.",
         *_no_chance(search, drawn),
         *_endless(search, reason, drawn),
@@ -337,6 +339,18 @@ def assumptions(
     """Return what the promise assumes; ``law`` says what the outcomes follow."""
     found = assumed(problem, law, looked, checked)
     return (*found, SAME_KEY) if problem.key is not None else found
+
+
+def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str, ...]:
+    """What the standard error cannot know where no samples of a pair differ.
+
+    Values that epsilon has moved rest on the interval, and need no such note.
+    """
+    moved = guess.within[0] is not None
+    if search.exact or moved or guess.standard_error is None:
+        return ()
+    by_chance = guess.standard_error - guess.unsolved
+    return note_agreement("samples", by_chance, 0.5 * (interval[1] - interval[0]))
 
 
 def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:

@@ -7,10 +7,13 @@ visits of s under the model's own policy pi = grad F(q),
 
 sigma the deviation of r + gamma v(z) within the pair's samples. With a horizon one pair
 serves many layers; their deviations are added before they are squared, as if they were
-wholly correlated, which is on the safe side. It is no bound: it leaves out what was
-never sampled, and the choice of the best action. So visits of nodes that have an action
-without samples are counted apart (``lost``): such an action is only guessed to be no
-better than the others.
+wholly correlated, which is on the safe side. What choosing the best of noisy action
+values adds at a node (``choice_kernel``) is no deviation and cancels over no nodes: the
+sum of m(s) times it, for both players alike, is ``excess``.
+
+It is no bound: it leaves out what was never sampled. So visits of nodes that have an
+action without samples are counted apart (``lost``): such an action is only guessed to be
+no better than the others.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from smoothcruiser.certified.choice_kernel import choice_excess
 from smoothcruiser.certified.counted_kernel import (
     Guesses,
     forget_layer,
@@ -27,8 +31,7 @@ from smoothcruiser.certified.counted_kernel import (
 )
 from smoothcruiser.certified.graph import Graph, Layers
 from smoothcruiser.certified.layers_kernel import Steps, is_usable
-from smoothcruiser.certified.sweeps_kernel import SweepRules
-from smoothcruiser.operators.dispatch import builtin_gradient
+from smoothcruiser.certified.sweeps_kernel import SweepRules, write_policy
 from smoothcruiser.problem.tabular import Floats, Ints
 
 LATE = 0.03  # of all visits: what may be left out
@@ -43,40 +46,47 @@ class Influence(NamedTuple):
     weight: Floats  # (P,): m pi
     spread: Floats  # (P,): m pi sigma
     lost: Floats  # (1,): visits of nodes with an action that was never sampled
+    noise: Floats  # (K,): usual errors of a node's action values
+    excess: Floats  # (1,): what choosing among noisy action values adds to the value
+
+
+def face_mover(g: Graph, i: int, rules: Any) -> None:
+    """Turn the action values in ``rules.q`` to the mover's side, with its priors."""
+    node = g.nodes[i]
+    for a in range(node["size"]):
+        rules.w[a] = rules.priors[g.pairs[node["first"] + a]["action"]]
+        rules.q[a] *= node["sign"]
 
 
 def set_shares(g: Graph, i: int, sampled: int, policy: Floats, rules: Any) -> None:
-    """Write the policy at the action values in ``rules.q``."""
+    """Write the policy at the action values in ``rules.q``, which face the mover then."""
     node = g.nodes[i]
-    size, first, sign = node["size"], node["first"], node["sign"]
-    for a in range(size):
-        rules.w[a] = rules.priors[g.pairs[first + a]["action"]]
-        rules.q[a] *= sign
+    size, first = node["size"], node["first"]
+    face_mover(g, i, rules)
     if sampled == 0:
         for a in range(size):
             policy[first + a] = 0.0
         return
-    builtin_gradient(
-        rules.operator,
-        rules.q[:size],
-        rules.w[:size],
-        rules.temperature,
-        rules.out[:size],
-    )
-    for a in range(size):
-        policy[first + a] = rules.out[a]
+    write_policy(size, rules, policy[first : first + size])
 
 
 def add_spread(
     influence: Influence, p: int, flow: float, pair: Any, first: float, second: float
-) -> None:
-    """Add a pair's deviation, from the sums of x and of x**2 over its samples."""
+) -> float:
+    """Add a pair's deviation, from the sums of x and of x**2 over its samples.
+
+    Returns the usual error of its action value.
+    """
     mean = first / pair["total"]
-    influence.weight[p] += flow
-    if pair["cost"] > 0.0 and pair["total"] > 1.5:
-        square = max(0.0, second / pair["total"] - mean * mean)
-        scale = pair["total"] / (pair["total"] - 1.0)
-        influence.spread[p] += flow * math.sqrt(square * scale)
+    if flow > 0.0:
+        influence.weight[p] += flow
+    if pair["cost"] == 0.0 or pair["total"] <= 1.5:
+        return 0.0
+    square = max(0.0, second / pair["total"] - mean * mean)
+    deviation = math.sqrt(square * pair["total"] / (pair["total"] - 1.0))
+    if flow > 0.0:
+        influence.spread[p] += flow * deviation
+    return deviation / math.sqrt(pair["total"])
 
 
 def spread_nodes(
@@ -119,15 +129,17 @@ def spread_nodes(
         if left <= LATE * max(1.0 - discount, 1e-3) * visits:
             break
     for k in range(count):
-        node, unsampled = g.nodes[order[k]], False
+        i, unsampled = order[k], False
+        node = g.nodes[i]
+        if mass[i] <= 0.0:
+            continue
         for p in range(node["first"], node["first"] + node["size"]):
             pair = g.pairs[p]
+            influence.noise[p - node["first"]] = 0.0
             if pair["total"] == 0.0:
                 unsampled = True
                 continue
-            flow = mass[order[k]] * influence.policy[p]
-            if flow <= 0.0:
-                continue
+            flow = mass[i] * influence.policy[p]
             first, second = 0.0, 0.0
             for e in range(pair["start"], pair["start"] + pair["length"]):
                 entry = g.entries[e]
@@ -137,9 +149,14 @@ def spread_nodes(
                 x = entry["reward"] + discount * after
                 first += entry["weight"] * x
                 second += entry["weight"] * x * x
-            add_spread(influence, p, flow, pair, first, second)
+            error = add_spread(influence, p, flow, pair, first, second)
+            influence.noise[p - node["first"]] = error
         if unsampled:
-            influence.lost[0] += mass[order[k]]
+            influence.lost[0] += mass[i]
+        if node_means(g, i, guesses, rules) > 0:
+            face_mover(g, i, rules)
+            added = choice_excess(influence.noise, node["size"], rules)
+            influence.excess[0] += mass[i] * added
 
 
 def spread_layers(
@@ -172,7 +189,8 @@ def spread_layers(
             set_shares(g, i, sampled, influence.policy, rules)
             for p in range(node["first"], node["first"] + node["size"]):
                 flow, pair = mass[k] * influence.policy[p], g.pairs[p]
-                if flow <= 0.0 or not is_usable(g, p, d, steps):
+                influence.noise[p - node["first"]] = 0.0
+                if not is_usable(g, p, d, steps):
                     continue
                 first, second = 0.0, 0.0
                 for e in range(pair["start"], pair["start"] + pair["length"]):
@@ -180,11 +198,13 @@ def spread_layers(
                     at = steps.place[entry["target"]]
                     if d + 1 < steps.horizon and at > 0:
                         after = guesses.value[at - 1]
-                        mass[at - 1] += (
-                            flow * discount * entry["weight"] / pair["total"]
-                        )
+                        share = entry["weight"] / pair["total"]
+                        mass[at - 1] += flow * discount * share
                     x = entry["reward"] + discount * after
                     first += entry["weight"] * x
                     second += entry["weight"] * x * x
-                add_spread(influence, p, flow, pair, first, second)
+                error = add_spread(influence, p, flow, pair, first, second)
+                influence.noise[p - node["first"]] = error
+            added = choice_excess(influence.noise, node["size"], rules)
+            influence.excess[0] += mass[k] * added
         forget_layer(layers, d + 1, steps)

@@ -40,8 +40,8 @@ from smoothcruiser.certified.bounds.base import (
 from smoothcruiser.certified.bounds.betting import LONGEST_LOG, pole_guard
 from smoothcruiser.certified.bounds.counts import refresh
 from smoothcruiser.certified.graph import Graph
-from smoothcruiser.certified.sweeps_kernel import SweepRules
-from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
+from smoothcruiser.certified.sweeps_kernel import SweepRules, write_policy
+from smoothcruiser.operators.dispatch import builtin_value
 from smoothcruiser.problem.tabular import Floats, Ints
 
 MOST_POLES = 12  # tried for one pair and one W
@@ -260,15 +260,7 @@ def residual(
         work.backed[s] = value
         most = max(most, value - work.values[s])
         if side > 0.0:
-            builtin_gradient(
-                rules.operator,
-                rules.q[:size],
-                rules.w[:size],
-                rules.temperature,
-                rules.out[:size],
-            )
-            for a in range(size):
-                work.policy[first + a] = rules.out[a]
+            write_policy(size, rules, work.policy[first : first + size])
     return float(most)
 
 
@@ -357,16 +349,10 @@ def fix_policy(
         value = builtin_value(
             rules.operator, rules.q[:size], rules.w[:size], rules.temperature
         )
-        builtin_gradient(
-            rules.operator,
-            rules.q[:size],
-            rules.w[:size],
-            rules.temperature,
-            rules.out[:size],
-        )
+        policy = work.policy[first : first + size]
+        write_policy(size, rules, policy)
         for a in range(size):
-            work.policy[first + a] = rules.out[a]
-            value -= rules.out[a] * rules.q[a]
+            value -= policy[a] * rules.q[a]
         work.tangent[s] = -value
 
 

@@ -68,6 +68,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import held
 from smoothcruiser.jit.keys import SALT, Key
+from smoothcruiser.jit.stopwatch import uncounted
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
@@ -278,7 +279,7 @@ class Certified(Shown, Viewed):
             at.epsilon, budget, seconds, callback, at.target, begin, at.relative
         )
         with held() as hold:
-            limits = limits.heard_by(hold)
+            limits = limits.heard_by(hold).within(self._inspected.reserve)
             state = self.memory.states[at.root]
             compile_seconds = self._prepare(state, limits)
             limits = limits.later(self._loading)
@@ -354,13 +355,14 @@ class Certified(Shown, Viewed):
     def _build(self, state: Any, limits: Ends) -> bool:
         problem, memory = self.problem, self.memory
         refused = limits.phases.begin("compiling")
-        self._region = make_region(problem, memory, self.bound, self.radius_scale)
-        self._region.allow(self.delta)
-        self._sweeps = Sweeps(problem, self._region, self._crossed)
-        self._steering = self.steering(problem, self._region, exact=self.exact)
-        if not self.exact:
-            self._sweeps.exact = False
-            self._region.sample()
+        with uncounted():
+            self._region = make_region(problem, memory, self.bound, self.radius_scale)
+            self._region.allow(self.delta)
+            self._sweeps = Sweeps(problem, self._region, self._crossed)
+            self._steering = self.steering(problem, self._region, exact=self.exact)
+            if not self.exact:
+                self._sweeps.exact = False
+                self._region.sample()
         if refused:
             return False
         wait = limits.hold, limits.due  # workers are waited for
@@ -376,8 +378,9 @@ class Certified(Shown, Viewed):
         self._intake = Intake(
             self.problem, self.memory, self._sampler, self._region.loops, salt
         )
-        self._region.warm()
-        warm_up()
+        with uncounted():
+            self._region.warm()
+            warm_up()
         return True
 
     def _search(self, at: Position, limits: Ends, begin: float) -> str:

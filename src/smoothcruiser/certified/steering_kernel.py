@@ -27,8 +27,7 @@ import math
 from typing import Any
 
 from smoothcruiser.certified.graph import Graph
-from smoothcruiser.certified.sweeps_kernel import SweepRules
-from smoothcruiser.operators.dispatch import builtin_gradient
+from smoothcruiser.certified.sweeps_kernel import SweepRules, write_policy
 from smoothcruiser.problem.tabular import Floats, Ints
 
 # Samples of a new pair. With costs near 15 fewer say almost nothing, and more would
@@ -63,13 +62,7 @@ def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
         rules.q[a] = far + rules.tie * near
         rules.w[a] = rules.priors[pair["action"]]
         top = max(top, rules.q[a])
-    builtin_gradient(
-        rules.operator,
-        rules.q[:size],
-        rules.w[:size],
-        rules.temperature,
-        rules.out[:size],
-    )
+    write_policy(size, rules, rules.out[:size])
     width = SOFTNESS * wide
     total = 0.0
     for a in range(size):

@@ -25,7 +25,7 @@ from smoothcruiser.certified.bounds.base import (
     sample_mean,
     value_rounding,
 )
-from smoothcruiser.operators.dispatch import builtin_value
+from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 
 
 class SweepRules(NamedTuple):
@@ -42,6 +42,12 @@ class SweepRules(NamedTuple):
     q: Any  # (K,) of floats: scratch
     w: Any  # (K,)
     out: Any  # (K,)
+
+
+def write_policy(size: int, rules: SweepRules, policy: Any) -> None:
+    """Write grad F at the first ``size`` action values of ``rules.q``."""
+    q, w = rules.q[:size], rules.w[:size]
+    builtin_gradient(rules.operator, q, w, rules.temperature, policy)
 
 
 def BOUND(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:

@@ -41,14 +41,10 @@ from smoothcruiser.checks.probe import Finding, Probe, Verdict
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.jit.interrupts import stoppable
-from smoothcruiser.problem.arguments import (
-    check_call_seconds,
-    check_seed,
-    named_keywords,
-)
+from smoothcruiser.problem.arguments import check_call_seconds, check_seed
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import is_undiscounted
-from smoothcruiser.query import Promise, check_delta, check_problem
+from smoothcruiser.query import Promise, check_delta, check_problem, named_keywords
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.frames import Framed
 from smoothcruiser.records.shapes import Count

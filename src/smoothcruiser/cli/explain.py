@@ -104,11 +104,14 @@ def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
     schedule is still what a reader of its price wants to see.
     """
     from smoothcruiser import api
+    from smoothcruiser.query import DEFAULT_DELTA
 
     if method is not None or asked["options"]:
         ready = api.prepare(problem, method=method or "smoothcruiser", **asked)
         return ready, ready
     chosen = api.prepare(problem, method="auto", **asked)
+    if asked["delta"] is None:  # as plan has it
+        asked = {**asked, "delta": DEFAULT_DELTA}
     if asked["epsilon"] is not None:  # the price of what was asked for
         asked = {**asked, "budget": None, "seconds": None}
     try:

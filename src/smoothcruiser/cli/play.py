@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -63,7 +64,10 @@ ARRAY = ".npy"
     help="Half-width of the promise at every decision: 0.1, or 5%.",
 )
 @click.option(
-    "--delta", type=Probability(), metavar="D", help="Allowed probability of failure."
+    "--delta",
+    type=Probability(),
+    metavar="D",
+    help="Allowed probability of failure.  [default: 0.05, for auto and certified]",
 )
 @click.option(
     "--budget",
@@ -120,11 +124,12 @@ def play(
 
     episodes, steps, options = (asked.pop(n) for n in ("episodes", "steps", "options"))
     planner: Any = method
+    note = None
     if policy is not None:
         _refuse_method(click.get_current_context(), method)
         planner = _loaded(policy, "policy")
     else:
-        _check_promise(problem, method, asked)
+        note = _check_promise(problem, method, asked)
     agent = Agent(problem, planner, options=options, **asked)
     other = _opponent(opponent, problem, asked)
     with ctrl_c() as stopped:
@@ -140,26 +145,41 @@ def play(
     if as_json:
         print_json(summary.to_dict())
     else:
+        from smoothcruiser.display.document import Fields
         from smoothcruiser.display.terminal import show
         from smoothcruiser.shown import page_of
 
-        show(page_of(summary))
+        page = page_of(summary)
+        notes = () if note is None else (Fields((("note", note),)),)
+        show(replace(page, blocks=(*page.blocks, *notes)))
     if stopped:
         sys.exit(SIGNALLED + stopped[0])
 
 
-def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> None:
-    """Refuse a method that plans by a promise where there is none."""
-    from smoothcruiser.methods import resolve
+def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> str | None:
+    """Refuse a method that plans by a promise where there is none.
 
-    promises = resolve(method).needs_promise(problem)
-    aimless = all(asked[name] is None for name in ("epsilon", "budget", "seconds"))
-    if promises and (aimless or asked["delta"] is None):
+    Returns a note on the method's own delta, where none was named.
+    """
+    from smoothcruiser.methods import resolve
+    from smoothcruiser.methods.base import default_delta_note
+
+    planner = resolve(method)
+    goals = ("epsilon", "budget", "seconds", "seconds_total")
+    aimless = all(asked[name] is None for name in goals)
+    no_delta = asked["delta"] is None and planner.default_delta is None
+    if planner.needs_promise(problem) and (aimless or no_delta):
+        also = " --delta 0.1" if no_delta else ""
         raise InvalidInput(
-            f"Method {method} plans every decision by a promise: give --epsilon 5% "
-            "--delta 0.1, or --delta 0.1 and a limit (--seconds, --budget), or take a "
-            "planner without one: --method uct --budget 10000."
+            f"Method {method} plans every decision by a promise: give --epsilon 5%"
+            f"{also}, or a limit (--seconds, --budget){also and ' and' + also}, or "
+            "take a planner without one: --method uct --budget 10000."
         )
+    delta = planner.default_delta
+    solves = method == "auto" and not planner.needs_promise(problem)
+    if asked["delta"] is not None or delta is None or solves:
+        return None
+    return default_delta_note(delta)
 
 
 def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from smoothcruiser.methods.base import Method
 from smoothcruiser.methods.tree import NOTHING_GROWN, TreeSearch
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, Progress, finish, read, shown
+from smoothcruiser.query import check_problem, named_keywords
 from smoothcruiser.tree.searches import Search
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def truth_of(
     )
 
 
+@named_keywords
 def compare(
     problem: Problem,
     state: Any = None,
@@ -119,6 +121,13 @@ def compare(
         >>> [(run.method, run.num_calls <= 2000) for run in runs]
         [('certified', True), ('uct', True)]
     """
+    check_problem(problem)
+    for name, several in (("budgets", budgets), ("methods", methods), ("seeds", seeds)):
+        one = isinstance(several, str) or not isinstance(several, Iterable)
+        if one and several is not None:
+            raise InvalidInput(
+                f"{name} is a list, got {several!r:.60}; write {name}=[{several!r:.60}]."
+            )
     jobs = jobs_of(planners() if methods is None else methods, budgets, seeds)
     callback = read(progress)
     state = problem.start(state)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.progress import Progress
+from smoothcruiser.progress import Progress, TreeWatcher
 from smoothcruiser.progress.bar import describe, in_notebook
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def follow(
     return follower
 
 
-class Follower:
+class Follower(TreeWatcher):
     """What ``follow`` returns; ``failed`` is the first error of writing, if any."""
 
     def __init__(self, path: Path | None, depth: int, width: int) -> None:

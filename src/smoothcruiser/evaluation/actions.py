@@ -15,7 +15,7 @@ from typing import Any
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.evaluation.path_rules import Path
 from smoothcruiser.evaluation.plain_rollouts import PlainRollouts
-from smoothcruiser.evaluation.reading import ask_safely, asked_object, takes_rng
+from smoothcruiser.evaluation.reading import ask_safely, find_rule, takes_rng
 from smoothcruiser.evaluation.rollouts import RolloutTask
 from smoothcruiser.problem.answers import answered
 
@@ -37,7 +37,7 @@ class ActionRollouts(PlainRollouts):
         self.direct = replace(
             problem, oracle=problem.given_step, sample_action=None, numbering=None
         )
-        self.policy, self.notes = asked_object(problem, policy)
+        self.policy, self.notes = find_rule(problem, policy)
         self.random = self.takes_rng = takes_rng(self.policy)
 
     def _follow(self, path: Path, most_calls: int) -> bool:

@@ -35,7 +35,13 @@ from smoothcruiser.estimate import (
 from smoothcruiser.evaluation.confidence import UNIT
 from smoothcruiser.evaluation.fitting import Stakes
 from smoothcruiser.evaluation.incomes import check_totals
-from smoothcruiser.evaluation.notes import RolloutSummary, claim, delta_of, notes_of
+from smoothcruiser.evaluation.notes import (
+    RolloutSummary,
+    claim,
+    delta_of,
+    is_unlimited,
+    notes_of,
+)
 from smoothcruiser.evaluation.path_rules import LONGEST, STEPS, PathRule, X
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
@@ -54,7 +60,7 @@ from smoothcruiser.tree.setting import REACH
 from smoothcruiser.tree.tree import Tree
 
 # where no limit is set: a second of compiled code, some seconds of Python
-DEFAULT_CALLS = 1_000_000
+DEFAULT_CALLS = {"compiled": 1_000_000, "reference": 100_000}
 INSPECTED_SHARE = 8  # at most an eighth of the budget goes into inspecting the step
 # of the seconds: at most so much for inspecting it before, and after
 BEFORE_SHARE, AFTER_SHARE = 0.1, 0.05
@@ -75,7 +81,7 @@ def evaluate(query: Query, policy: Any) -> Estimate:
 
     Args:
         query: Where the policy starts (``state``), when to stop (``epsilon``,
-            ``budget``, ``seconds``; a million calls if none is set), ``delta``
+            ``budget``, ``seconds``; ``DEFAULT_CALLS`` if none is set), ``delta``
             (0.05 by default), ``seed``, and ``executor`` ("compiled" or
             "reference"; by default compiled code where policy and problem allow
             it).
@@ -128,7 +134,7 @@ def _evaluated(
 ) -> Estimate:
     """The answer of the rollouts, until a limit or a stop ends them."""
     problem, state, hold = query.problem, query.place, task.hold
-    most_calls, seconds = _most_calls(query), query.limits.seconds
+    most_calls, seconds = _most_calls(query, rollouts), query.limits.seconds
     inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
     allowed = LOOK_SECONDS if seconds is None else BEFORE_SHARE * seconds
     allowed = max(allowed, LEAST_SECONDS)
@@ -216,12 +222,11 @@ def start_of(policy: Any, state: Any) -> Any:
     return policy.state if state is None and isinstance(policy, Tree) else state
 
 
-def _most_calls(query: Query) -> int:
+def _most_calls(query: Query, rollouts: Rollouts) -> int:
     """Oracle calls allowed; ``NO_LIMIT`` where epsilon or a clock ends the run."""
     if query.limits.calls is not None:
         return query.limits.calls
-    stops = query.promise.epsilon is not None or query.limits.seconds is not None
-    return NO_LIMIT if stops else DEFAULT_CALLS
+    return DEFAULT_CALLS[rollouts.name] if is_unlimited(query) else NO_LIMIT
 
 
 def _certain(

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from smoothcruiser.estimate import Estimate, Interval
+from smoothcruiser.estimate import Estimate, Interval, note_agreement
 from smoothcruiser.evaluation.rollouts import Rollouts
 from smoothcruiser.jit.interrupts import Hold
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
 
 DEFAULT_DELTA = 0.05
-NO_SPREAD = 1e-6  # of the half-width: a standard error that is rounding alone
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,15 @@ def delta_of(query: Query) -> float:
     """The allowed probability that the interval fails."""
     delta = query.promise.delta
     return DEFAULT_DELTA if delta is None else delta
+
+
+def is_unlimited(query: Query) -> bool:
+    """Whether nothing was said of when to stop."""
+    limits = query.limits
+    return query.promise.epsilon is None and (limits.calls, limits.seconds) == (
+        None,
+        None,
+    )
 
 
 def claim(problem: Problem) -> str:
@@ -65,18 +73,20 @@ def notes_of(
             "elsewhere the blind policy was played."
         )
     half = 0.5 * (found.interval[1] - found.interval[0])
-    error = found.standard_error
-    if error is not None and not found.certain and error <= NO_SPREAD * half:
-        notes.append(
-            "All rollouts agreed: the standard error knows nothing of events that none "
-            "of them met; the interval does."
-        )
+    if not found.certain:
+        notes += note_agreement("rollouts", found.standard_error, half)
     epsilon, seconds = query.promise.epsilon, query.limits.seconds
     if hold.came or found.refused:
         who = "by hand" if hold.came else "by the callback"
         notes.append(
             f"Stopped {who} after {rollouts.calls:,} calls, at half-width {half:.4g}; "
             "the interval holds as it is."
+        )
+    elif is_unlimited(query) and not found.certain:
+        notes.append(
+            f"No limit was set: {rollouts.calls:,} calls, the default of "
+            f"{'compiled code' if rollouts.name == 'compiled' else 'plain Python'}; "
+            "epsilon=, budget= or seconds= set another."
         )
     elif epsilon is not None and half > epsilon:
         spent = f"{rollouts.calls:,} calls" if seconds is None else f"{seconds:g} s"

@@ -173,8 +173,8 @@ def _one_hot(rows: Floats, live: Bools | None) -> Bools:
     """(n,): rows that play one action however they are read, and rows that play none."""
     ones = (rows == 1.0) if live is None else (rows == 1.0) & live
     others = rows != 0.0 if live is None else (rows != 0.0) & live
-    found: Bools = (ones.sum(axis=1) == 1) & (others.sum(axis=1) == 1)
-    return found | ~(rows.any(axis=1) if live is None else live.any(axis=1))
+    one_action: Bools = (ones.sum(axis=1) == 1) & (others.sum(axis=1) == 1)
+    return one_action | ~(rows.any(axis=1) if live is None else live.any(axis=1))
 
 
 def _whole_table(problem: Problem, array: Floats) -> Floats:

@@ -84,7 +84,7 @@ def read_policy(problem: Problem, policy: Any) -> PolicyReading:
     if is_table(policy) and _method_of(policy) is None:
         table, rule, notes = read_array(problem, policy)
         return PolicyReading(_of_state(rule), table, notes=notes)
-    ask, notes = asked_object(problem, policy)
+    ask, notes = find_rule(problem, policy)
     if takes_rng(ask):
         _refuse_lots(problem)
         return PolicyReading(_drawn(problem, ask), draws_lots=True)
@@ -96,7 +96,7 @@ def read_policy(problem: Problem, policy: Any) -> PolicyReading:
     )
 
 
-def asked_object(
+def find_rule(
     problem: Problem, policy: Any
 ) -> tuple[Callable[..., Any], tuple[str, ...]]:
     """(the function that is asked at a state, notes on how) of a function or an object."""
@@ -129,13 +129,13 @@ class AskedTwice:
     """A rule that is asked again now and then, and has to say the same."""
 
     def __init__(self, rule: Rule) -> None:
-        self.rule, self.asked = rule, 0
+        self.rule, self.num_states = rule, 0
 
     def __call__(self, state: Any) -> list[float]:
         """The probabilities at ``state``."""
         shares = self.rule(state)
-        self.asked += 1
-        if self.asked > ASKED_TWICE and self.asked & (self.asked - 1):
+        self.num_states += 1
+        if self.num_states > ASKED_TWICE and self.num_states & (self.num_states - 1):
             return shares
         again = self.rule(state)
         if any(abs(x - y) > SUM_TOLERANCE for x, y in zip(shares, again, strict=True)):
@@ -245,8 +245,8 @@ def _method_of(policy: Any) -> str | None:
     """The name of the method that an object acts by; None for functions and arrays."""
     if inspect.isroutine(policy):
         return None
-    found = (name for name in METHODS if callable(getattr(policy, name, None)))
-    return next(found, None)
+    names = (name for name in METHODS if callable(getattr(policy, name, None)))
+    return next(names, None)
 
 
 def _predicting(
@@ -299,14 +299,14 @@ class _Prediction:
         if odd or not isinstance(oracle, LiveOracle):
             return choice.shares(answer)
         actions = oracle.actions
-        found = np.asarray(answer)
+        array = np.asarray(answer)
         for number, action in enumerate(actions):
-            if found.size == np.size(action) and np.array_equal(
-                found.reshape(-1), np.asarray(action).reshape(-1)
+            if array.size == np.size(action) and np.array_equal(
+                array.reshape(-1), np.asarray(action).reshape(-1)
             ):
                 return choice.only(number)
-        if found.ndim == 1 and found.size == problem.num_actions > 1:
-            return choice.shares(found)
+        if array.ndim == 1 and array.size == problem.num_actions > 1:
+            return choice.shares(array)
         raise InvalidInput(
             f"predict at state {state!r:.80} returned {shortened(answer)}, which is none of "
             f"the {problem.num_actions} actions of the environment that the problem has, "

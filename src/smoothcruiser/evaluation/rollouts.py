@@ -327,7 +327,8 @@ class CompiledRollouts:
         left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
         timer = threading.Timer(max(0.0, left), self._interrupt)
         timer.daemon = True
-        timer.start()
+        if self.deadline < math.inf:  # starting a thread takes longer than ten paths
+            timer.start()
         try:
             with self.hold.opened():
                 self.thread.map(_run_rollouts, iter([rollouts]), report)

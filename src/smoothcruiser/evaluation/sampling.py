@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from smoothcruiser.evaluation.confidence import MeanBound
 from smoothcruiser.evaluation.fitting import Fit, Stakes
 from smoothcruiser.evaluation.incomes import check_totals
-from smoothcruiser.evaluation.notes import RolloutSummary, delta_of
+from smoothcruiser.evaluation.notes import RolloutSummary, delta_of, is_unlimited
 from smoothcruiser.evaluation.path_rules import (
     BALANCE,
     COLUMNS,
@@ -34,6 +35,8 @@ FIRST_CHECK = 16  # paths before the first check whether epsilon is reached
 RATIO = 1.1  # between two such checks: at most 10% more paths than needed
 IDLE_RATIO = 1.5  # where no epsilon waits for it
 BATCH_SECONDS = 0.5  # of paths between two reports
+# a run without limits that would take LONG_SECONDS warns of it, at the speed so far
+WARNED_FROM, LONG_SECONDS = 1.0, 15.0
 MOST_PATHS = 2**18  # that are bet on at once
 # at most a sixteenth goes into a first guess: a look at the speed, then four walks
 SCOUT_SHARE, SCOUTS, FIRST_STEPS = 16, 4, 8
@@ -78,6 +81,7 @@ class PathRun:
         self.shown = stakes.values  # the last interval that was not empty
         self.rule = PathRule()
         self.head, self.fit = 0, stakes.first_fit(0)
+        self.warned = False
         self.started, self.calls_before = time.perf_counter(), rollouts.calls
 
     def run(self) -> RolloutSummary:
@@ -93,8 +97,8 @@ class PathRun:
             if self.count >= era_end:
                 self._begin_era()
                 era_end = max(FIRST_ERA[piloted], 2 * self.count)
-            wanted = min(next_check, era_end, self.count + MOST_PATHS) - self.count
-            used_up = self._take_paths(wanted)
+            num_paths = min(next_check, era_end, self.count + MOST_PATHS) - self.count
+            used_up = self._take_paths(num_paths)
             low, high = self.interval()
             due = self.count >= next_check
             narrow = due and epsilon is not None and (high - low) / 2.0 <= epsilon
@@ -138,29 +142,30 @@ class PathRun:
     def _late(self) -> bool:
         return time.perf_counter() >= self.rollouts.deadline
 
-    def _take_paths(self, wanted: int) -> bool:
+    def _take_paths(self, num_paths: int) -> bool:
         """Bet on so many paths at once; whether the run is over.
 
         They are played in parts that last as long as a report may wait. What the
         samples add up to does not depend on the parts, and so not on the clock.
         """
         parts, count, over = [np.empty((0, COLUMNS))], 0, False
-        while count < wanted and not over:
+        while count < num_paths and not over:
             speed = (self.count + count) / max(time.perf_counter() - self.started, 1e-9)
-            batch = min(wanted - count, max(1, int(BATCH_SECONDS * speed)))
+            batch = min(num_paths - count, max(1, int(BATCH_SECONDS * speed)))
             parts.append(self.rollouts.run(batch, self.most_calls, self.rule))
             count += len(parts[-1])
             over = len(parts[-1]) < batch or self._late()
-            over = over or (count < wanted and self._report())
+            over = over or (count < num_paths and self._report())
         self._take(np.concatenate(parts))
         self.crossed = self._narrow()
         return over or self._report()
 
     def _report(self) -> bool:
         """Tell how far it is; whether the callback wants a stop."""
-        if self.query.progress is None:
-            return False
         spent, (low, high) = time.perf_counter() - self.started, self.interval()
+        if self.query.progress is None:
+            self._warn_of_length(spent)
+            return False
         until = self.rollouts.deadline - time.perf_counter()
         limit = None if until == math.inf else until
         return self.phases.tell(
@@ -170,6 +175,20 @@ class PathRun:
             interval=(low, high) if low <= high else None,
             half_width=(high - low) / 2.0 if low <= high else None,
         )
+
+    def _warn_of_length(self, spent: float) -> None:
+        """Warn once of a long run that nobody limited and that shows no bar."""
+        if self.warned or spent < WARNED_FROM or not is_unlimited(self.query):
+            return
+        left = time_left(self.rollouts.calls, self.price, spent) or 0.0
+        self.warned = spent + left > LONG_SECONDS
+        if self.warned:
+            warnings.warn(
+                f"evaluate makes {self.most_calls:,} calls where no limit is set, which "
+                f"takes about {spent + left:,.0f} s here; give seconds= or budget= for "
+                "less, or progress=True for a bar.",
+                stacklevel=2,
+            )
 
     # --- the pilot --------------------------------------------------------------
 
@@ -207,20 +226,20 @@ class PathRun:
         Where a limit allows few paths, those that finish are short: the control
         variate has to be about right from the first one on.
         """
-        begun, calls = time.perf_counter(), self.rollouts.calls
+        begin, calls = time.perf_counter(), self.rollouts.calls
         share = (self.most_calls - calls) // SCOUT_SHARE
-        seconds = (self.rollouts.deadline - begun) / SCOUT_SHARE
+        seconds = (self.rollouts.deadline - begin) / SCOUT_SHARE
         longest = math.ceil(1.0 / (1.0 - self.stakes.discount))
         steps, guesses = min(longest, FIRST_STEPS, share), []
         for _ in range(SCOUTS + 1):
-            if steps < 1 or time.perf_counter() - begun > seconds:
+            if steps < 1 or time.perf_counter() - begin > seconds:
                 break
             rule = PathRule(steps, True, self.stakes.discount)
             samples = self.rollouts.run(1, self.most_calls, rule)
             check_totals(self.stakes.problem, samples)
             guesses += [self.stakes.carried_on(rule, row) for row in samples]
             if seconds < math.inf:
-                spent = max(time.perf_counter() - begun, 1e-9)
+                spent = max(time.perf_counter() - begin, 1e-9)
                 share = min(share, int(steps * seconds / spent))
             steps = min(longest, (share - FIRST_STEPS) // SCOUTS)
         if guesses:
@@ -262,8 +281,8 @@ class PathRun:
             calls = self.most_calls - self.rollouts.calls
         if self.rollouts.deadline < math.inf:
             now = time.perf_counter()
-            made = self.rollouts.calls - self.calls_before
-            speed = made / max(now - self.started, 1e-9)
+            calls_since = self.rollouts.calls - self.calls_before
+            speed = calls_since / max(now - self.started, 1e-9)
             calls = min(calls, speed * max(0.0, self.rollouts.deadline - now))
         return calls / max(1.0, fit.steps), calls < math.inf
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from smoothcruiser.jit.interrupts import hear, stoppable
 from smoothcruiser.methods.base import (
@@ -34,15 +33,11 @@ from smoothcruiser.methods.base import (
     unused,
     with_delta,
 )
+from smoothcruiser.methods.choosing import Choosing
 from smoothcruiser.methods.exact import Exact, Lookup
 from smoothcruiser.methods.following import Settled
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
-
-if TYPE_CHECKING:
-    pass
-
-from smoothcruiser.methods.choosing import Choosing
 
 log = logging.getLogger(__name__)
 
@@ -101,8 +96,8 @@ class Auto(Method):
             if query.state is None:
                 raise
             hear(stop)
-            made = choosing.made + getattr(stop, "calls", 0)
+            calls = choosing.made + getattr(stop, "calls", 0)
             nothing = Forecast(
-                self.name, made, "Stopped by hand before it was decided."
+                self.name, calls, "Stopped by hand before it was decided."
             )
-            return Unbegun(method=self, query=query, explanation=nothing, calls=made)
+            return Unbegun(method=self, query=query, explanation=nothing, calls=calls)

@@ -350,10 +350,14 @@ def prepared(method: Method, query: Query) -> Prepared:
     delta = query.promise.delta
     if not unsaid or delta is None or getattr(ready.explanation, "delta", 0.0) != delta:
         return ready
-    note = (
+    return replace(ready, notes=(*ready.notes, default_delta_note(delta)))
+
+
+def default_delta_note(delta: float) -> str:
+    """The note on a delta that nobody named."""
+    return (
         f"No delta was named: {delta:g}, a chance of {1.0 - delta:.0%} that all holds."
     )
-    return replace(ready, notes=(*ready.notes, note))
 
 
 def with_delta(method: Method, query: Query) -> Query:

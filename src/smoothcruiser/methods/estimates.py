@@ -9,6 +9,7 @@ from typing import Any, ClassVar, overload
 from smoothcruiser.estimate import NOWHERE, Estimate
 from smoothcruiser.records.data import Data
 from smoothcruiser.records.frames import Framed
+from smoothcruiser.records.shapes import Count
 from smoothcruiser.shown import Shown, brief
 
 
@@ -31,6 +32,9 @@ class Estimates(Shown, Data, Framed, Sequence[Estimate]):
     seconds: float
     method: str
     notes: tuple[str, ...] = ()
+    price: Count | None = (
+        None  # of all calls, at the most; None where nothing bounds them
+    )
 
     @overload
     def __getitem__(self, index: int) -> Estimate: ...

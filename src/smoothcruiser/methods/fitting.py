@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,9 +31,14 @@ from smoothcruiser.errors import (
 )
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.query import Query
-from smoothcruiser.schedule.alternatives import QUICK
 from smoothcruiser.schedule.numbers import power_of_ten, short
-from smoothcruiser.schedule.reach import OutOfReach, OutOfTime
+from smoothcruiser.schedule.reach import (
+    Clock,
+    OutOfReach,
+    OutOfTime,
+    check_patience,
+    patience,
+)
 from smoothcruiser.schedule.schedule import Schedule
 from smoothcruiser.theory.least_price import least_price
 
@@ -46,10 +52,11 @@ COARSEST = 0.5  # of the value span: a wider promise says nothing
 SHARE = 0.05  # of the calls, to measure the simulator
 TIME_SHARE = 0.03  # of the seconds
 MOST_SECONDS = 0.3  # to measure it, in any case
-# Of the calls that the measured speed allows: machines are not steady, so a promise that
-# was asked for has to end within the first. A schedule that is chosen for the time is
-# for the second: the clock ends it, and its bounds hold at every count.
-MARGIN, OVERFULL = 0.85, 1.5
+# Of the calls that the measured speed allows, a schedule may cost so much: machines are
+# not steady. One that is chosen for the time gets root samples for ``OVERFULL`` times
+# these calls, so that the clock ends it and no good luck: its bounds hold at every count.
+MARGIN, OVERFULL = 0.85, 3.0
+CHOICE_SHARE = 0.1  # of the seconds, after which the best schedule so far is taken
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
@@ -121,7 +128,7 @@ def fitted(method: Maker, query: Query) -> Fitted:
     looks = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
         return Fitted(schedule=method.schedule(query), looks=looks)
-    asked, price = _asked(method, query)
+    asked, price = _asked(method, query, watch)
     budget: float = math.inf
     if limits.calls is not None:
         budget = limits.calls - (looks if _inspects(query) else 0)
@@ -157,16 +164,18 @@ def _within(
     wanted = None
     if asked is None or asked.num_calls > min(budget, in_time):
         quick = in_time < budget
-        calls = min(budget, OVERFULL / MARGIN * in_time)
-        found = _payable(method, query, calls, quick)
-        if limits.seconds is not None:  # it is used until nothing more is wanted
-            wanted = query.promise.epsilon or 0.0
+        calls = min(budget, in_time)
+        found = _payable(method, query, calls, quick, spent)
         limit = (
             f"the {limits.seconds:.3g} s allowed"
             if quick
             else f"the budget of {short(limits.calls or 0)}"
         )
-        notes = _notes(query, found, price, limit, (QUICK if quick else 1.0) * calls)
+        notes = _notes(query, found, price, limit, calls)
+        if limits.seconds is not None:  # it is used until nothing more is wanted
+            wanted = query.promise.epsilon or 0.0
+        if quick:
+            found = found.stretch_root(min(budget, OVERFULL * in_time))
     assert found is not None
     return Fitted(
         schedule=found,
@@ -201,7 +210,9 @@ def _to_measure(budget: float, asked: Schedule | None) -> float:
     return min(SHARE * asked.num_calls, budget - asked.num_calls)
 
 
-def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
+def _asked(
+    method: Maker, query: Query, watch: Stopwatch | None
+) -> tuple[Schedule | None, str]:
     """The schedule for the requested epsilon, if there is one, and its price."""
     promise, calls = query.promise, query.limits.calls
     if promise.epsilon is None:
@@ -213,20 +224,31 @@ def _asked(method: Maker, query: Query) -> tuple[Schedule | None, str]:
         if least.log_calls > math.log(calls):
             return None, f"at least {power_of_ten(least.log_calls)} calls"
     try:
-        asked = method.schedule(query)
+        with _choice_time(query, None if watch is None else watch.elapsed):
+            asked = method.schedule(query)
     except OutOfReach as error:
         return None, f"at least {power_of_ten(error.log_calls)} calls"
     except OutOfTime:
-        raise
+        check_patience()  # of a caller that knows something better to do
+        return None, "more than could be computed in this time"
     except Unpayable:
         return None, "more calls than can be counted"
     return asked, f"{short(asked.num_calls)} calls"
 
 
-def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule:
+def _choice_time(query: Query, clock: Clock | None) -> AbstractContextManager[None]:
+    """Schedules are looked for until ``CHOICE_SHARE`` of ``seconds=`` is over."""
+    if clock is None or query.limits.seconds is None:
+        return nullcontext()
+    return patience(clock() + CHOICE_SHARE * query.limits.seconds, clock)
+
+
+def _payable(
+    method: Maker, query: Query, calls: float, quick: bool, clock: Clock
+) -> Schedule:
     """The schedule with the smallest epsilon for so many calls.
 
-    It is that of ``COARSEST`` where no useful one can be paid.
+    It is that of ``COARSEST`` where no useful one can be paid, or found in time.
     """
     from smoothcruiser.schedule.alternatives import FINEST, TINY
 
@@ -243,12 +265,14 @@ def _payable(method: Maker, query: Query, calls: float, quick: bool) -> Schedule
         return widest
     epsilon = coarsest
     try:
-        found = method.payable(query, int(min(calls, MOST_CALLS)), quick)
+        with _choice_time(query, clock):
+            found = method.payable(query, int(min(calls, MOST_CALLS)), quick)
         if least <= found.epsilon <= coarsest:
             return found
         epsilon = min(max(found.epsilon, least), coarsest)
-    except OutOfTime:  # who set the time knows something better to do
-        raise
+    except OutOfTime:
+        check_patience()  # of a caller that knows something better to do
+        return widest
     except SmoothcruiserError:  # too few calls for any
         pass
     return at(epsilon)

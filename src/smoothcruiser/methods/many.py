@@ -94,7 +94,7 @@ def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
 
 
 def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
-    begin, watch = time.perf_counter(), Stopwatch()
+    watch = Stopwatch()
     if query.compute.store is not None:
         raise InvalidInput(
             "plan_many keeps nothing in a store; drop store=, or save the "
@@ -118,7 +118,6 @@ def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
         each = replace(first_state, progress=None)
         ready = prepared(method, first_state)
         ready = _payable(query, ready, len(live))
-        begin = time.perf_counter() - watch.elapsed()  # compiling does not count
         name, looked = ready.method.name, ready.looked
         notes = (*ready.notes, *choice_notes(ready))
         there = {i: places[i] for i in live}
@@ -126,12 +125,14 @@ def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
         if stopped is not None:
             answers |= {i: stopped.unsampled(there[i]) for i in live}
         else:
-            answers |= _answers(query, each, ready, there, begin)
+            answers |= _answers(query, each, ready, there, watch)
+    prices = [answers[i].price for i in live]
     return Estimates(
         estimates=tuple(answers[i] for i in first),
         delta=_joint(query, answers.values()),
+        price=None if None in prices else looked + sum(filter(None, prices)),
         num_calls=looked + sum(answers[i].num_calls for i in set(first)),
-        seconds=time.perf_counter() - begin,
+        seconds=watch.elapsed(),
         method=name,
         notes=notes,
     )
@@ -146,7 +147,7 @@ def _stopped(query: Query, ready: Prepared) -> Unbegun | None:
 
 
 def _answers(
-    query: Query, each: Query, ready: Prepared, there: dict[int, Any], begin: float
+    query: Query, each: Query, ready: Prepared, there: dict[int, Any], watch: Stopwatch
 ) -> dict[int, Estimate]:
     """The answers at the states ``there``, by the parts of what was prepared for one.
 
@@ -164,9 +165,9 @@ def _answers(
             query=_whole(part.query, query, each, alone=len(parts) == 1),
             ready=part,
             places=[there[i] for i in todo],
-            begin=begin,
+            watch=watch,
             calls=None if total is None else total - spent,
-            until=_until(query, begin, last),
+            until=_until(query, watch, last),
             progress=query.progress,
             known=sum(i not in todo for i in there),
             total=len(there),
@@ -199,12 +200,12 @@ def _whole(part: Query, query: Query, each: Query, *, alone: bool) -> Query:
     return replace(part, promise=promise, limits=query.limits)
 
 
-def _until(query: Query, begin: float, last: bool) -> float:
-    """When the time of a part is up: the last one has all of it."""
-    seconds, now = query.limits.seconds, time.perf_counter()
+def _until(query: Query, watch: Stopwatch, last: bool) -> float:
+    """What ``watch`` shows when the time of a part is up: the last one has all of it."""
+    seconds, now = query.limits.seconds, watch.elapsed()
     if seconds is None:
         return math.inf
-    return begin + seconds if last else now + 0.5 * (begin + seconds - now)
+    return seconds if last else now + 0.5 * (seconds - now)
 
 
 def _missed(answer: Estimate, promise: Promise) -> bool:
@@ -327,9 +328,9 @@ class Call:
     query: Query  # about all states, where they share
     ready: Prepared  # for one of them, where nothing is shared
     places: list[Any]
-    begin: float
+    watch: Stopwatch  # of the whole request: compiling does not count
     calls: int | None  # at the most, of all
-    until: float  # when time is up
+    until: float  # what ``watch`` shows when time is up
     progress: Callback | None
     known: int = 0  # states that an earlier part has answered
     total: int = 1  # of all parts
@@ -343,6 +344,10 @@ class Call:
     def reached(self) -> list[bool]:
         """Which states were asked about."""
         return [answer is not None for answer in self.answers]
+
+    @property
+    def _seconds_left(self) -> float:
+        return self.until - self.watch.elapsed()
 
     @property
     def by_hand(self) -> bool:
@@ -378,7 +383,8 @@ class Call:
 
     def _final(self, session: Session, i: int) -> Estimate:
         """The answer at state ``i``, with what later states have taught."""
-        answer, until = self.answers[i], 0.0 if self.by_hand else self.until
+        answer = self.answers[i]
+        until = 0.0 if self.by_hand else time.perf_counter() + self._seconds_left
         if answer is not None:
             done = self.query.promise.asked and not self._is_open(i)
             return answer if done else session.reviewed(answer, until)
@@ -402,7 +408,7 @@ class Call:
         session.query = replace(
             session.query, limits=limits, progress=self._reporter(left)
         )
-        stops, earlier, now = heard(), self.answers[i], time.perf_counter()
+        stops, earlier, begin = heard(), self.answers[i], self.watch.elapsed()
         try:
             found = session.decide(self.places[i])
         except (Interrupted, KeyboardInterrupt) as error:
@@ -412,12 +418,9 @@ class Call:
             found = self._unsampled(i, str(error))
             found = replace(found, num_calls=getattr(error, "calls", 0))
         self.spent += found.num_calls
-        self.until += found.compile_seconds
-        now += found.compile_seconds
+        seconds = self.watch.elapsed() - begin
         used = limits.calls is not None and found.num_calls >= limits.calls
-        late = (
-            limits.seconds is not None and time.perf_counter() - now >= limits.seconds
-        )
+        late = limits.seconds is not None and seconds >= limits.seconds
         if used or late:
             self.cut.append(i)
         if earlier is not None:
@@ -446,7 +449,7 @@ class Call:
                 return None
             calls = max(1, min(rest, (calls - self.spent) // left - inspected))
         if self.until < math.inf:
-            seconds = (self.until - time.perf_counter()) / left
+            seconds = self._seconds_left / left
             if seconds <= 0.0:
                 self.ended = "The time was up"
                 return None
@@ -457,17 +460,15 @@ class Call:
         tell = self.progress
         if tell is None:
             return None
-        begin, before = self.begin, self.spent
+        before = self.spent
         done = self.known + sum(self.reached)
 
         def report(one: Progress) -> object:
             if one.phase in ("preparing", "done"):
                 return None
-            calls, spent = before + one.calls, time.perf_counter() - begin
+            calls, spent = before + one.calls, self.watch.elapsed()
             price = None if one.price is None else before + left * one.price
-            until = None
-            if self.until < math.inf:
-                until = self.until - time.perf_counter()
+            until = self._seconds_left if self.until < math.inf else None
             every = replace(
                 one,
                 calls=calls,

@@ -55,9 +55,19 @@ class Option:
 
     def row(self) -> tuple[str, str, str, str]:
         """The option as a row of a table."""
-        calls = "it depends" if self.num_calls is None else short(self.num_calls)
+        calls = "not known before" if self.num_calls is None else short(self.num_calls)
         seconds = "" if self.seconds is None else duration(self.seconds)
         return self.method, calls, seconds, self.role
+
+    def weighed(self) -> str:
+        """The option as a sentence, where another one is run."""
+        if self.num_calls is None:
+            price = "whose price is not known before the run"
+        else:
+            price = f"for at most {short(self.num_calls)} calls"
+        if self.seconds is not None:
+            price += f" ({duration(self.seconds)})"
+        return f"Weighed against it: {self.method}, {price}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +110,7 @@ class Decision(Shown):
     pilot: Pilot | None = None
     measured: int = 0  # calls that measured the speed, for a limit of seconds
     levels: tuple[Level, ...] = ()  # of the schedule, if one may be run
+    budget: int | None = None  # of a race whose search may use all of it
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -114,6 +125,8 @@ class Decision(Shown):
     @property
     def num_calls(self) -> int | None:
         """Oracle calls at the most, the look's too; None: it depends on the problem."""
+        if self.budget is not None:
+            return self.budget
         run = [option.num_calls for option in self.options[: self.num_run]]
         known = [calls for calls in run if calls is not None]
         return self.looked + sum(known) if len(known) == len(run) else None
@@ -162,11 +175,11 @@ class Decision(Shown):
 
     @property
     def sentence(self) -> str:
-        """The decision in words, and a table of what was compared."""
+        """The decision in words, with a table of what is run."""
         shown = [self.reason, ""]
         if self.pilot is not None:
             shown += [seen_by(self.pilot), ""]
-        rows = [option.row() for option in self.options]
+        rows = [option.row() for option in self.options[: self.num_run]]
         widths = [max(len(row[k]) for row in rows) for k in range(3)]
         widths[1] = max(widths[1], len("calls at most"))
         widths[2] = max(widths[2], len("time"))
@@ -177,6 +190,8 @@ class Decision(Shown):
                 f"{seconds:>{widths[2]}}  {role}"
             )
             shown.append(line.rstrip())
+        for option in self.options[self.num_run :]:
+            shown += ["", option.weighed()]
         return "\n".join(shown) + "\n"
 
 
@@ -264,6 +279,12 @@ class Race(Prepared):
     spent: float = 0.0  # seconds that preparing took, without compiling
     compiling: float = 0.0  # seconds that compiling took
 
+    def __post_init__(self) -> None:
+        """Without an epsilon a search that leads uses all of the budget: the price."""
+        if self.query.promise.epsilon is None:
+            decided = replace(self.explanation, budget=self.query.limits.calls)
+            object.__setattr__(self, "explanation", decided)
+
     @property
     def parts(self) -> tuple[Prepared, ...]:
         """Both, each with half of delta."""
@@ -343,14 +364,9 @@ class Race(Prepared):
         return self.annotated(_with_choice(found, self))
 
     def _calls_left(self) -> int | None:
-        """The search's calls where it has the price of both, after the look.
-
-        It inspects the step once more when it goes on.
-        """
+        """The search's calls where it has the price of both, after the look."""
         calls = self.price
-        if calls is None:
-            return None
-        return max(1, calls - self.looked - self.query.problem.inspected_pairs)
+        return None if calls is None else max(1, calls - self.looked)
 
     def _leads(self, first: Estimate) -> bool:
         """Whether the search, without an epsilon, has what the schedule would have."""

@@ -281,12 +281,11 @@ class Paper(Scheduled):
 def _inverse(
     method: Scheduled, query: Query, calls: int, quick: bool, kinds: Kinds
 ) -> Schedule:
-    from smoothcruiser.schedule.alternatives import payable_schedule
+    from smoothcruiser.schedule.alternatives import payable_schedule, quick_schedule
 
+    choose = quick_schedule if quick else payable_schedule
     delta, target = query.promise.failure(), query.promise.target
-    return payable_schedule(
-        query.problem.facts, delta, target, calls, kinds, method.name, quick
-    )
+    return choose(query.problem.facts, delta, target, calls, kinds, method.name)
 
 
 def _promise(query: Query) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from smoothcruiser.jit.stopwatch import Stopwatch
 from smoothcruiser.methods import resolve
 from smoothcruiser.methods.base import Method, Session, last_report, refuse_unused
 from smoothcruiser.playing.clock import Clock
-from smoothcruiser.playing.followed import followed, is_policy
+from smoothcruiser.playing.followed import follow_policy, is_policy
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.live import live_problem
 from smoothcruiser.problem.oracle import LiveOracle
@@ -89,7 +89,7 @@ class Agent:
         self.problem: Problem = problem
         follows = is_policy(method)
         self.method: Method = (
-            followed(problem, method, own) if follows else resolve(method, **own)
+            follow_policy(problem, method, own) if follows else resolve(method, **own)
         )
         self.sample = sample or follows
         self.query = Query.of(problem, **options)
@@ -166,7 +166,8 @@ class Agent:
             limits = replace(
                 self.query.limits, seconds=self.clock.share(self.decided, remaining)
             )
-            self.session.query = replace(self.query, limits=limits)
+            # the session's own query has the delta that the method sets by default
+            self.session.query = replace(self.session.query, limits=limits)
         with shown(progress):
             self.estimate = self.session.decide(state, remaining=remaining)
             finish(progress, **last_report(self.estimate))

@@ -28,6 +28,7 @@ from smoothcruiser.problem.arguments import check_seed
 from smoothcruiser.problem.oracle import ResettingOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, read, shown
+from smoothcruiser.query import named_keywords
 from smoothcruiser.records.data import Data
 from smoothcruiser.shown import Shown, brief
 
@@ -105,6 +106,7 @@ def random_player(state: Any, problem: Problem, rng: Any) -> int:
     return actions[int(rng.integers(len(actions)))]
 
 
+@named_keywords
 def play(
     agent: Agent | Problem,
     policy: Any = None,
@@ -147,6 +149,10 @@ def play(
                 f"action, or a policy as in evaluate, got {opponent!r}."
             )
         opponent = as_player(problem, opponent)
+    if opponent is not random_player and not problem.is_game:
+        raise InvalidInput(
+            "opponent= moves for the other player; this problem has one player: drop it."
+        )
     if side is not None and not problem.is_game:
         raise InvalidInput(
             "side= says which player the agent is; this problem has one player: "

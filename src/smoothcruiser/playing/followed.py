@@ -33,7 +33,7 @@ def is_policy(method: Any) -> bool:
     return callable(method) or any(hasattr(method, name) for name in acts)
 
 
-def followed(
+def follow_policy(
     problem: Problem, policy: Any, parameters: dict[str, Any] | None = None
 ) -> FollowedPolicy:
     """The method that follows ``policy`` in ``problem``, which has no ``parameters``."""
@@ -65,7 +65,7 @@ def as_player(problem: Problem, policy: Any) -> Callable[[Any, Problem, Any], in
     """A policy as a player: (state, problem, rng) -> action."""
     import numpy as np
 
-    reading = followed(problem, policy).reading
+    reading = follow_policy(problem, policy).reading
 
     def player(state: Any, problem: Problem, rng: Any) -> int:
         return int(rng.categorical(np.array(reading.shares(state, rng))))

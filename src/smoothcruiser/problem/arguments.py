@@ -6,19 +6,18 @@ Python's and NumPy's numbers are alike; True and False are none.
 from __future__ import annotations
 
 import difflib
-import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 # declared with a problem, and asked for by those who plan
 DECLARED = ("discount", "operator", "temperature", "num_actions", "horizon", "terminal")
+# asked for by those who plan: what verbs that plan nothing themselves are given by mistake
+PLANNED = ("method", "epsilon", "delta", "budget", "seconds", "simulations", "executor")
 # What keywords are called elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
 # scikit-learn, SciPy, mctx, QuantEcon. The first word that is known is meant.
 _ELSEWHERE = {
@@ -144,24 +143,52 @@ def meant(name: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name, known, 1)
     if here:
         return f"{name}= is called {here[0]}= here{REMARKS.get(name, '')}."
+    if "temperature" in (name, *synonyms):
+        return f"{name}= belongs to the operator, as in operator=Entropy(1.0)."
+    if name == "states" and "epsilon" in known:
+        return "plan_many(problem, states) plans in many states, plan in one."
     if name in DECLARED or any(word in DECLARED for word in synonyms):
         word = name if name in DECLARED else synonyms[0]
         return f"{word}= belongs to the problem: give it to MDP, Game, tabular or make."
+    if name in PLANNED and f"{name}s" not in known:
+        return (
+            f"{name}= belongs to those who plan: give it to plan, or to an agent, as in "
+            "Agent(problem, 'uct', budget=10_000)."
+        )
     if name in REMARKS:
         return f"{REMARKS[name].removeprefix(': ')}."
     return f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
 
 
-def named_keywords(function: Function) -> Function:
-    """The same function, which says what was meant by a keyword that it lacks."""
-    known = tuple(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def checked(*arguments: Any, **keywords: Any) -> Any:
-        check_keywords(function.__name__, keywords, known)
-        return function(*arguments, **keywords)
-
-    return cast(Function, checked)
+def check_call(
+    verb: str,
+    signature: inspect.Signature,
+    arguments: tuple[Any, ...],
+    keywords: dict[str, Any],
+) -> None:
+    """Refuse arguments that ``signature`` does not take, and too few of them."""
+    parameters = signature.parameters.values()
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    required = [
+        p.name if p.name in positional else f"{p.name}=…"
+        for p in parameters
+        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    ]
+    usage = f"{verb}({', '.join(required or positional[:1])})"
+    if len(arguments) > len(positional):
+        raise InvalidInput(
+            f"{verb} takes {' and '.join(positional)} by position, got "
+            f"{len(arguments)} arguments; give the others by name, such as seed=0."
+        )
+    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+        check_keywords(verb, keywords, signature.parameters)
+    by_position = positional[: len(arguments)]
+    for name in by_position:
+        if name in keywords:
+            raise InvalidInput(f"{verb} got {name} twice; drop one of the two.")
+    for name in required:
+        if name.removesuffix("=…") not in (*by_position, *keywords):
+            raise InvalidInput(f"{verb} needs {name.removesuffix('…')}, as in {usage}.")
 
 
 def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:

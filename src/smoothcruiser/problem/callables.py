@@ -22,6 +22,8 @@ CALLS = {
     "key": "key(state)",
     "sample_action": "sample_action(state, rng)",
 }
+# names of the first two arguments that say the action comes first
+SWAPPED = (("action", "state"), ("a", "s"))
 
 
 def check_functions(problem: Problem) -> None:
@@ -71,3 +73,8 @@ def _check_function(name: str, function: Any, call: str) -> None:
             f"{name} must be a function {call}, got one of {signature}; add or drop "
             "arguments, also those that it does not use."
         ) from None
+    if tuple(signature.parameters)[:2] in SWAPPED and "(state, action" in call:
+        raise InvalidInput(
+            f"{name} is called as {call}, and its arguments are named {signature}: the "
+            "state comes first, then the action; swap them."
+        )

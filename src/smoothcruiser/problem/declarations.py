@@ -89,18 +89,18 @@ def _function(name: str, value: Any) -> Any:
         return value
     module, _, attribute = value.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        function = getattr(import_module(module), attribute)
     except Exception as error:
         raise InvalidInput(
             f"{name}={value} names no function that can be imported ({said(error)}); "
             "write module:function."
         ) from error
-    if not callable(found):
+    if not callable(function):
         raise InvalidInput(
             f"{name} must name a function of the state, and {value} is a "
-            f"{type(found).__name__}."
+            f"{type(function).__name__}."
         )
-    return found
+    return function
 
 
 def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
@@ -113,14 +113,14 @@ def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
 
 def written(declared: Mapping[str, Any]) -> dict[str, Any] | None:
     """Declarations as plain values that ``taken`` reads; None if one has no name."""
-    found = {}
+    values = {}
     for name, value in declared.items():
         many = isinstance(value, list | tuple)
         parts = [_written(x) for x in (value if many else (value,))]
         if None in parts:
             return None
-        found[name] = parts if many else parts[0]
-    return found
+        values[name] = parts if many else parts[0]
+    return values
 
 
 def _written(value: Any) -> Any:
@@ -191,8 +191,6 @@ def declare(problem: Problem, declared: Mapping[str, Any]) -> Problem:
     if not declared:
         return problem
     facts = {each.name: getattr(problem, each.name) for each in fields(problem)}
-    found = merged(facts, declared)
-    return replace(
-        problem,
-        **{name: found[name] for name in found if found[name] is not facts[name]},
-    )
+    every = merged(facts, declared).items()
+    changed = {name: value for name, value in every if value is not facts[name]}
+    return replace(problem, **changed)

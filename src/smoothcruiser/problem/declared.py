@@ -149,7 +149,8 @@ class Declared:
     def __new__(cls, *oracle: Any, **declared: Any) -> Self:
         """A problem to be filled in."""
         if oracle or declared:  # neither where it is copied
-            check_keywords(cls.__name__, declared, cls.__dataclass_fields__)  # type: ignore[attr-defined]
+            fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
+            check_keywords(cls.__name__, declared, fields)
             check_needed(cls.__name__, declared, oracle)
         return super().__new__(cls)
 

@@ -32,17 +32,17 @@ def live_problem(
     return adapter.problem(simulator, **own), more
 
 
-def refuse_parts(found: Any) -> None:
+def refuse_parts(part: Any) -> None:
     """Refuse what a problem is made of: a name, a step, arrays, a class."""
-    if isinstance(found, str):
-        hint = f"make it first: problem = make({found!r}, discount=0.9, operator='max')"
-    elif isinstance(found, type):
-        hint = f"{found.__name__} is a class; give an object of it"
+    if isinstance(part, str):
+        hint = f"make it first: problem = make({part!r}, discount=0.9, operator='max')"
+    elif isinstance(part, type):
+        hint = f"{part.__name__} is a class; give an object of it"
     elif (
-        isinstance(found, tuple | list) and found and hasattr(found[0], "shape")
-    ) or hasattr(found, "shape"):
+        isinstance(part, tuple | list) and part and hasattr(part[0], "shape")
+    ) or hasattr(part, "shape"):
         hint = "of arrays make one: tabular(P, R, discount=0.9, operator=Max())"
-    elif callable(found) and not hasattr(found, "step"):
+    elif callable(part) and not hasattr(part, "step"):
         hint = (
             "of a step make one: MDP(step, num_actions=2, discount=0.9, operator=Max())"
         )
@@ -50,5 +50,5 @@ def refuse_parts(found: Any) -> None:
         return
     raise InvalidInput(
         "A problem (MDP, Game, tabular or make) was expected, got "
-        f"{type(found).__name__}; {hint}."
+        f"{type(part).__name__}; {hint}."
     )

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
+import importlib.util
 import inspect
 import re
 import sys
+from contextlib import suppress
+from pathlib import PurePath
 from typing import Any, Unpack
 
 from smoothcruiser.errors import InvalidInput, MissingExtra, SmoothcruiserError, said
-from smoothcruiser.operators import Operator, make_operator
+from smoothcruiser.operators import Max, Operator, make_operator
 from smoothcruiser.problem.adapter import (
     FAULTS,
     Adapter,
@@ -134,22 +136,36 @@ def _made(
     adapter = find_adapter(name)
     if adapter is not None:
         return _adapted(adapter, rest, spec, operator, words)
-    if rest:
+    if name and rest:
         return _imported(name, rest, spec, operator, words)
     if text.endswith(".py"):
-        module = text.removesuffix(".py").replace("/", ".")
+        path = PurePath(text).with_suffix("")
+        inside = not path.is_absolute() and ".." not in path.parts
+        where = "" if inside else f", and go to its folder, {path.parent}"
         raise InvalidInput(
             f"{text!r} is a file; name the problem in it as module:attribute, such as "
-            f"{module}:problem."
+            f"{'.'.join(path.parts) if inside else path.name}:problem{where}."
         )
     if re.search(r"-v\d+$", text):
         raise InvalidInput(
             f"Unknown problem {text!r}; an environment of Gymnasium is named 'gym:{text}'."
         )
+    own = f"name your own as module:attribute{near(text) or '.'}"
+    if _is_module(name):
+        module, dot, last = name.rpartition(".")
+        meant = f"{name}:problem or {module}:{last}" if dot else f"{name}:problem"
+        own = f"name what a module holds, such as {meant}."
     raise InvalidInput(
-        f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or name your "
-        f"own as module:attribute{near(text) or '.'}"
+        f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or {own}"
     )
+
+
+def _is_module(name: str) -> bool:
+    """Whether a module, or the package that it would be in, can be found."""
+    first = name.partition(".")[0]  # looking deeper would import it
+    with suppress(ImportError, ValueError):
+        return first.isidentifier() and importlib.util.find_spec(first) is not None
+    return False
 
 
 def _with_words(
@@ -265,6 +281,19 @@ def _imported(
         {k: given.pop(k) for k in DECLARATIONS if k in given.keys() - accepted}
     )
     options |= given
+    needed = [
+        each.name
+        for each in accepted.values()
+        if each.default is each.empty
+        and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+        and each.name not in options
+    ]
+    if needed:
+        raise InvalidInput(
+            f"{name} is a function that needs {needed[0]}; give {needed[0]}=… after a "
+            f"comma, or name the problem that is made of it, such as "
+            f"{module_name}:problem."
+        )
     unused = [key for key in options if key not in accepted]
     if unused:
         raise InvalidInput(
@@ -343,6 +372,11 @@ def _changed(
                 "value_bounds": None,
                 "value_gap": None,
             }
+    if operator is None and spec["temperature"] and isinstance(problem.operator, Max):
+        raise InvalidInput(
+            f"{name} has plain max, which has no temperature; give operator= as well, "
+            "such as entropy, or drop temperature=."
+        )
     if operator is not None or spec["temperature"] is not None:
         base = operator if operator is not None else problem.operator.name
         changes["operator"] = _operator(base, spec["temperature"])

@@ -23,13 +23,17 @@ from smoothcruiser.errors import (
     SmoothcruiserError,
     said,
 )
-from smoothcruiser.jit.build import is_compiled
 from smoothcruiser.problem.answers import at
 from smoothcruiser.problem.chances import rarest, too_rare
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import ROW_SUM_TOLERANCE
 from smoothcruiser.problem.totals import pays_early
-from smoothcruiser.problem.wary_actions import InsistsOnInt, call_warily, wary
+from smoothcruiser.problem.wary_actions import (
+    InsistsOnInt,
+    call_warily,
+    takes_wary,
+    wary,
+)
 
 Row = list[tuple[float, float, Any]]
 Outcomes = list[tuple[int, float, float]]  # next state's number, reward, probability
@@ -120,7 +124,7 @@ def _listed(problem: Problem, state: Any, action: int) -> Any:
     """What ``outcomes`` returns; an action that is taken for its name is noticed."""
     assert problem.outcomes is not None
     try:
-        if problem.tables is None and not is_compiled(problem.outcomes):
+        if problem.tables is None and takes_wary(problem.outcomes):
             named = wary(problem, action, "outcomes")
             return call_warily(problem.outcomes, state, named)
     except InsistsOnInt:

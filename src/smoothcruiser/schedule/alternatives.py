@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from smoothcruiser.errors import SmoothcruiserError, Unpayable
@@ -31,6 +31,7 @@ from smoothcruiser.schedule.reach import (
     USEFUL,
     OutOfReach,
     OutOfTime,
+    check_patience,
     patience,
 )
 from smoothcruiser.schedule.schedule import Schedule, Target
@@ -49,7 +50,9 @@ STEEPEST = 1e60  # times: no promise is widened by more at once
 # A budget of which less than this share would be used is looked at again, between the
 # last epsilon that was too dear and the first that was not.
 HALF = 0.5
-QUICK = 2.0  # times the budget that a quick answer may cost: its caller stops the run
+# A quick search compiles at most so many schedules. A price falls like 1/epsilon**50 at
+# discount 0.9; where one price is known, that is its slope.
+MOST_TABLES, STEEP_PRICE, FARTHEST_STEP = 8, -50.0, math.log(2.0)
 
 
 class Wish(NamedTuple):
@@ -149,57 +152,122 @@ def payable_schedule(
     budget: int,
     kinds: Kinds = ALL_KINDS,
     method: str = "smoothcruiser",
-    quick: bool = False,
 ) -> Schedule:
     """The schedule that fits the budget with an epsilon near the smallest.
 
     The compiler's inverse does not count what bets on the data add to the worst case
     (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
-    ``quick`` begins with the frontier's answer, which is about as good and takes a
-    quarter of the time; its schedule may cost ``QUICK`` times the budget.
     """
-    most = QUICK * budget if quick else budget
-
-    def at(epsilon: float) -> Schedule:
-        return compile_schedule(
-            facts,
-            epsilon=epsilon,
-            delta=delta,
-            target=target,
-            kinds=kinds,
-            method=method,
-        )
-
-    smallest = _inverse(facts, delta, target, budget, kinds, quick)
+    at = partial(
+        compile_schedule,
+        facts,
+        delta=delta,
+        target=target,
+        kinds=kinds,
+        method=method,
+    )
+    smallest = _smallest_epsilon(facts, delta, target, budget, kinds)
     low, high = 0.0, max(_up(smallest), FINEST * max(facts.value_span(), TINY))
-    found = at(high)
-    while found.num_calls > most:
+    schedule = at(epsilon=high)
+    while schedule.num_calls > budget:
         low = high
-        above = math.exp(0.2 * (math.log(found.num_calls) - math.log(budget)))
+        above = math.exp(0.2 * (math.log(schedule.num_calls) - math.log(budget)))
         high = _up(max(1.01, min(above, STEEPEST)) * high)
-        found = at(high)
+        schedule = at(epsilon=high)
     # Where discounts are large a price falls as steeply as 1/epsilon**500, and the last
     # step went far beyond.
     with suppress(OutOfTime):
-        while low > 0.0 and found.num_calls < HALF * budget:
+        while low > 0.0 and schedule.num_calls < HALF * budget:
             middle = _up(math.sqrt(low * high))
             if middle >= high:
                 break
-            finer = at(middle)
-            if finer.num_calls <= most:
-                found, high = finer, middle
+            finer = at(epsilon=middle)
+            if finer.num_calls <= budget:
+                schedule, high = finer, middle
             else:
                 low = middle
-    return found
+    return schedule
+
+
+def quick_schedule(
+    facts: Facts,
+    delta: float,
+    target: Target,
+    budget: int,
+    kinds: Kinds = ALL_KINDS,
+    method: str = "smoothcruiser",
+) -> Schedule:
+    """The dearest schedule within the budget that a short search finds.
+
+    It begins with the frontier's answer and follows the logarithm of the price, as a
+    line through the last two schedules, until one costs more than ``HALF`` of the
+    budget. Where the time ends (``reach.patience``), the best so far is returned.
+    """
+    at = partial(
+        compile_schedule,
+        facts,
+        delta=delta,
+        target=target,
+        kinds=kinds,
+        method=method,
+    )
+    epsilon = _up(
+        max(
+            affordable_epsilon(
+                facts, budget=budget, delta=delta, target=target, kinds=kinds
+            ),
+            FINEST * max(facts.value_span(), TINY),
+        )
+    )
+    best, goal = None, math.log(max(1, budget)) + math.log(HALF) / 2.0
+    prices: dict[float, float] = {}  # log price by log epsilon
+    with suppress(OutOfTime):
+        for _ in range(MOST_TABLES):
+            schedule = at(epsilon=epsilon)
+            if schedule.num_calls <= budget:
+                if best is None or schedule.num_calls > best.num_calls:
+                    best = schedule
+                if schedule.num_calls >= HALF * budget:
+                    break
+            prices[math.log(epsilon)] = math.log(schedule.num_calls)
+            epsilon = _up(math.exp(_next_epsilon(prices, goal)))
+            if math.log(epsilon) in prices:
+                break
+    if best is None:
+        check_patience()
+        raise Unpayable(f"No schedule of at most {budget:,} calls was found.")
+    return best
+
+
+def _next_epsilon(prices: dict[float, float], goal: float) -> float:
+    """The log epsilon at which a line through two known prices reaches ``goal``.
+
+    The line goes through the nearest price on each side, and stays away from both; from
+    one side alone it goes ``FARTHEST_STEP`` at the most.
+    """
+    dear = max((x for x, y in prices.items() if y > goal), default=None)
+    cheap = min((x for x, y in prices.items() if y <= goal), default=None)
+    if dear is not None and cheap is not None:
+        share = (prices[dear] - goal) / (prices[dear] - prices[cheap])
+        return dear + min(max(share, 0.1), 0.9) * (cheap - dear)
+    last = dear if cheap is None else cheap
+    assert last is not None
+    slope = STEEP_PRICE
+    if len(prices) > 1:
+        before = min((x for x in prices if x != last), key=lambda x: abs(x - last))
+        slope = min((prices[last] - prices[before]) / (last - before), -1.0)
+    step = (goal - prices[last]) / slope
+    return last + min(max(step, -FARTHEST_STEP), FARTHEST_STEP)
 
 
 @lru_cache(maxsize=64)
-def _inverse(
-    facts: Facts, delta: float, target: Target, budget: int, kinds: Kinds, quick: bool
+def _smallest_epsilon(
+    facts: Facts, delta: float, target: Target, budget: int, kinds: Kinds
 ) -> float:
-    """The compiler's inverse; a quick answer takes a quarter of the time."""
-    inverse = affordable_epsilon if quick else smallest_epsilon
-    return inverse(facts, budget=budget, delta=delta, target=target, kinds=kinds)
+    """The compiler's inverse, which takes seconds: it is asked again by ``explain``."""
+    return smallest_epsilon(
+        facts, budget=budget, delta=delta, target=target, kinds=kinds
+    )
 
 
 def payable_temperature(

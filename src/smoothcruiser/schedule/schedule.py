@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -54,7 +54,12 @@ from smoothcruiser.schedule.prices import (
     root_visits,
 )
 from smoothcruiser.shown import Shown, brief
-from smoothcruiser.theory.betting import DEVIATION, likely_calls, likely_samples
+from smoothcruiser.theory.betting import (
+    DEVIATION,
+    checkpoints,
+    likely_calls,
+    likely_samples,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -285,6 +290,21 @@ class Schedule(Shown, Data):
             values.append((onward if estimator.goes_on else query) + offset)
             found.append(query)
         return tuple(found)
+
+    def stretch_root(self, calls: float) -> Schedule:
+        """The same levels with more samples at the root, for about so many calls.
+
+        The promise is the same, and what its bounds reach with the samples is narrower.
+        Paper mode promises at its last sample alone and stays as it is.
+        """
+        root, factor = self.root, calls / self.num_calls
+        if self.delta_prime is not None or factor <= 1.0:
+            return self
+        samples, looks = int(factor * root.samples), list(root.looks)
+        if looks:
+            looks += checkpoints(looks[-1], samples)[1:]
+        root = replace(root, samples=samples, looks=tuple(looks))
+        return replace(self, root=root)
 
     @property
     def price_is_exact(self) -> bool:

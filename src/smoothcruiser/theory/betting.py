@@ -186,7 +186,13 @@ def choose_looks(
     if not 2.0 * t < spread:
         return ()
     level = bet_level(actions, adaptive_delta) - math.log(SHARES[0])
-    count = max(2, math.ceil(level / -math.log1p(-2.0 * t / spread)))
+    return checkpoints(
+        max(2, math.ceil(level / -math.log1p(-2.0 * t / spread))), samples
+    )
+
+
+def checkpoints(count: int, samples: int) -> tuple[int, ...]:
+    """Return geometric counts from ``count`` on, below ``samples``."""
     looks: list[int] = []
     while count < samples / 1.05:
         looks.append(count)

@@ -31,7 +31,7 @@ from smoothcruiser.operators.dispatch import is_greedy
 from smoothcruiser.problem.arguments import check_seed, is_whole
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.undiscounted import refuse_undiscounted
-from smoothcruiser.progress import Callback, finish, shown
+from smoothcruiser.progress import Callback, TreeWatcher, finish, shown
 from smoothcruiser.progress import read as read_progress
 from smoothcruiser.query import Compute, Where, check_problem
 from smoothcruiser.shown import Shown, brief
@@ -183,9 +183,8 @@ class Tree(Shown):
     def grow_by(self, growth: Growth) -> None:
         """Grow within limits that were checked, and report."""
         last_simulation, last_call = growth.start(self)
-        watch = getattr(growth.progress, "watch", None)
-        if watch is not None:  # ``follow`` shows the tree itself
-            watch(self)
+        if isinstance(growth.progress, TreeWatcher):
+            growth.progress.watch(self)
         begin, seconds, watch = time.perf_counter(), growth.seconds, Stopwatch()
         with held() as hold, overdue(seconds):
             try:

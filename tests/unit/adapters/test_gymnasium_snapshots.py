@@ -4,6 +4,8 @@ and an environment that was never reset.
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import smoothcruiser as sc
@@ -64,3 +66,24 @@ def test_an_environment_that_was_not_reset_is_refused_in_a_sentence() -> None:
     made = sc.make("gym:FrozenLake-v1", discount=0.9, operator="max")
     with pytest.raises(sc.InvalidInput, match="reset"):
         sc.plan(made, gym.make("FrozenLake-v1"))
+
+
+@pytest.mark.compiles
+def test_an_environment_may_keep_a_module() -> None:
+    """As those of gymnasium-robotics do: ``self._mujoco = mujoco``."""
+
+    class Keeping(Three):
+        def __init__(self) -> None:
+            super().__init__()
+            self.libraries = {"math": math}
+
+        def step(self, action):
+            action = self.libraries["math"].floor(action + 0.5)
+            return super().step(action)
+
+    env = Keeping()
+    env.reset(seed=0)
+    about = {"discount": 0.9, "operator": sc.Max(), "reward_range": (0.0, 1.0)}
+    made = gym_problem(env, **about)
+    found = sc.plan(made, method="uct", budget=300, options={"depth": 3})
+    assert found.action == 1

@@ -46,8 +46,8 @@ def problem_of(env, **more):
 def test_predict_gets_the_observation_of_the_environment(name):
     env, model = gymnasium.make(name), Model()
     problem = problem_of(env)
-    found = sc.evaluate(problem, model, budget=120)
-    assert found.interval[0] <= found.value <= found.interval[1]
+    answer = sc.evaluate(problem, model, budget=120)
+    assert answer.interval[0] <= answer.value <= answer.interval[1]
     assert all(env.observation_space.contains(shown) for shown in model.seen)
 
 
@@ -101,7 +101,7 @@ def test_a_table_of_a_toy_text_needs_no_row_for_the_end_that_was_added():
             return path[observation], None
 
     for policy in (actions, values, np.eye(4)[actions], path, Walker()):
-        found = sc.evaluate(problem, policy, budget=4000)
-        assert found.interval[0] <= 0.5**5 <= found.interval[1]
-        assert found.value == pytest.approx(0.5**5, abs=0.01)
+        answer = sc.evaluate(problem, policy, budget=4000)
+        assert answer.interval[0] <= 0.5**5 <= answer.interval[1]
+        assert answer.value == pytest.approx(0.5**5, abs=0.01)
         assert sc.play(sc.Agent(problem, policy), episodes=2).mean_return == 1.0

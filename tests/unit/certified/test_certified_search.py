@@ -309,6 +309,7 @@ def test_custom_operators_plain_and_compiled():
     for other in results[1:]:
         assert other.interval == pytest.approx(results[0].interval, abs=1e-9)
         assert other.num_calls == results[0].num_calls
+        assert other.standard_error == pytest.approx(results[0].standard_error)
 
 
 def test_deterministic_problems_cost_one_call_a_pair():

@@ -53,14 +53,14 @@ def test_the_value_is_that_of_the_frequencies(discount):
         initial_state=0,
     )
     search = Certified(problem, delta=0.1)
-    found = search.query(budget=200)
+    answer = search.query(budget=200)
     by_hand = counted_by_hand(search.memory, discount)
-    assert found.value == pytest.approx(by_hand, rel=1e-6)
-    assert found.q_values == pytest.approx((by_hand,), rel=1e-6)
-    middle = sum(found.interval) / 2
-    assert abs(found.value - middle) > 0.04 * middle
+    assert answer.value == pytest.approx(by_hand, rel=1e-6)
+    assert answer.q_values == pytest.approx((by_hand,), rel=1e-6)
+    middle = sum(answer.interval) / 2
+    assert abs(answer.value - middle) > 0.04 * middle
     # sigma of 1 + gamma v over n(0), and gamma P(1) sigma of the reward over n(1)
-    assert 0.0 < found.standard_error < 0.5
+    assert 0.0 < answer.standard_error < 0.5
     (row,) = [row for row in search.table() if row.state == 1]
     assert 2.0 <= row.value <= 4.0
 
@@ -80,9 +80,9 @@ def test_nothing_paid_is_worth_nothing():
         reward_range=(0.0, 1.0),
         initial_state=0,
     )
-    found = Certified(problem, delta=0.1).query(budget=500)
-    assert found.interval[1] > 40.0
-    assert found.value == 0.0
+    answer = Certified(problem, delta=0.1).query(budget=500)
+    assert answer.interval[1] > 40.0
+    assert answer.value == 0.0
 
 
 def test_a_constant_reward_has_its_exact_value():
@@ -99,9 +99,9 @@ def test_a_constant_reward_has_its_exact_value():
         reward_range=(-100.0, 0.0),
         initial_state=0,
     )
-    found = Certified(problem, delta=0.1).query(budget=500)
-    assert found.value == pytest.approx(-100.0, rel=0.01)
-    assert found.interval[0] < -1000.0
+    answer = Certified(problem, delta=0.1).query(budget=500)
+    assert answer.value == pytest.approx(-100.0, rel=0.01)
+    assert answer.interval[0] < -1000.0
 
 
 def random_world(seed, states, discount, operator, *, costs=False, players=None):
@@ -133,19 +133,19 @@ def test_estimates_are_near_where_intervals_are_wide(make, budget):
     problem = make()
     exact = solve(problem)
     root = problem.start()
-    found = Certified(problem, delta=0.1, seed=7).query(budget=budget)
+    answer = Certified(problem, delta=0.1, seed=7).query(budget=budget)
     truth = exact.values[root]
-    assert abs(found.value - truth) <= 0.1 * abs(truth) + 1e-9
-    if found.standard_error is not None:
-        assert abs(found.value - truth) <= 6.0 * found.standard_error + 1e-3
-    low, high = found.interval
-    assert low <= found.value <= high
+    assert abs(answer.value - truth) <= 0.1 * abs(truth) + 1e-9
+    if answer.standard_error is not None:
+        assert abs(answer.value - truth) <= 6.0 * answer.standard_error + 1e-3
+    low, high = answer.interval
+    assert low <= answer.value <= high
     for q, (q_low, q_high) in zip(
-        found.q_values, found.certificate.q_intervals, strict=True
+        answer.q_values, answer.certificate.q_intervals, strict=True
     ):
         assert q_low <= q <= q_high
-    applied = problem.operator.value(found.q_values, player=problem.mover(root))
-    assert found.value == pytest.approx(applied, rel=1e-6)
+    applied = problem.operator.value(answer.q_values, player=problem.mover(root))
+    assert answer.value == pytest.approx(applied, rel=1e-6)
 
 
 def test_a_horizon_is_solved_layer_by_layer():
@@ -163,13 +163,13 @@ def test_a_horizon_is_solved_layer_by_layer():
         initial_state=0,
     )
     search = Certified(problem, delta=0.1)
-    found = search.query(budget=2000)
+    answer = search.query(budget=2000)
     pair = search.memory.graph.pairs[0]
     rows = search.memory.graph.entries[pair["start"] : pair["start"] + pair["length"]]
     mean = sum(row["weight"] * row["reward"] for row in rows) / pair["total"]
-    assert found.value == pytest.approx(30.0 * mean, rel=1e-9)
+    assert answer.value == pytest.approx(30.0 * mean, rel=1e-9)
     usual = 30.0 * math.sqrt(mean * (1.0 - mean) / (pair["total"] - 1.0))
-    assert found.standard_error == pytest.approx(usual, rel=1e-6)
+    assert answer.standard_error == pytest.approx(usual, rel=1e-6)
     table = search.table()
     assert table.at(0, remaining=3).value == pytest.approx(3.0 * mean, rel=1e-9)
 
@@ -177,9 +177,9 @@ def test_a_horizon_is_solved_layer_by_layer():
 def test_a_promise_that_is_kept_binds_the_value():
     """Within epsilon of both ends: |value - V| <= epsilon follows."""
     problem = random_world(6, 6, 0.8, sc.Max())
-    found = Certified(problem, delta=0.1).query(epsilon=0.3)
-    low, high = found.interval
-    assert high - 0.3 <= found.value <= low + 0.3
+    answer = Certified(problem, delta=0.1).query(epsilon=0.3)
+    low, high = answer.interval
+    assert high - 0.3 <= answer.value <= low + 0.3
 
 
 def test_a_refused_first_report_leaves_a_memory_that_can_be_looked_at(tmp_path):
@@ -193,9 +193,9 @@ def test_a_refused_first_report_leaves_a_memory_that_can_be_looked_at(tmp_path):
         initial_state=0,
     )
     search = Certified(problem, delta=0.1)
-    found = search.query(budget=100, progress=lambda news: False)
-    assert found.num_calls == 0
-    assert any("not sampled" in note for note in found.notes)
+    answer = search.query(budget=100, progress=lambda news: False)
+    assert answer.num_calls == 0
+    assert any("not sampled" in note for note in answer.notes)
     (row,) = search.table()
     assert row.remaining == 5
     assert search.table().at(0) == row
@@ -208,13 +208,13 @@ def test_no_error_is_usual_where_the_play_meets_actions_without_samples():
     problem = sc.make("garnet:states=8,actions=3,seed=2", discount=0.5, operator="max")
     truth = solve(problem).values[0]
     for budget in (100, 300):
-        found = Certified(problem, delta=0.2).query(budget=budget)
-        assert found.standard_error is None
-        assert abs(found.value - truth) > 0.03
+        answer = Certified(problem, delta=0.2).query(budget=budget)
+        assert answer.standard_error is None
+        assert abs(answer.value - truth) > 0.03
     near = 0
     for seed in range(20):
-        found = Certified(problem, delta=0.2, seed=seed).query(budget=1000)
-        near += abs(found.value - truth) <= 2.0 * found.standard_error
+        answer = Certified(problem, delta=0.2, seed=seed).query(budget=1000)
+        near += abs(answer.value - truth) <= 2.0 * answer.standard_error
     assert near >= 16
 
 
@@ -224,8 +224,8 @@ def test_the_error_holds_what_solving_leaves_out():
     truth = solve(problem).values[0]
     assert Certified(problem, delta=0.2).query(budget=100).standard_error is None
     for budget in (300, 3000):
-        found = Certified(problem, delta=0.2).query(budget=budget)
-        assert 1e-5 < abs(found.value - truth) <= 2.0 * found.standard_error
+        answer = Certified(problem, delta=0.2).query(budget=budget)
+        assert 1e-5 < abs(answer.value - truth) <= 2.0 * answer.standard_error
 
 
 def test_shifts_that_lead_in_a_circle_end():

@@ -1,4 +1,4 @@
-"""``play --policy``: what is in a module, or an array in a file, is played."""
+"""``play``: a policy of a module or of a file is played; a planner has plan's delta."""
 
 import json
 
@@ -59,3 +59,27 @@ def test_what_cannot_be_played_is_told_in_a_sentence(here, options, words):
     done = played(*options)
     assert isinstance(done.exception, InvalidInput)
     assert words in str(done.exception)
+
+
+def test_a_planner_has_the_default_delta_of_plan_and_says_so(here):
+    """A limit is enough, as it is for ``plan``; a schedule has no default."""
+    (here / "thrown_coins.py").write_text(
+        "import smoothcruiser as sc\n"
+        "def step(s, a, rng): return float(rng.random() < 0.5), s\n"
+        "problem = sc.MDP(step, num_actions=2, discount=0.5, operator=sc.Max(),"
+        " initial_state=0)\n"
+    )
+    once = ["play", "thrown_coins:problem", "--episodes", "1", "--steps", "1"]
+    limits = (["--budget", "99"], ["--seconds-total", "0.2"])
+    for options in (*limits, ["--method", "certified", *limits[0]]):
+        done = CliRunner().invoke(app, [*once, *options])
+        assert done.exit_code == 0, done.exception
+        assert "No delta was named: 0.05" in done.stdout
+    done = CliRunner().invoke(app, [*once, *limits[0], "--delta", "0.1"])
+    assert "No delta" not in done.stdout
+    done = CliRunner().invoke(app, ["explain", once[1], "--epsilon", "30%"])
+    assert "with probability 0.95" in " ".join(done.stdout.split())
+    warm = ["plan", once[1], "--temperature", "1", "--budget", "99"]
+    assert "plain max" in str(CliRunner().invoke(app, warm).exception)
+    done = CliRunner().invoke(app, [*once, *limits[0], "--method", "smoothcruiser"])
+    assert "--delta 0.1" in str(done.exception)

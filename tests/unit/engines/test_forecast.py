@@ -58,8 +58,8 @@ def test_a_pilot_inspects_the_step_in_place_of_the_run():
     )
     ready = sc.prepare(problem, **PROMISE)
     known = ready.with_pilot()
-    begun = known.fitted.begun
-    assert 0 < begun.look_calls < problem.inspection_calls
+    start = known.fitted.begun
+    assert 0 < start.look_calls < problem.inspection_calls
     plain, answer = ready.run(), known.run()
     assert answer.num_calls == plain.num_calls  # the step is inspected as often
     likely = known.explanation.expected_calls
@@ -82,13 +82,13 @@ def test_other_methods_have_no_pilot():
 
 
 def test_a_schedule_with_a_pilot_is_written_and_read():
-    found = sc.prepare(noiseless(), **PROMISE).with_pilot().explanation
-    data = found.to_dict()
-    assert data["expected_calls"] == data["piloted_calls"] == found.piloted_calls
+    schedule = sc.prepare(noiseless(), **PROMISE).with_pilot().explanation
+    data = schedule.to_dict()
+    assert data["expected_calls"] == data["piloted_calls"] == schedule.piloted_calls
     again = Schedule.from_dict(data)
-    assert again == found
-    assert again.expected_calls == found.expected_calls
-    assert replace(found, piloted_calls=10**30).expected_calls == found.num_calls
+    assert again == schedule
+    assert again.expected_calls == schedule.expected_calls
+    assert replace(schedule, piloted_calls=10**30).expected_calls == schedule.num_calls
 
 
 def test_repeated_samples_keep_the_whole_weight():

@@ -21,10 +21,10 @@ def rule_of(bias):
 def test_shares_of_the_policy_weigh_the_errors_of_the_actions():
     tallies = {0: SPREAD, 2: EQUAL}
     by_hand = 0.25 * (4.0 / 3.0 / 4.0) ** 0.5
-    found = usual_error(rule_of(0.0), tallies, (0.25, 0.0, 0.75))
-    assert found == pytest.approx(by_hand)
-    found = usual_error(rule_of(0.0), {0: SPREAD}, ())
-    assert found == pytest.approx((1.0 / 3.0) ** 0.5)
+    error = usual_error(rule_of(0.0), tallies, (0.25, 0.0, 0.75))
+    assert error == pytest.approx(by_hand)
+    error = usual_error(rule_of(0.0), {0: SPREAD}, ())
+    assert error == pytest.approx((1.0 / 3.0) ** 0.5)
 
 
 def test_there_is_none_where_it_would_mislead():

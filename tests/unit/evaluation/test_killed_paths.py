@@ -4,11 +4,13 @@ it to their side and stay in range, and short paths are not preferred.
 
 import math
 import time
+import warnings
 
 import numpy as np
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.evaluation import evaluate, sampling
 from smoothcruiser.evaluation.evaluate import rollout_setting
 from smoothcruiser.evaluation.fitting import Fit, Stakes
 from smoothcruiser.evaluation.path_rules import (
@@ -230,3 +232,28 @@ def test_few_paths_have_no_usual_error():
     assert short.value == 1.0
     assert short.standard_error is None
     assert sc.evaluate(world, np.ones((2, 1)), budget=200).standard_error > 0.01
+
+
+def test_without_a_limit_plain_python_answers_in_seconds_and_says_so(monkeypatch):
+    assert evaluate.DEFAULT_CALLS["reference"] <= 100_000  # some 20 us each
+    monkeypatch.setitem(evaluate.DEFAULT_CALLS, "reference", 2000)
+    monkeypatch.setattr(sampling, "WARNED_FROM", 0.0)
+    monkeypatch.setattr(sampling, "LONG_SECONDS", 0.0)
+    coin = sc.MDP(
+        lambda s, a, rng: (rng.random(), s),
+        num_actions=2,
+        discount=0.9,
+        operator=sc.Max(),
+        initial_state=0,
+    )
+    with pytest.warns(UserWarning, match="2,000 calls where no limit is set") as told:
+        answer = sc.evaluate(coin, lambda s: 0)
+    assert len(told) == 1
+    assert answer.num_calls <= 2000
+    assert "No limit was set" in answer.notes[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        limited = sc.evaluate(coin, lambda s: 0, budget=2000)
+        sc.evaluate(coin, lambda s: 0, progress=lambda news: None)
+    assert limited.interval == answer.interval
+    assert "No limit was set" not in " ".join(limited.notes)

@@ -117,9 +117,9 @@ FORMS = {
 def test_every_form_is_the_same_policy_through_every_door(form):
     policy = FORMS[form]
     for problem in (ring(), ring_tables()):
-        found = sc.evaluate(problem, policy, budget=600, executor="reference")
-        assert found.value == pytest.approx(2.0)
-        assert found.interval[0] <= 2.0 <= found.interval[1]
+        answer = sc.evaluate(problem, policy, budget=600, executor="reference")
+        assert answer.value == pytest.approx(2.0)
+        assert answer.interval[0] <= 2.0 <= answer.interval[1]
         agent = sc.Agent(problem, policy)
         assert [agent.act(place) for place in range(5)] == BEST
         assert agent.action_label == "stay"
@@ -145,15 +145,15 @@ def test_compiled_rollouts_of_actions_and_of_values_are_those_of_probabilities()
     best = np.argmax(values, axis=1)
     truth = policy_value(problem, np.eye(3)[best])[0]
     asked = {"budget": 3000, "seed": 7}
-    found = [
+    answers = [
         sc.evaluate(problem, policy, **asked)
         for policy in (np.eye(3)[best], best, best.tolist(), values)
     ]
-    assert {answer.executor for answer in found} == {"compiled"}
-    assert len({answer.interval for answer in found}) == 1
-    assert found[0].interval[0] <= truth <= found[0].interval[1]
-    assert BY_VALUES in found[3].notes
-    assert BY_VALUES not in found[0].notes
+    assert {answer.executor for answer in answers} == {"compiled"}
+    assert len({answer.interval for answer in answers}) == 1
+    assert answers[0].interval[0] <= truth <= answers[0].interval[1]
+    assert BY_VALUES in answers[3].notes
+    assert BY_VALUES not in answers[0].notes
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_one_sure_action_is_regularized_as_the_vertex_it_is(operator):
     }[operator.name]
     truth = 2.0 - 4 * omega(GO) - 2 * omega(STAY)
     for policy in (BEST, lambda s: BEST[s], SURE):
-        found = sc.evaluate(ring(operator=operator), policy, budget=600)
-        assert found.value == pytest.approx(truth, abs=1e-12)
+        answer = sc.evaluate(ring(operator=operator), policy, budget=600)
+        assert answer.value == pytest.approx(truth, abs=1e-12)
     tables = ring_tables(operator=operator)
     whole = np.vstack([SURE, [0.0, 0.0]])
     assert policy_value(tables, whole)[0] == pytest.approx(truth, abs=1e-12)
@@ -342,8 +342,8 @@ def test_array_states_are_looked_up_by_their_keys():
         step, num_actions=2, horizon=6, discount=1.0, operator=sc.Max(),
         initial_state=np.array([0]), deterministic=True, key=lambda x: int(x[0]),
     )  # fmt: skip
-    found = sc.evaluate(problem, dict(enumerate(BEST)), budget=600)
-    assert found.value == pytest.approx(2.0)
+    answer = sc.evaluate(problem, dict(enumerate(BEST)), budget=600)
+    assert answer.value == pytest.approx(2.0)
     with pytest.raises(InvalidInput, match=r"no entry for state array\(\[1\]\)"):
         sc.evaluate(problem, {0: GO}, budget=600)
 
@@ -364,13 +364,13 @@ def test_a_policy_that_draws_lots_of_its_own_is_refused_and_one_with_rng_is_not(
     dice = random.Random(3)
     with pytest.raises(InvalidInput, match="draws lots of its own or remembers"):
         sc.evaluate(ring(), lambda s: int(dice.random() < 0.5), budget=2000)
-    found = sc.evaluate(ring(), lambda s, rng: int(rng.random() < 0.5), budget=9000)
+    answer = sc.evaluate(ring(), lambda s, rng: int(rng.random() < 0.5), budget=9000)
     truth = policy_value(ring_tables(), np.full((6, 2), 0.5))[0]
-    assert found.delta == 0.05  # not taken for certain although the world is
-    assert found.interval[0] <= truth <= found.interval[1]
-    assert found.interval[1] - found.interval[0] < 3.0
+    assert answer.delta == 0.05  # not taken for certain although the world is
+    assert answer.interval[0] <= truth <= answer.interval[1]
+    assert answer.interval[1] - answer.interval[0] < 3.0
     again = sc.evaluate(ring(), lambda s, rng: int(rng.random() < 0.5), budget=9000)
-    assert again.interval == found.interval
+    assert again.interval == answer.interval
     with pytest.raises(InvalidInput, match=r"entropy\(0.5\) regularizes probabilities"):
         sc.evaluate(ring(operator=sc.Entropy(0.5)), lambda s, rng: 1, budget=200)
 
@@ -378,10 +378,10 @@ def test_a_policy_that_draws_lots_of_its_own_is_refused_and_one_with_rng_is_not(
 def test_a_function_is_asked_twice_and_the_certificate_says_so():
     asked = []
     policy = lambda s: asked.append(s) or BEST[s]  # noqa: E731
-    found = sc.evaluate(ring(), policy, budget=120)
-    assert ONE_FUNCTION in found.certificate.assumptions
+    answer = sc.evaluate(ring(), policy, budget=120)
+    assert ONE_FUNCTION in answer.certificate.assumptions
     assert asked[:4] == [0, 0, 1, 1]
-    assert len(asked) > found.num_calls // 2
+    assert len(asked) > answer.num_calls // 2
     sure = sc.evaluate(ring(), BEST, budget=120)
     assert ONE_FUNCTION not in sure.certificate.assumptions
 

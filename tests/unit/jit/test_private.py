@@ -133,14 +133,14 @@ def test_writers_at_once_leave_no_wrong_entry(folder):
 
 def ready(folder: Path) -> disk.OnDisk:
     """A cache with a compiler that always has a result."""
-    found = object.__new__(disk.OnDisk)
+    on_disk = object.__new__(disk.OnDisk)
     own = private.find_private_folder(folder)
-    found._cache_file, found._name = cache(own or folder), "f"
-    found.private = own is not None
-    found.complete = lambda: None
-    found._load_overload = lambda sig, context: found._cache_file.load(sig)
-    found._save_overload = lambda sig, data: found._cache_file.save(sig, data)
-    return found
+    on_disk._cache_file, on_disk._name = cache(own or folder), "f"
+    on_disk.private = own is not None
+    on_disk.complete = lambda: None
+    on_disk._load_overload = lambda sig, context: on_disk._cache_file.load(sig)
+    on_disk._save_overload = lambda sig, data: on_disk._cache_file.save(sig, data)
+    return on_disk
 
 
 def test_a_full_disk_costs_nothing_but_the_entry(folder, monkeypatch):
@@ -208,9 +208,9 @@ def test_nothing_is_kept_in_a_folder_that_another_has_made(folder, prepare, capl
     before = sorted(folder.rglob("*"))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            found = ready(folder)
-            found.save_overload("second", 2)
-            assert found.load_overload("first", None) is None
+            on_disk = ready(folder)
+            on_disk.save_overload("second", 2)
+            assert on_disk.load_overload("first", None) is None
     assert sorted(folder.rglob("*")) == before
     assert [record.name for record in caplog.records] == [private.__name__]
 

@@ -11,7 +11,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
 from smoothcruiser.methods.joint import together
-from smoothcruiser.methods.portfolio import Chosen, Decision, Race
+from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
 from smoothcruiser.query import Query
 
 PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
@@ -187,9 +187,10 @@ def test_the_seconds_of_a_search_that_goes_on_are_all_counted(monkeypatch) -> No
     ask = portfolio.ask
     monkeypatch.setattr(portfolio, "ask", slow)
     answer = sc.plan(mdp(ring), delta=0.1, budget=5_000)
-    # it went on to the end of the budget; inspections later on have their calls reserved
-    assert 4_900 < answer.num_calls <= 5_000
+    assert answer.num_calls == 5_000  # it went on to the end of the budget
     assert answer.seconds > 1e3
+    race = sc.prepare(mdp(ring), delta=0.1, budget=5_000)
+    assert race.price == race.explanation.num_calls == 5_000
 
 
 def test_without_epsilon_and_limit_it_says_what_is_missing() -> None:
@@ -370,3 +371,15 @@ def test_a_search_answers_where_rounding_leaves_no_schedule(more: Any) -> None:
     truth = (1e12 + 0.5 + 0.5 * math.log(2.0)) / 0.7
     assert low <= truth <= high < low + 1.0 / 0.7
     assert found.num_calls <= 3000
+
+
+def test_what_is_not_run_is_told_in_a_sentence() -> None:
+    """A row without calls or a time said "certified  it depends  instead"."""
+    shown = str(sc.explain(mdp(continuum), method="auto", **PROMISE))
+    assert "  smoothcruiser " in shown
+    end = "Weighed against it: certified, whose price is not known before the run."
+    assert shown.rstrip().endswith(end)
+    assert "it depends" not in shown
+    priced = replace(Option(method="smoothcruiser", num_calls=12_345), seconds=3.0)
+    words = "Weighed against it: smoothcruiser, for at most 12,345 calls (3.0 s)."
+    assert priced.weighed() == words

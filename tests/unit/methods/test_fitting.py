@@ -14,7 +14,8 @@ from smoothcruiser.methods.running import started
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
-from smoothcruiser.schedule.alternatives import QUICK, payable_schedule
+from smoothcruiser.schedule.alternatives import payable_schedule, quick_schedule
+from smoothcruiser.schedule.reach import OutOfTime, patience
 
 pytestmark = pytest.mark.compiles
 
@@ -87,8 +88,12 @@ def test_seconds_choose_a_schedule_for_the_measured_speed() -> None:
     asked = {"delta": 0.1, "seconds": 2.0, "epsilon": 0.005}
     query = Query.of(problem(slow), **asked)
     found = fitted(SmoothCruiser(), query)
-    # the clock ends what is more than there is time for
-    assert found.schedule.num_calls < QUICK * OVERFULL * 2.0 / 2e-3
+    promise = replace(query.promise, epsilon=found.schedule.epsilon)
+    chosen = SmoothCruiser().schedule(replace(query, promise=promise))
+    assert chosen.num_calls < 1_000  # 2 s of 2 ms
+    # it has more samples at the root, of the same levels, and the clock ends it
+    assert found.schedule.levels == chosen.levels
+    assert found.schedule.num_calls <= OVERFULL * 1_000
     assert found.wanted == 0.005
     assert 0 < found.calls < 100
     assert "Epsilon 0.005 would cost" in found.notes[0]
@@ -153,20 +158,54 @@ def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(
     assert sizes[1] < 70
 
 
-@pytest.mark.parametrize("quick", [False, True])
-def test_a_larger_budget_buys_no_wider_promise(quick: bool) -> None:
+@pytest.mark.parametrize("choose", [payable_schedule, quick_schedule])
+def test_a_larger_budget_buys_no_wider_promise(choose: Any) -> None:
     """At a discount of 0.9 prices fall as 1/epsilon**45, and one step goes far beyond."""
     facts = problem(discount=0.9, operator=sc.Entropy(0.2)).facts
     budgets = (1_000_000, 2_000_000)
-    found = [payable_schedule(facts, 0.05, "q_values", n, quick=quick) for n in budgets]
+    found = [choose(facts, 0.05, "q_values", n) for n in budgets]
     widths = [schedule.epsilon for schedule in found]
     assert widths == sorted(widths, reverse=True)
     for schedule, budget in zip(found, budgets, strict=True):
-        assert 0.4 * budget < schedule.num_calls <= (QUICK if quick else 1) * budget
+        assert 0.4 * budget < schedule.num_calls <= budget
 
 
-def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon() -> None:
-    """Law: it samples to its end, promises what it has reached, and fails no oftener."""
+def test_quick_search_ends_with_its_time_and_its_best_schedule() -> None:
+    """Law: the best table so far, or ``OutOfTime`` where there is none."""
+    facts = problem(discount=0.97, operator=sc.Entropy(0.3)).facts
+    looks = iter(range(10**6))
+
+    def clock() -> float:
+        return float(next(looks))
+
+    with patience(0.0, clock), pytest.raises(OutOfTime):
+        quick_schedule(facts, 0.05, "q_values", 10**7)
+    best = quick_schedule(facts, 0.05, "q_values", 10**7)
+    assert 0.5e7 <= best.num_calls <= 1e7
+
+
+def test_more_samples_at_the_root_keep_levels_and_promise() -> None:
+    """Law: the price grows to what was asked, checkpoints go on, paper mode stays."""
+    query = Query.of(problem(), delta=0.1, epsilon=0.2)
+    schedule = SmoothCruiser().schedule(query)
+    more = schedule.stretch_root(7.3 * schedule.num_calls)
+    assert (more.levels, more.epsilon) == (schedule.levels, schedule.epsilon)
+    assert 7.2 < more.num_calls / schedule.num_calls <= 7.3
+    kept = len(schedule.root.looks)
+    assert more.root.looks[:kept] == schedule.root.looks
+    assert schedule.root.samples < more.root.looks[-1] < more.root.samples
+    assert list(more.root.looks) == sorted(set(more.root.looks))
+    assert schedule.stretch_root(0.5 * schedule.num_calls) is schedule
+    printed = Paper().schedule(query)
+    assert printed.stretch_root(2.0 * printed.num_calls) is printed
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon(factor: float) -> None:
+    """Law: it samples to its end, promises what it has reached, and fails no oftener.
+
+    Whether it was stretched or not.
+    """
     asked = problem(lambda state, action, rng: (float(rng.random() < 0.2), state))
     truth = sc.plan(
         problem(
@@ -177,6 +216,7 @@ def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon() -> None:
     query = Query.of(asked, delta=0.3, epsilon=0.2)
     schedule = SmoothCruiser().schedule(query)
     early, missed = started(query, Fitted(schedule=schedule)), 0
+    schedule = schedule.stretch_root(factor * schedule.num_calls)
     assert any("early stop" in note for note in early.notes)
     for seed in range(20):
         to_the_end = Fitted(schedule=schedule, wanted=0.0, inspects=False)

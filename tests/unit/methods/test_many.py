@@ -90,6 +90,17 @@ def test_a_state_that_is_listed_twice_is_paid_for_once(world):
     assert answers.num_calls == answers[0].num_calls
 
 
+def test_the_price_of_all_states_covers_what_choosing_took(world):
+    """Law: calls that time the simulator belong to no state, and to the price."""
+    promise = {"epsilon": "20%", "delta": 0.1, "method": "smoothcruiser"}
+    paid = sc.plan_many(world, [0, 3, 0], **promise)
+    assert paid.price == paid[0].price + paid[1].price
+    timed = sc.plan_many(world, [0, 3], seconds=600.0, **promise)
+    states = timed[0].num_calls + timed[1].num_calls
+    assert states < timed.num_calls <= timed.price
+    assert timed.price - timed[0].price - timed[1].price == timed.num_calls - states
+
+
 def test_equal_states_of_other_types_are_two(world):
     """True == 1, and a step may still tell them apart."""
     answers = sc.plan_many(world, [1, True], method="uct", simulations=10)

@@ -139,7 +139,8 @@ def test_auto_goes_on_with_the_schedule_that_it_chose(prepared, monkeypatch):
 def test_the_command_line_takes_a_limit_in_place_of_an_epsilon():
     from smoothcruiser.cli.play import _check_promise
 
-    nothing = {"epsilon": None, "delta": 0.1, "budget": None, "seconds": None}
+    limits = ("epsilon", "budget", "seconds", "seconds_total")
+    nothing = {"delta": 0.1} | dict.fromkeys(limits)
     for limit in ({"epsilon": "5%"}, {"budget": 100}, {"seconds": TINY}):
         _check_promise(world(), "smoothcruiser", nothing | limit)
         without = nothing | limit | {"delta": None}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
 import pickle
-from enum import IntEnum
+import struct
+from enum import Enum, IntEnum
 
 import numpy as np
 import pytest
@@ -15,10 +18,51 @@ from smoothcruiser.problem.wary_actions import (
     NamedAction,
     WaryAction,
     call_warily,
+    takes_wary,
     wary,
 )
 
 Side = IntEnum("Side", ["LEFT", "RIGHT"], start=0)
+Move = Enum("Move", ["UP", "GO"], start=0)
+Spelled = Enum("Spelled", {"UP": "up", "GO": "go"}, type=str)
+RIGHT = 1
+
+
+class Loose(Enum):
+    """A member that equals its number, since its class says so."""
+
+    UP = 0
+    GO = 1
+
+    def __eq__(self, other):
+        return self.value == getattr(other, "value", other)
+
+    __hash__ = object.__hash__
+
+
+def matched(s, a):
+    match a:
+        case 0:
+            return False
+        case Side.RIGHT:
+            return True
+
+
+def named_match(s, a):
+    match a:
+        case "go":
+            return True
+
+
+def catching(s, a):
+    try:
+        return a == "go"
+    except Exception:
+        return False
+
+
+def helper(a):
+    return a is RIGHT
 
 
 def world(step, **changes):
@@ -39,6 +83,19 @@ def called(function):
         lambda s, a: np.arange(3)[a] == 1 and np.array([a]).dtype == np.int64,
         lambda s, a: f"{a}{a!r}" == "11" and str(a) == "1" and hash(a) == hash(1),
         lambda s, a: a is not None and a + 1 == 2 and type(a + 0) is int and bool(a),
+        lambda s, a: a == np.int64(1) and np.int64(1) == a and np.eye(2)[a][1] == 1.0,
+        lambda s, a: range(5)[a] == 1 and "ab"[a] == "b" and [0, 7][a:] == [7],
+        lambda s, a: (1 << a) == 2 and ~a == -2 and a ^ 1 == 0 and divmod(a, 2)[1] == 1,
+        lambda s, a: (
+            f"{a:02d}" == "01" and f"{a}" in ("1", "left") and format(a) == "1"
+        ),
+        lambda s, a: json.dumps([a]) == "[1]" and struct.pack("b", a) == b"\x01",
+        lambda s, a: Side(a) is Side.RIGHT and Move(a) is Move.GO and a in (0, 1),
+        lambda s, a: a == Loose.GO and Loose(a) == a and a != Loose.UP,
+        lambda s, a: (
+            functools.lru_cache(lambda x: x + 1)(a) == 2 and {Side.RIGHT: 1}[a]
+        ),
+        matched,
     ],
 )
 def test_it_is_a_number(holds):
@@ -53,11 +110,57 @@ def test_it_is_a_number(holds):
         lambda s, a: a in ["up", "go"],
         lambda s, a: a == b"go",
         lambda s, a: a == (0, 1),
+        lambda s, a: ["up", "go"].count(a),
+        lambda s, a: a == Move.GO,
+        lambda s, a: a == Spelled.GO,
+        lambda s, a: a == np.str_("go"),
+        named_match,
+        catching,
     ],
 )
 def test_a_comparison_with_a_name_is_refused(compares):
     with pytest.raises(NamedAction, match=r"problem\.actions\[action\]"):
         called(compares)
+
+
+@pytest.mark.parametrize("state", ["start", ("start", 3), {"last": ["start"]}])
+def test_a_name_from_the_state_is_no_mistake(state):
+    """``action == state.last`` may meet a sign that there was no action yet."""
+
+    def first(state):
+        while not isinstance(state, str):
+            state = state["last"] if isinstance(state, dict) else state[0]
+        return state
+
+    action = wary(world(lambda s, a, rng: (0.0, s)), 1)
+    assert call_warily(lambda s, a: a == first(s), state, action) is False
+    with pytest.raises(NamedAction):  # written in the code, whatever the state holds
+        call_warily(lambda s, a: a == "start", state, action)
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (lambda s, a: a is RIGHT, False),
+        (lambda s, a: type(a) is int, False),
+        (lambda s, a: a.__class__ is int, False),
+        (lambda s, a: helper(a), False),
+        (lambda s, a: [helper(x) for x in (a,)], False),
+        (functools.partial(lambda x, s, a: a is x, 1), False),
+        (lambda s, a: a is None or s is None or a is ..., True),
+        (lambda s, a: isinstance(a, int) and Side(a) is Side.LEFT, True),
+    ],
+)
+def test_functions_that_tell_an_int_from_its_like_get_one(function, takes):
+    """Their first calls would take another branch, and be answers or accusations."""
+    assert takes_wary(function) is takes
+
+
+@pytest.mark.compiles
+def test_a_step_that_tests_identity_is_played_as_it_is():
+    problem = world(lambda s, a, rng: (float(a is RIGHT), s))
+    assert sc.play(problem, [1], episodes=1, steps=3).mean_return == 3.0
+    assert sc.check(problem).ok
 
 
 def test_it_leaves_no_trace_in_what_is_returned():
@@ -78,10 +181,10 @@ def test_a_step_may_insist_on_an_int():
         called(lambda s, a: step(s, a, None))
     problem = world(step)
     assert sc.plan(problem, epsilon=0.5, delta=0.1, method="certified").num_calls > 0
-    made = []
-    counted = world(lambda s, a, rng: made.append(a) or step(s, a, rng))
+    actions = []
+    counted = world(lambda s, a, rng: actions.append(a) or step(s, a, rng))
     answer = sc.plan(counted, method="uct", budget=200)
-    assert len(made) == answer.num_calls == 200
+    assert len(actions) == answer.num_calls == 200
     assert sc.check(problem).ok
 
 

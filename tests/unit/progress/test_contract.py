@@ -330,6 +330,21 @@ def test_what_is_no_progress_is_refused(wrong: Any) -> None:
         sc.solve(KNOWN, progress=wrong)
 
 
+def test_a_progress_object_may_have_any_attributes() -> None:
+    """Only ``follow`` is shown the tree; ``watch`` of a user's object is its own."""
+
+    class Meter:
+        watch = 3.5  # a stopwatch, say
+        reports = 0
+
+        def __call__(self, news: Progress) -> None:
+            self.reports += 1
+
+    meter = Meter()
+    sc.plan(simulator(), method="uct", budget=2000, progress=meter)
+    assert meter.reports > 0
+
+
 def test_silence() -> None:
     assert read(None) is read(False) is None
     assert sc.plan(KNOWN, progress=False).value == sc.plan(KNOWN).value

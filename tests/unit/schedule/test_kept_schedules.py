@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -357,7 +358,8 @@ def test_a_user_without_a_home_keeps_nothing(
 
 
 def test_a_flag_of_numpy_is_a_flag(folder: Path) -> None:
-    first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=np.False_)  # type: ignore[arg-type]
+    flag: Any = np.False_
+    first = compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=flag)
     assert first == compile_schedule(FACTS, epsilon=0.3, delta=0.1, adaptive=False)
 
 

@@ -134,14 +134,14 @@ def test_a_search_out_of_time_goes_on_to_the_same_table() -> None:
         clock = iter(range(ticks + 10**6))
         with pytest.raises(OutOfTime), patience(ticks, lambda c=clock: next(c)):
             compile_schedule(facts, **promise)
-    found = compile_schedule(facts, **promise)
+    schedule = compile_schedule(facts, **promise)
     from smoothcruiser.schedule.compiler.candidates import frontier_of
 
     frontier_of.cache_clear()
     from smoothcruiser.schedule.compiler import optimizer
 
     optimizer._compiled.cache_clear()
-    assert compile_schedule(facts, **promise) == found
+    assert compile_schedule(facts, **promise) == schedule
 
 
 def test_value_bounds_of_long_horizons_are_those_of_every_step() -> None:

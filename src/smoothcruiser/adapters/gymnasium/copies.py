@@ -28,7 +28,7 @@ import math
 import random
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from typing import Any
@@ -317,6 +317,7 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
     older = legacy(generator)
     memo: dict[int, Any] = {id(generator): generator, id(older): older}
     found = list(parts(env))
+    memo |= modules_among(found)
     _refuse_closures(env, found)
     for path, part in found:
         if isinstance(part, REPLACED):
@@ -332,6 +333,14 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
     twin = _unwatched_inside(remembering_copy(env, memo))
     adopt(twin, generator)
     return twin
+
+
+def modules_among(found: Iterable[tuple[Path, Any]]) -> dict[int, Any]:
+    """The modules that an environment keeps (``self._np = numpy``), by their ids.
+
+    Copies share them, as they share what their code imports; ``deepcopy`` would fail.
+    """
+    return {id(part): part for _, part in found if isinstance(part, types.ModuleType)}
 
 
 def adopt(twin: Any, generator: np.random.Generator) -> None:

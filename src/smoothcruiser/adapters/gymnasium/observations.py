@@ -32,24 +32,24 @@ def observed(env: Any, state: Any, last: Any, shown: Any) -> Any:
         last: the state that the last step led to.
         shown: what that step showed.
     """
-    found = _computed(env)
-    if last is state and not _equal(found, shown):
+    computed = _computed(env)
+    if last is state and not _equal(computed, shown):
         raise InvalidInput(
             f"What {title(env)} shows in a state is not known to the adapter: its step "
-            f"showed {_short(shown)}, and {_short(found)} was computed; give a function of "
+            f"showed {_short(shown)}, and {_short(computed)} was computed; give a function of "
             "the state that asks the model, such as lambda state: "
             "model.predict(see(state))[0]."
         )
-    return found
+    return computed
 
 
 def _computed(env: Any) -> Any:
     """The observation that the innermost environment and its wrappers compute."""
-    found = _innermost(env.unwrapped)
+    observation = _innermost(env.unwrapped)
     for layer in reversed(layers(env)[:-1]):
         if isinstance(layer, gymnasium.ObservationWrapper):
-            found = layer.observation(found)
-    return found
+            observation = layer.observation(observation)
+    return observation
 
 
 def _innermost(inner: Any) -> Any:

@@ -29,6 +29,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     fixed,
     is_forgetful,
     kinds,
+    modules_among,
     one_number,
     parts,
     private_copy,
@@ -462,12 +463,10 @@ class SnapshotOracle(EnvOracle):
         super().__init__(env, *arguments)
         trusted = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
         self.shared_names = SHARED + TABLES if trusted else SHARED
-        older = legacy(self.generator)
-        self.same = {id(self.generator): self.generator, id(older): older}
-        for name in self.shared_names:
-            part = getattr(self.inner, name, None)
-            if part is not None:
-                self.same[id(part)] = part
+        shared = [getattr(self.inner, name, None) for name in self.shared_names]
+        shared += [self.generator, legacy(self.generator)]
+        self.same = {id(part): part for part in shared if part is not None}
+        self.same |= modules_among(parts(self.env))
 
     def here(self) -> Any:
         """The state that the private copy is in."""

@@ -29,12 +29,12 @@ def combined(text: str, labels: Mapping[str, Bools]) -> Bools:
     """(S,): where a combination of labels holds."""
     size = len(next(iter(labels.values()))) if labels else 0
     reader = _Reader(_tokens(text), labels, size)
-    found = reader.either(0)
+    states = reader.either(0)
     if reader.left:
         raise NoCombination(
             f"{reader.left[0][1]!r} comes where nothing more is expected"
         )
-    return found
+    return states
 
 
 def is_combination(text: str) -> bool:
@@ -43,15 +43,15 @@ def is_combination(text: str) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, place = [], 0
+    tokens, place = [], 0
     while text[place:].strip():
         match = TOKEN.match(text, place)
         if match is None:
             raise NoCombination(f"{text[place:].strip()[:20]!r} is no part of it")
         kind = str(match.lastgroup)
-        found.append((kind, match[kind]))
+        tokens.append((kind, match[kind]))
         place = match.end()
-    return found
+    return tokens
 
 
 class _Reader:
@@ -70,16 +70,16 @@ class _Reader:
         return True
 
     def either(self, depth: int) -> Bools:
-        found = self.both(depth)
+        states = self.both(depth)
         while self._next("|"):
-            found = found | self.both(depth)
-        return found
+            states = states | self.both(depth)
+        return states
 
     def both(self, depth: int) -> Bools:
-        found = self.one(depth)
+        states = self.one(depth)
         while self._next("&"):
-            found = found & self.one(depth)
-        return found
+            states = states & self.one(depth)
+        return states
 
     def one(self, depth: int) -> Bools:
         if depth > DEEPEST:
@@ -87,10 +87,10 @@ class _Reader:
         if self._next("!"):
             return ~self.one(depth + 1)
         if self._next("("):
-            found = self.either(depth + 1)
+            states = self.either(depth + 1)
             if not self._next(")"):
                 raise NoCombination("a bracket is not closed")
-            return found
+            return states
         if not self.left or self.left[0][0] == "sign":
             raise NoCombination("a label is missing")
         (kind, word), *self.left = self.left
