@@ -46,7 +46,6 @@ BAD = [
     (["explain", *CHAIN, "--delta", "0.1"], "--epsilon"),
     (["explain", *CHAIN, "--epsilon", "0", "--delta", "0.1"], "above 0"),
     (["explain", *CHAIN, "--epsilon", "5%%", "--delta", "0.1"], "'5%%'"),
-    (["explain", *CHAIN, "--epsilon", "5%"], "--delta"),
     (["explain", *CHAIN, "--epsilon", "5%", "--delta", "1"], "between 0 and 1"),
     (["explain", *CHAIN, *PROMISE, "--method", "magic"], "'magic'"),
     (["explain", *CHAIN, *PROMISE, "--target", "all"], "'all'"),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from smoothcruiser.certified.loops import Loops
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.rarest import check_rarest
 from smoothcruiser.errors import OracleError
+from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.totals import AT_THE_END
@@ -105,10 +106,12 @@ class Intake:
         memory: Memory,
         sampler: Sampler,
         loops: Loops,
-        salt: Any,
+        seed: int,
     ) -> None:
         self.problem, self.memory, self.sampler = problem, memory, sampler
-        self.loops, self.salt = loops, salt
+        self.loops = loops
+        sequence = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED, SALT))
+        self.salt = sequence.generate_state(1, np.uint64)[0]
         self.batch: Batch | None = None  # samples that are not all in the memory
 
     @property

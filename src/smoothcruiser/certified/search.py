@@ -39,8 +39,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
-
 from smoothcruiser.certified.bounds import bound_of, check_pool, default_bound
 from smoothcruiser.certified.estimate import answer, assumed_in_search
 from smoothcruiser.certified.fitness import refuse_unfit
@@ -67,7 +65,6 @@ from smoothcruiser.engines.watchdog import ended_at, overdue
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.estimate import Estimate, terminal_estimate
 from smoothcruiser.jit.interrupts import held
-from smoothcruiser.jit.keys import SALT, Key
 from smoothcruiser.jit.stopwatch import uncounted
 from smoothcruiser.jit.streams import warm_up
 from smoothcruiser.problem.answers import contradiction
@@ -372,11 +369,8 @@ class Certified(Shown, Viewed):
             )
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False
-        salt = np.random.SeedSequence(
-            self.seed, spawn_key=(Key.CERTIFIED, SALT)
-        ).generate_state(1, np.uint64)[0]
         self._intake = Intake(
-            self.problem, self.memory, self._sampler, self._region.loops, salt
+            self.problem, self.memory, self._sampler, self._region.loops, self.seed
         )
         with uncounted():
             self._region.warm()

@@ -49,6 +49,7 @@ def explain(
     from smoothcruiser.display import plans, price
     from smoothcruiser.display.document import Page, Paragraph
     from smoothcruiser.display.terminal import show
+    from smoothcruiser.methods.base import default_delta_note
     from smoothcruiser.schedule.schedule import Schedule
 
     ready, chosen = _prepared(problem, method, asked)
@@ -79,18 +80,24 @@ def explain(
         )
         print_json({**shown, "plan_method": chosen.method.name})
         return
+    # a time limit pays for what it allows, with root samples that the clock ends
+    timed = asked["seconds"] is not None and asked["epsilon"] is None
     seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
+    if timed:
+        seconds = f"{asked['seconds']:g} s, in which plan samples until the clock ends"
     page = plans.explained_page(problem, found, time=seconds)
-    alternatives = price.alternatives_for(found, budget)
+    alternatives = [] if timed else price.alternatives_for(found, budget)
     named = asked["budget"] is not None
     blocks = [
         *page.blocks,
-        *plans.rivals_blocks(found, price.rivals(found)),
+        *([] if timed else plans.rivals_blocks(found, price.rivals(found))),
         *plans.alternative_blocks(
             alternatives, budget, chosen.method.name, named=named
         ),
         *(Paragraph(note, tight=True) for note in ready.notes if ready is chosen),
     ]
+    if asked["delta"] is None and ready is not chosen:
+        blocks.append(Paragraph(default_delta_note(found.delta)))
     if chosen.method != ready.method and not alternatives:
         blocks.append(Paragraph("Without --method, plan decides by itself:"))
         blocks += plans.explanation_blocks(chosen.explanation)

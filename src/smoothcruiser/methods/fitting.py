@@ -56,7 +56,10 @@ MOST_SECONDS = 0.3  # to measure it, in any case
 # not steady. One that is chosen for the time gets root samples for ``OVERFULL`` times
 # these calls, so that the clock ends it and no good luck: its bounds hold at every count.
 MARGIN, OVERFULL = 0.85, 3.0
-CHOICE_SHARE = 0.1  # of the seconds, after which the best schedule so far is taken
+# Of the seconds, for the choice of a schedule: after the first share the best one so far
+# is taken. Only where there is none, the search goes on for the second: at discount 0.2
+# the widest schedule has intervals 200 times as wide as the one that 0.4 s find.
+CHOICE_SHARE, LONGEST_SHARE = 0.1, 0.5
 # A run that may be stopped is cut finer, so that all actions get their turn: shards
 # of so many seconds, or so many shards per action within the budget.
 SHARD_SECONDS, TURNS = 0.2, 50
@@ -161,7 +164,7 @@ def _within(
     in_time = pace.calls_in(query, spent())
     found = asked
     notes: tuple[str, ...] = ()
-    wanted = None
+    wanted = shards = None
     if asked is None or asked.num_calls > min(budget, in_time):
         quick = in_time < budget
         calls = min(budget, in_time)
@@ -175,12 +178,13 @@ def _within(
         if limits.seconds is not None:  # it is used until nothing more is wanted
             wanted = query.promise.epsilon or 0.0
         if quick:
-            found = found.stretch_root(min(budget, OVERFULL * in_time))
+            found = _stretched(query, found, min(budget, OVERFULL * in_time), pace.rate)
+        shards = _shards(query, found, budget, pace.rate)
     assert found is not None
     return Fitted(
         schedule=found,
         notes=notes,
-        shards=None if found is asked else _shards(query, found, budget, pace.rate),
+        shards=shards,
         room=math.inf if found.num_calls <= budget else budget,
         calls=pace.calls,
         seconds=spent(),
@@ -191,6 +195,33 @@ def _within(
         workers=pace.opened,
         wanted=wanted,
     )
+
+
+def _stretched(
+    query: Query, schedule: Schedule, calls: float, rate: float | None
+) -> Schedule:
+    """The schedule with root samples for so many calls, or for fewer.
+
+    A shard's error of rounding grows with its samples, and is refused where it comes near
+    epsilon.
+    """
+    while calls > schedule.num_calls:
+        longer = schedule.stretch_root(calls)
+        if _survives_rounding(longer, _shards(query, longer, math.inf, rate)):
+            return longer
+        calls *= 0.5
+    return schedule
+
+
+def _survives_rounding(schedule: Schedule, shards: int | None = None) -> bool:
+    """Whether floating point can keep the promise, with the sums of so many shards."""
+    from smoothcruiser.engines.stopping import stopping_rule
+
+    try:
+        stopping_rule(schedule, shards)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _inspects(query: Query) -> bool:
@@ -236,11 +267,13 @@ def _asked(
     return asked, f"{short(asked.num_calls)} calls"
 
 
-def _choice_time(query: Query, clock: Clock | None) -> AbstractContextManager[None]:
-    """Schedules are looked for until ``CHOICE_SHARE`` of ``seconds=`` is over."""
+def _choice_time(
+    query: Query, clock: Clock | None, share: float = CHOICE_SHARE
+) -> AbstractContextManager[None]:
+    """A search for schedules ends when it has taken ``share`` of ``seconds=``."""
     if clock is None or query.limits.seconds is None:
         return nullcontext()
-    return patience(clock() + CHOICE_SHARE * query.limits.seconds, clock)
+    return patience(clock() + share * query.limits.seconds, clock)
 
 
 def _payable(
@@ -263,19 +296,23 @@ def _payable(
     widest = at(coarsest)
     if widest.num_calls > calls:  # the inverse would take seconds to find that out
         return widest
-    epsilon = coarsest
-    try:
-        with _choice_time(query, clock):
-            found = method.payable(query, int(min(calls, MOST_CALLS)), quick)
-        if least <= found.epsilon <= coarsest:
-            return found
-        epsilon = min(max(found.epsilon, least), coarsest)
-    except OutOfTime:
-        check_patience()  # of a caller that knows something better to do
-        return widest
-    except SmoothcruiserError:  # too few calls for any
-        pass
-    return at(epsilon)
+    for share in (CHOICE_SHARE, LONGEST_SHARE - CHOICE_SHARE):
+        try:
+            with _choice_time(query, clock, share):
+                dearest = method.payable(query, int(min(calls, MOST_CALLS)), quick)
+        except OutOfTime:  # a second search begins where this one ended
+            check_patience()  # of a caller that knows something better to do
+            continue
+        except SmoothcruiserError:  # too few calls for any
+            break
+        if not least <= dearest.epsilon <= coarsest:
+            dearest = at(min(max(dearest.epsilon, least), coarsest))
+        while promise.epsilon is None and not _survives_rounding(dearest):
+            if dearest.epsilon >= coarsest:
+                break
+            dearest = at(min(2.0 * dearest.epsilon, coarsest))
+        return dearest
+    return widest
 
 
 def _notes(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import smoothcruiser as sc
+from smoothcruiser.engines.stopping import stopping_rule
 from smoothcruiser.methods.fitting import OVERFULL, Fitted, fitted
 from smoothcruiser.methods.running import started
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
@@ -182,6 +183,37 @@ def test_quick_search_ends_with_its_time_and_its_best_schedule() -> None:
         quick_schedule(facts, 0.05, "q_values", 10**7)
     best = quick_schedule(facts, 0.05, "q_values", 10**7)
     assert 0.5e7 <= best.num_calls <= 1e7
+
+
+def test_a_search_without_a_schedule_gets_more_time(monkeypatch: Any) -> None:
+    """Law: the widest schedule is run only where LONGEST_SHARE finds no other.
+
+    The first search is always out of time here.
+    """
+    shares = []
+
+    def payable(method: Any, query: Any, calls: int, quick: bool) -> Any:
+        shares.append(calls)
+        if len(shares) == 1:
+            raise OutOfTime("too early")
+        return quick_schedule(query.problem.facts, 0.1, "q_values", calls)
+
+    monkeypatch.setattr(SmoothCruiser, "payable", payable)
+    fit = fitted(SmoothCruiser(), Query.of(problem(), delta=0.1, seconds=2.0))
+    assert len(shares) == 2
+    assert fit.schedule.epsilon < 0.1 * problem().facts.value_span()
+
+
+@pytest.mark.parametrize("limit", [{"seconds": 60.0}, {"budget": 5e9}])
+def test_a_limit_buys_no_promise_that_rounding_breaks(limit: Any) -> None:
+    """Law: who names no epsilon is never told that it is too fine.
+
+    5e9 calls would pay for 0.00017, and sums of randomized levels are exact to 1e-5.
+    """
+    table = sc.make("chain:n=5", discount=0.2, temperature=10)
+    fit = fitted(SmoothCruiser(), Query.of(table, delta=0.1, **limit))
+    stopping_rule(fit.schedule, fit.shards)
+    assert 1e-4 < fit.schedule.epsilon < 1e-2
 
 
 def test_more_samples_at_the_root_keep_levels_and_promise() -> None:
