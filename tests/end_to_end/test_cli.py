@@ -4,7 +4,6 @@ errors in one sentence, no control characters in a pipe.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -18,8 +17,8 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.errors import Unpayable
 from smoothcruiser.display.page import answer_page, framed
+from smoothcruiser.errors import Unpayable
 from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.text import picture, plan_lines
@@ -137,7 +136,7 @@ def test_prices_beyond_what_anybody_pays_are_refused_with_a_bound(run: Any) -> N
     assert shown.code == 2
     assert re.search(r"at least 10\^1\d\d oracle calls", shown.err)
     problem = sc.make("chain:n=5", discount=0.995, temperature=0.1)
-    with pytest.raises(Unpayable, match="What can be paid|can be paid"):
+    with pytest.raises(Unpayable, match="can be paid"):
         sc.explain(problem, epsilon="1%", delta=0.1, method="smoothcruiser")
 
 
