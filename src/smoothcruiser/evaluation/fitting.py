@@ -74,19 +74,22 @@ class Stakes:
         return Fit(self.clipped(0.0), 0.5 * (low + high), 0.25 * (high - low), steps)
 
     def fit(self, rule: PathRule, samples: Any) -> Fit:
-        """The slope of X on its balance, and how X scatters about it."""
+        """The slope of X on its balance, and how X scatters about it.
+
+        Sums of products, not ``@``: the bits of BLAS depend on the processor.
+        """
         balance = samples[:, BALANCE]
         bare = samples[:, X] - rule.control * balance
         control, count = rule.control, len(samples)
         around = balance - balance.mean()
-        squares = float(around @ around)
+        squares = float(np.sum(around * around))
         used = 1
         if count >= FEWEST and squares > 0.0 and not rule.fixed:
-            control = self.clipped(-float(around @ bare) / squares)
+            control = self.clipped(-float(np.sum(around * bare)) / squares)
             used = 2
         x = bare + control * balance
         spread = x - x.mean()
-        sd = math.sqrt(float(spread @ spread) / max(1, count - used))
+        sd = math.sqrt(float(np.sum(spread * spread)) / max(1, count - used))
         mean = self.clipped(float(x.mean()))
         return Fit(control, mean, sd, float(samples[:, STEPS].mean()))
 

@@ -143,7 +143,7 @@ def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
         for a in actions:
             part = slice(model.start[row * K + a], model.start[row * K + a + 1])
             onward = problem.discount * after[model.next_state[part]]
-            q.append(float(model.prob[part] @ (model.reward[part] + onward)))
+            q.append(float(np.sum(model.prob[part] * (model.reward[part] + onward))))
         weights = problem.operator.weights(K)
         shares = problem.operator.gradient(
             q, player=problem.mover(state), weights=[weights[a] for a in actions]

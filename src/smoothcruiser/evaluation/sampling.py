@@ -328,7 +328,6 @@ class PathRun:
         mean, apart = float(x.mean()), x - x.mean()
         away = mean - self.mean
         self.mean += away * len(x) / self.count
-        self.squares += (
-            float(apart @ apart) + away * away * before * len(x) / self.count
-        )
+        self.squares += float(np.sum(apart * apart))
+        self.squares += away * away * before * len(x) / self.count
         self.window = np.concatenate((self.window, samples))[-WINDOW:]

@@ -69,7 +69,7 @@ def test_a_stop_by_the_clock_costs_no_bit(tmp_path):
     stops = 0
     while part.epsilon > 0.15 and stops < 8:
         assert "go on with resume(1" in " ".join(part.notes)
-        part = sc.resume(1, store, plain(), seconds=0.02)
+        part = sc.resume(1, store, plain(), seconds=2e-3)
         stops += 1
     assert stops > 1
     assert bits(sc.resume(1, store, plain())) == bits(whole)
