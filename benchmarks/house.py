@@ -17,6 +17,7 @@ Readings of the measures:
                  the first one for the README's shop
   cycle          a strongly connected set of modules, late and typing imports counted
   internals      lines that name Numba's core, LLVM, or CPython's private interfaces
+  private read   an attribute with a leading underscore of anything but self and cls
 """
 
 from __future__ import annotations
@@ -177,6 +178,18 @@ def sentence_figures(trees: list[ast.Module]) -> dict[str, str]:
     }
 
 
+def private_reads(trees: list[ast.Module]) -> int:
+    """Attributes with a leading underscore that are read from another object."""
+    return sum(
+        isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+        for tree in trees
+        for node in ast.walk(tree)
+    )
+
+
 def imports_of(tree: ast.Module, module: str, known: set[str]) -> set[str]:
     """Modules of the package that a module imports, anywhere in its text."""
     targets: set[str] = set()
@@ -301,6 +314,7 @@ def source_figures(root: Path) -> dict[str, str]:
         **name_figures(trees),
         **sentence_figures(trees),
         "modules in the largest import cycles": ", ".join(map(str, cycles(graph)[:5])),
+        "private members read from outside": f"{private_reads(trees)}",
         "lines of internals": f"{sum(internals.values())} in {len(internals)} files",
     }
 

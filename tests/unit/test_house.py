@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
+
+import house
 
 SOURCE = Path(__file__).parents[2] / "src" / "smoothcruiser"
 FILES = sorted(SOURCE.rglob("*.py"))
 MOST_PARAMETERS = 8
+MOST_FILES, FEWEST_LINES, MOST_LINES = 15, 80, 600
+# words of the surface (a method runs, ``sc.batched``) and of protocols of other libraries
+PUBLIC_PARTICIPLES: frozenset[str] = frozenset({"run"})
 LINE_P90 = 80
 # Who may switch on the members of a closed set: its own table, and engines on kinds.
 TABLES = ("engines/", "operators/", "schedule/kinds/")
@@ -74,11 +79,41 @@ def test_most_lines_are_short_and_only_kernels_are_laid_out_by_hand():
     assert by_hand == []
 
 
-def test_files_outside_kernels_have_at_most_500_lines():
+def test_a_folder_has_at_most_15_files():
+    folders = Counter(path.parent.relative_to(SOURCE).as_posix() for path in FILES)
+    assert {name: n for name, n in folders.items() if n > MOST_FILES} == {}
+
+
+def test_files_outside_kernels_have_80_to_600_lines():
+    """Members of a table (``house.TABLES``) and heads of packages may be short."""
+    sizes = {path: len(path.read_text().splitlines()) for path in FILES}
     long = {
         place(path): lines
-        for path in FILES
-        if (lines := len(path.read_text().splitlines())) > 500
-        and not path.stem.endswith("kernel")
+        for path, lines in sizes.items()
+        if lines > MOST_LINES and not path.stem.endswith("kernel")
     }
-    assert long == {}
+    short = {
+        place(path): lines
+        for path, lines in sizes.items()
+        if lines < FEWEST_LINES
+        and not path.stem.startswith("__")
+        and not house.TABLES.search(path.parent.relative_to(SOURCE).as_posix())
+    }
+    assert (long, short) == ({}, {})
+
+
+def test_a_file_name_means_one_thing():
+    stems = Counter(path.stem for path in FILES)
+    allowed = {"__init__", "base", "kernel"}
+    assert {s: n for s, n in stems.items() if n > 1 and s not in allowed} == {}
+
+
+def test_a_participle_alone_is_no_name():
+    """A function is a verb and its object, a property a noun."""
+    named = {
+        f"{place(path)}: {function.name}"
+        for path in FILES
+        for function in house.functions([ast.parse(path.read_text())])
+        if house.is_participle(function.name) and not function.name.startswith("__")
+    }
+    assert sorted(x for x in named if x.split(": ")[1] not in PUBLIC_PARTICIPLES) == []
