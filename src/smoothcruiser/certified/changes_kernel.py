@@ -46,7 +46,7 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
     the bounds of a node or of one of its pairs exclude each other, the pass ends with
     -1 minus the node's number.
     """
-    total = 0.0
+    total_closed = 0.0
     for i in range(count - 1, -1, -1):
         node = g.nodes[order[i]]
         if not is_stale(g, node, tune):
@@ -58,10 +58,10 @@ def sweep(g: Graph, order: Ints, count: int, tune: int, rules: SweepRules) -> fl
                 g.nodes, g.pairs, g.entries, order[i], side == 0, tune, rules
             )
         node["stale"] = (MOVED if closed > 0.0 else 0) | (KEPT if tune == KEEP else 0)
-        crossed = node["lower"] > node["upper"]
+        is_crossed = node["lower"] > node["upper"]
         for p in range(node["first"], node["first"] + node["size"]):
-            crossed = crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
-        if crossed:
+            is_crossed = is_crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
+        if is_crossed:
             return float(-1 - order[i])
-        total += max(0.0, node["mass"] + (1.0 if i == 0 else 0.0)) * closed
-    return total
+        total_closed += max(0.0, node["mass"] + (1.0 if i == 0 else 0.0)) * closed
+    return total_closed

@@ -118,9 +118,11 @@ class Layers(NamedTuple):
 
 def pair_type(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Any:
     """The type of a pair whose bound remembers ``fields`` between sweeps."""
-    wide = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
-    own = [(name, wide.get(name, kind)) for name, kind in PAIR]
-    return np.dtype([*own, *fields], align=True)
+    wide_types = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
+    base_fields = [
+        (field_name, wide_types.get(field_name, kind)) for field_name, kind in PAIR
+    ]
+    return np.dtype([*base_fields, *fields], align=True)
 
 
 def empty_graph(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Graph:

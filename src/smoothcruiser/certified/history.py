@@ -33,15 +33,15 @@ class History:
 
     def add(self, node: int, calls: int, interval: Interval) -> None:
         """Keep a point of a node; one with equal calls replaces it."""
-        kept = self.points.pop(node, [])  # the node comes last again
-        self.points[node] = kept
+        node_points = self.points.pop(node, [])  # the node comes last again
+        self.points[node] = node_points
         if len(self.points) > MOST_STATES:
             del self.points[next(iter(self.points))]
-        if kept and kept[-1].calls == calls:
-            kept.pop()
-        if len(kept) >= MOST_POINTS:
-            kept[:] = kept[::2]
-        kept.append(Point(calls, *map(float, interval)))
+        if node_points and node_points[-1].calls == calls:
+            node_points.pop()
+        if len(node_points) >= MOST_POINTS:
+            node_points[:] = node_points[::2]
+        node_points.append(Point(calls, *map(float, interval)))
 
     def of(self, node: int) -> tuple[Point, ...]:
         """The points of a node, in order."""

@@ -42,13 +42,13 @@ class Keeper:
         """Take a snapshot and write it."""
         if self.unkept is not None:
             return
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             self.write(snapshot(), calls)
         except Unspelled as error:  # the answer is worth more than the store
             self.unkept = str(error)
         now = time.perf_counter()
-        self._next = now + max(LEAST_SECONDS, RARELY * (now - begin))
+        self._next = now + max(LEAST_SECONDS, RARELY * (now - start_time))
 
 
 class Pace:
@@ -63,9 +63,13 @@ class Pace:
 
         The first slice is one sample, and none is much larger than the one before.
         """
-        fit = max(1, MOST_GROWTH * self.last)
-        each = self.each + more
-        return fit if each <= 0.0 else max(1, min(fit, int(seconds / each)))
+        max_samples = max(1, MOST_GROWTH * self.last)
+        sample_seconds = self.each + more
+        return (
+            max_samples
+            if sample_seconds <= 0.0
+            else max(1, min(max_samples, int(seconds / sample_seconds)))
+        )
 
     def took(self, samples: int, seconds: float) -> None:
         """Learn from a slice."""

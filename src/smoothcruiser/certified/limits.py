@@ -84,10 +84,12 @@ class Ends:
 
     def closing(self) -> Ends:
         """The limits of what only the answer needs, after a stop."""
-        hand = time.perf_counter() + HAND_SECONDS
-        due = min(self.deadline, hand) if self.hold.came else self.deadline
-        more = {"hold": Hold(), "phases": Phases(None), "watch": Stopwatch()}
-        return replace(self, due=due, **more)  # type: ignore[arg-type]
+        hand_deadline = time.perf_counter() + HAND_SECONDS
+        closing_time = (
+            min(self.deadline, hand_deadline) if self.hold.came else self.deadline
+        )
+        fresh_controls = {"hold": Hold(), "phases": Phases(None), "watch": Stopwatch()}
+        return replace(self, due=closing_time, **fresh_controls)  # type: ignore[arg-type]
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
         """The half-width that ends the query where V is known to lie in ``interval``.
@@ -97,10 +99,10 @@ class Ends:
         """
         if self.relative is None:
             return self.goal
-        least = nearest_to_zero(interval)
-        goal = max(self.relative * least, self.floor)
-        still = 0.5 * (interval[1] - interval[0]) <= goal
-        return goal if least > 0.0 or still else None
+        smallest_value = nearest_to_zero(interval)
+        goal = max(self.relative * smallest_value, self.floor)
+        is_narrow = 0.5 * (interval[1] - interval[0]) <= goal
+        return goal if smallest_value > 0.0 or is_narrow else None
 
     def promised(self, interval: tuple[float, float]) -> float | None:
         """How far from V the answer may be where V is known to lie in ``interval``."""
@@ -110,8 +112,8 @@ class Ends:
 
     def is_reached(self, half_width: float, interval: tuple[float, float]) -> bool:
         """Whether the promise itself is kept, whatever double precision can reach."""
-        promised = self.promised(interval)
-        return promised is not None and half_width <= promised
+        promised_width = self.promised(interval)
+        return promised_width is not None and half_width <= promised_width
 
 
 def make_limits(
@@ -126,18 +128,20 @@ def make_limits(
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     if epsilon is not None and relative is not None:
         raise InvalidInput("Give epsilon or relative, one of the two.")
-    numbers = {"epsilon": epsilon, "relative": relative}
-    for name, value in (numbers | {"budget": budget, "seconds": seconds}).items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and (not number or not 0.0 < value <= LARGEST):
-            words = isinstance(value, str) and name == "epsilon"
-            hint = "; percentages are for plan" if words else ""
+    accuracy_arguments = {"epsilon": epsilon, "relative": relative}
+    for name, value in (
+        accuracy_arguments | {"budget": budget, "seconds": seconds}
+    ).items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and (not is_number or not 0.0 < value <= LARGEST):
+            is_text = isinstance(value, str) and name == "epsilon"
+            hint = "; percentages are for plan" if is_text else ""
             raise InvalidInput(
                 f"{name} must be a finite number above 0, got {value!r:.60}{hint}."
             )
     # a bar ends nothing
-    ends = None if isinstance(callback, AbstractContextManager) else callback
-    if all(x is None for x in (epsilon, relative, budget, seconds, ends)):
+    stop_callback = None if isinstance(callback, AbstractContextManager) else callback
+    if all(x is None for x in (epsilon, relative, budget, seconds, stop_callback)):
         raise InvalidInput(
             "Certified search has to know when to stop: give epsilon, relative, "
             "budget, seconds, or a progress function that returns False."
@@ -185,8 +189,8 @@ def estimated(limits: Ends, bound: Bound, problem: Problem, delta: float) -> End
     if limits.epsilon is None:
         return limits
     goal = max(limits.epsilon, limits.floor)
-    equal = None
+    equal_samples = None
     if is_priced(problem):
-        part = delta_in_order(problem, delta)
-        equal = EqualSamples(bound, facts, limits.epsilon, part)
-    return replace(limits, goal=goal, equal=equal)
+        pair_delta = delta_in_order(problem, delta)
+        equal_samples = EqualSamples(bound, facts, limits.epsilon, pair_delta)
+    return replace(limits, goal=goal, equal=equal_samples)

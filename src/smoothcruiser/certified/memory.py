@@ -93,12 +93,12 @@ class Memory:
         """Keep states as bare numbers: all of them are whole numbers of 64 bits."""
         if isinstance(self.states, NumberStates):
             return
-        known, nodes = self.states[1:], self.nodes
+        known_states, known_nodes = self.states[1:], self.nodes
         self.states, self._state_bytes = NumberStates(), 0
-        self.states.extend(known)
+        self.states.extend(known_states)
         if self.problem.key is None:
             self.nodes = NumberNodes(self.states)
-            self.nodes.update(nodes.items())
+            self.nodes.update(known_nodes.items())
         else:
             self._state_bytes = PYTHON_BYTES
 
@@ -115,9 +115,11 @@ class Memory:
     @property
     def num_bytes(self) -> int:
         """The size of the arrays in bytes."""
-        numbers = self.states.nbytes if isinstance(self.states, NumberStates) else 0
-        arrays = sum(array.nbytes for array in self.graph)
-        return arrays + numbers + self.claims.nbytes
+        number_bytes = (
+            self.states.nbytes if isinstance(self.states, NumberStates) else 0
+        )
+        array_bytes = sum(array.nbytes for array in self.graph)
+        return array_bytes + number_bytes + self.claims.nbytes
 
     @property
     def kept(self) -> int:
@@ -129,16 +131,22 @@ class Memory:
         """A number of states for which there is room: the real one may be larger."""
         nodes, pairs = self.graph.nodes, self.graph.pairs
         # every array that grows is there twice for a moment
-        free = self.room.max_bytes - self._used(0) - 2 * (nodes.nbytes + pairs.nbytes)
-        each = self._state_bytes + 2 * (
+        free_bytes = (
+            self.room.max_bytes - self._used(0) - 2 * (nodes.nbytes + pairs.nbytes)
+        )
+        state_bytes = self._state_bytes + 2 * (
             nodes.itemsize + self.problem.num_actions * self._pair_bytes
         )
         if isinstance(self.states, NumberStates):
-            free -= 2 * self.states.nbytes
-            each += NUMBER_BYTES
-        fit = max(0, int(free // each))
-        most = self.room.max_states
-        return fit if most is None else min(fit, most - self.kept)
+            free_bytes -= 2 * self.states.nbytes
+            state_bytes += NUMBER_BYTES
+        num_fitting = max(0, int(free_bytes // state_bytes))
+        max_states = self.room.max_states
+        return (
+            num_fitting
+            if max_states is None
+            else min(num_fitting, max_states - self.kept)
+        )
 
     def is_crowded(self, more: int) -> bool:
         """Whether there may be no room for so many new states."""
@@ -148,9 +156,9 @@ class Memory:
 
     def _used(self, more_states: int) -> int:
         """The bytes of the arrays, of the pairs' streams, and of the states."""
-        states = self._state_bytes * (self.kept + more_states)
-        arrays = self.num_bytes + self.layer_bytes + self.key_bytes
-        return arrays + self.stream_bytes * self.num_pairs + states
+        state_bytes = self._state_bytes * (self.kept + more_states)
+        array_bytes = self.num_bytes + self.layer_bytes + self.key_bytes
+        return array_bytes + self.stream_bytes * self.num_pairs + state_bytes
 
     @property
     def _pair_bytes(self) -> int:
@@ -168,21 +176,21 @@ class Memory:
         """Raise ``Full`` where there is no room for so many new states."""
         if more == 0 or not self.is_crowded(more):
             return
-        most = self.room.max_states
-        if most is not None and self.kept + more > most:
+        max_states = self.room.max_states
+        if max_states is not None and self.kept + more > max_states:
             raise Full("max_states")
-        grown, need = 0, self.num_pairs + more * self.problem.num_actions
-        for array, size in (
+        grown_bytes, pairs_needed = 0, self.num_pairs + more * self.problem.num_actions
+        for array, size_needed in (
             (self.graph.nodes, len(self.states) + more),
-            (self.graph.pairs, need),
+            (self.graph.pairs, pairs_needed),
         ):
-            if size > len(array):
-                grown += larger(len(array), size) * array.itemsize
+            if size_needed > len(array):
+                grown_bytes += larger(len(array), size_needed) * array.itemsize
         if isinstance(self.states, NumberStates):
-            grown += self.states.grown(more)
-        grown += self.stream_bytes * more * self.problem.num_actions
-        self._check_indices(need)
-        if self._used(more) + grown > self.room.max_bytes:
+            grown_bytes += self.states.grown(more)
+        grown_bytes += self.stream_bytes * more * self.problem.num_actions
+        self._check_indices(pairs_needed)
+        if self._used(more) + grown_bytes > self.room.max_bytes:
             raise Full(self.room.why)
 
     def _check_indices(self, need: int) -> None:
@@ -196,34 +204,37 @@ class Memory:
         ``raws`` are states as whole numbers. It is asked before they are entered,
         so that a batch fits as a whole or waits.
         """
-        keyed, new = self.problem.key is not None, set()
+        has_keys, new_keys = self.problem.key is not None, set()
         if isinstance(self.nodes, NumberNodes):
             return self._check_states(len(self.states.find(raws)[1]))
         for state in np.unique(raws).tolist():
             if state == END_RAW:
                 continue
-            key: Any = self.problem.key_of(state) if keyed else state
+            key: Any = self.problem.key_of(state) if has_keys else state
             if key not in self.nodes and key not in self.others:
-                new.add(key)
-        self._check_states(len(new))
+                new_keys.add(key)
+        self._check_states(len(new_keys))
 
     def pairs_of(self, node: int) -> Any:
         """The pairs of a node, as a view."""
-        first, size = self.graph.nodes[node]["first"], self.graph.nodes[node]["size"]
-        return self.graph.pairs[first : first + size]
+        first_pair, num_pairs = (
+            self.graph.nodes[node]["first"],
+            self.graph.nodes[node]["size"],
+        )
+        return self.graph.pairs[first_pair : first_pair + num_pairs]
 
     def interval(self, node: int) -> tuple[float, float]:
         """Return the bounds on the value of a node."""
-        found = self.graph.nodes[node]
-        return float(found["lower"]), float(found["upper"])
+        node_row = self.graph.nodes[node]
+        return float(node_row["lower"]), float(node_row["upper"])
 
     def half_width(self, node: int, target: Target) -> float:
         """Return half the width of the node's interval, or of its widest action's.
 
         The value's is no wider than that but for rounding, which counts too.
         """
-        found = self.graph.nodes[node]
-        width = float(found["upper"] - found["lower"])
+        node_row = self.graph.nodes[node]
+        width = float(node_row["upper"] - node_row["lower"])
         if target == "value":
             return 0.5 * width
         pairs = self.pairs_of(node)
@@ -240,28 +251,30 @@ class Memory:
         problem = self.problem
         key: Any = problem.key_of(state)
         if problem.key is None and is_fixed(state):
-            found = self.nodes.get(key)
-            if found is None:
+            known_node = self.nodes.get(key)
+            if known_node is None:
                 self._check_states(0 if admitted else 1)
-                (found,) = self._add_nodes([state])
-                self.nodes[key] = found
-                if found == END:
+                (known_node,) = self._add_nodes([state])
+                self.nodes[key] = known_node
+                if known_node == END:
                     self.over[key] = state
             else:
-                known = (
-                    self.over.get(key, state) if found == END else self.states[found]
+                known_state = (
+                    self.over.get(key, state)
+                    if known_node == END
+                    else self.states[known_node]
                 )
-                if not identical(state, known):
-                    problem.check_alike(state, known, self._profile(found))
-            return int(found)
+                if not identical(state, known_state):
+                    problem.check_alike(state, known_state, self._profile(known_node))
+            return int(known_node)
         if key not in self.others:
             self._check_states(0 if admitted else 1)
             (node,) = self._add_nodes([state])
             self.others[key] = Seen(node, state, self._profile(node))
             return node
-        seen = self.others[key]
-        problem.check_alike(state, seen.state, seen.profile)
-        return seen.node
+        seen_state = self.others[key]
+        problem.check_alike(state, seen_state.state, seen_state.profile)
+        return seen_state.node
 
     def check_untouched(self, deadline: float = math.inf) -> None:
         """Refuse a state whose key has changed since a step wrote into it.
@@ -274,19 +287,19 @@ class Memory:
             for node in range(1, self.num_nodes, 1 + self.num_nodes // ASKED_AGAIN):
                 if problem.profile(self.states[node]) != self._profile(node):
                     raise flickering(self.states[node])
-        for state, within, claimed in self._claims:
+        for state, value_range, claimed_interval in self._claims:
             if time.perf_counter() > deadline:
                 break
             for _ in range(2):  # answers that take turns differ from one of two
-                if bounds_at(problem, state, within) != claimed:
+                if bounds_at(problem, state, value_range) != claimed_interval:
                     raise flickering(state)
-        for key, seen in self.others.items():
-            if seen.node == END:
+        for key, seen_state in self.others.items():
+            if seen_state.node == END:
                 continue
-            if self.others.get(problem.key_of(seen.state)) is not seen:
+            if self.others.get(problem.key_of(seen_state.state)) is not seen_state:
                 raise OracleError(
                     "The oracle changed the state it was given: a state with key "
-                    f"{key!r} has become {seen.state!r}. "
+                    f"{key!r} has become {seen_state.state!r}. "
                     "Copy the state in step, change the copy and return it: other "
                     "samples start from the same state."
                 )
@@ -295,12 +308,12 @@ class Memory:
         """Return what ``Problem.profile`` says of the node's state, as stored."""
         if node == END:
             return None
-        first, size, sign = (
+        first_pair, num_pairs, sign = (
             self.graph.nodes[node][name] for name in ("first", "size", "sign")
         )
         return (
             1 if sign > 0.0 else 2,
-            *self.graph.pairs["action"][first : first + size].tolist(),
+            *self.graph.pairs["action"][first_pair : first_pair + num_pairs].tolist(),
         )
 
     def _check_recognizable(self, state: Any) -> None:
@@ -308,12 +321,12 @@ class Memory:
 
         It checks the first state of each type, then one at every power of two.
         """
-        number = len(self.states)
-        if type(state) not in self._types or number & (number - 1) == 0:
+        num_states = len(self.states)
+        if type(state) not in self._types or num_states & (num_states - 1) == 0:
             self._types.add(type(state))
             if not isinstance(self.nodes, NumberNodes):
-                measured = PYTHON_BYTES + size_of(state)
-                self._state_bytes = max(self._state_bytes, measured)
+                state_bytes = PYTHON_BYTES + size_of(state)
+                self._state_bytes = max(self._state_bytes, state_bytes)
             check_recognizable(state, self.problem.key_of(state))
 
     def _add_nodes(self, states: list[Any]) -> list[int]:
@@ -323,81 +336,83 @@ class Memory:
         """
         problem = self.problem
         first_node, first_pair = len(self.states), self.num_pairs
-        rows: list[tuple[Any, ...]] = []
-        new: list[Any] = []
+        node_rows: list[tuple[Any, ...]] = []
+        new_states: list[Any] = []
         claims: list[Interval] = []
-        owner: list[int] = []
-        acts: list[int] = []
-        found: list[int] = []
+        pair_owners: list[int] = []
+        pair_actions: list[int] = []
+        state_nodes: list[int] = []
         for state in states:
             self._check_recognizable(state)
             if problem.is_terminal(state):
-                found.append(END)
+                state_nodes.append(END)
                 continue
             player, actions = problem.mover(state), problem.legal_actions(state)
             if player not in self._boxes:
                 self._boxes[player] = self.box(player, problem.horizon)
-            i = first_node + len(rows)
+            new_node = first_node + len(node_rows)
             v_low, v_high, q_low, q_high = self._boxes[player]
             if problem.value_gap is not None:
                 # a horizon has a range for each number of steps left (``layers``)
-                within = None if problem.horizon else (v_low, v_high)
-                claim_low, claim_high = bounds_at(problem, state, within)
+                value_range = None if problem.horizon else (v_low, v_high)
+                claim_low, claim_high = bounds_at(problem, state, value_range)
                 if len(self._claims) < ASKED_BOUNDS:
-                    self._claims.append((state, within, (claim_low, claim_high)))
+                    self._claims.append((state, value_range, (claim_low, claim_high)))
                 claims.append((claim_low, claim_high))
-                if within is not None:
+                if value_range is not None:
                     v_low, v_high = claim_low, claim_high
-            first, sign = first_pair + len(acts), 1 if player == 1 else -1
-            rows.append(
+            pair_start, sign = first_pair + len(pair_actions), 1 if player == 1 else -1
+            node_rows.append(
                 (
                     *(v_low, v_high, q_low, q_high, 0.0, 0.0),
-                    *(first, len(actions), UNMET, 0, sign, 0, SAMPLED),
+                    *(pair_start, len(actions), UNMET, 0, sign, 0, SAMPLED),
                 )
             )
-            owner += [i] * len(actions)
-            acts += actions
-            new.append(state)
-            found.append(i)
-        self.states.extend(new)
-        self.num_pairs += len(acts)
-        self._grow("nodes", first_node + len(rows))
+            pair_owners += [new_node] * len(actions)
+            pair_actions += actions
+            new_states.append(state)
+            state_nodes.append(new_node)
+        self.states.extend(new_states)
+        self.num_pairs += len(pair_actions)
+        self._grow("nodes", first_node + len(node_rows))
         self._grow("pairs", self.num_pairs)
         nodes, pairs = self.graph.nodes, self.graph.pairs[first_pair : self.num_pairs]
-        nodes[first_node : first_node + len(rows)] = np.array(rows, NODE)
-        pairs["node"], pairs["action"] = owner, acts
+        nodes[first_node : first_node + len(node_rows)] = np.array(node_rows, NODE)
+        pairs["node"], pairs["action"] = pair_owners, pair_actions
         if problem.horizon and claims:
-            self.claims = copy_larger(self.claims, first_node + len(rows))
-            self.claims[first_node : first_node + len(rows)] = claims
+            self.claims = copy_larger(self.claims, first_node + len(node_rows))
+            self.claims[first_node : first_node + len(node_rows)] = claims
         pairs["q_lower"], pairs["q_upper"] = (
-            nodes["q_low"][owner],
-            nodes["q_high"][owner],
+            nodes["q_low"][pair_owners],
+            nodes["q_high"][pair_owners],
         )
-        return found
+        return state_nodes
 
     def targets(self, numbers: Ints) -> Ints:
         """Return the nodes of next states, numbers of a compiled step or END_RAW.
 
         New ones get their nodes in the order of their numbers.
         """
-        nodes, new = self.states.find(numbers)
-        if len(new) == 0:
+        nodes, new_numbers = self.states.find(numbers)
+        if len(new_numbers) == 0:
             return nodes  # type: ignore[no-any-return]
         if self.problem.key is None:
-            found = self._add_nodes(new.tolist())
+            new_nodes = self._add_nodes(new_numbers.tolist())
         else:
-            found = [self.node_of(number, admitted=True) for number in new.tolist()]
-        self.states.stand_for(new, found)
+            new_nodes = [
+                self.node_of(number, admitted=True) for number in new_numbers.tolist()
+            ]
+        self.states.stand_for(new_numbers, new_nodes)
         return self.states.find(numbers)[0]  # type: ignore[no-any-return]
 
     def add_plain(self, states: list[Any]) -> list[int]:
         """Return the nodes of new states that are plain values and have room."""
-        made = self._add_nodes(states)
-        for state, node in zip(states, made, strict=True):
+        new_nodes = self._add_nodes(states)
+        for state, node in zip(states, new_nodes, strict=True):
             self.nodes[state] = node
             if node == END:
                 self.over[state] = state
-        return made
+        return new_nodes
 
     def enter_rows(
         self,
@@ -413,22 +428,22 @@ class Memory:
         not hold that much, and enters none.
         """
         self.check_turns(np.repeat(pairs, lengths), targets)
-        used = int(self.graph.sizes[ENTRIES])
-        need, pool = used + len(targets), self.graph.entries
-        if need > len(pool):
-            grown = larger(len(pool), need) * pool.itemsize
-            if self._used(0) + grown > self.room.max_bytes:
+        entries_used = int(self.graph.sizes[ENTRIES])
+        entries_needed, entry_pool = entries_used + len(targets), self.graph.entries
+        if entries_needed > len(entry_pool):
+            grown_bytes = larger(len(entry_pool), entries_needed) * entry_pool.itemsize
+            if self._used(0) + grown_bytes > self.room.max_bytes:
                 raise Full(self.room.why)
             self._fit = 0
-            self._grow("entries", need)
-        g, ends = self.graph, used + np.cumsum(lengths)
-        entries = g.entries[used:need]
+            self._grow("entries", entries_needed)
+        g, entry_ends = self.graph, entries_used + np.cumsum(lengths)
+        entries = g.entries[entries_used:entries_needed]
         entries["target"], entries["reward"] = targets, rewards
         entries["weight"] = weights
-        g.pairs["start"][pairs], g.pairs["total"][pairs] = ends - lengths, 1.0
+        g.pairs["start"][pairs], g.pairs["total"][pairs] = entry_ends - lengths, 1.0
         g.pairs["length"][pairs] = lengths
         g.nodes["stale"][g.pairs["node"][pairs]] |= SAMPLED
-        g.sizes[ENTRIES] = need
+        g.sizes[ENTRIES] = entries_needed
 
     def check_turns(self, pairs: Ints, targets: Ints) -> None:
         """Refuse a move that keeps the turn where turns were declared to alternate.
@@ -438,14 +453,14 @@ class Memory:
         if not self.problem.facts.alternating:
             return
         g = self.graph
-        kept = (targets != END) & (
+        turn_kept = (targets != END) & (
             g.nodes["sign"][g.pairs["node"][pairs]] == g.nodes["sign"][targets]
         )
-        if kept.any():
-            bad = g.pairs[pairs[np.flatnonzero(kept)[0]]]
+        if turn_kept.any():
+            bad_pair = g.pairs[pairs[np.flatnonzero(turn_kept)[0]]]
             raise OracleError(
-                f"alternating=True, but action {bad['action']} in state "
-                f"{self.states[bad['node']]!r} keeps the turn; drop alternating=."
+                f"alternating=True, but action {bad_pair['action']} in state "
+                f"{self.states[bad_pair['node']]!r} keeps the turn; drop alternating=."
             )
 
     def make_room(self, loops: Any) -> None:
@@ -454,30 +469,30 @@ class Memory:
         Raises ``Full`` where the memory may not hold that much.
         """
         g = self.graph
-        longest = int(g.pairs["length"][: self.num_pairs].max(initial=1))
-        more = room_of(longest + 1) + 64
-        full = int(g.sizes[ENTRIES]) + more > len(g.entries)
-        live = int(g.sizes[ENTRIES] - g.sizes[IDLE])
-        size = larger(live, live + more)
-        crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
-        grown = 2 * g.slots.nbytes if crowded else 0
-        grown += size * g.entries.itemsize if full else 0
-        self._check_indices(size)
-        if self._used(0) + grown > self.room.max_bytes:
+        longest_row = int(g.pairs["length"][: self.num_pairs].max(initial=1))
+        entries_needed = room_of(longest_row + 1) + 64
+        entries_full = int(g.sizes[ENTRIES]) + entries_needed > len(g.entries)
+        live_entries = int(g.sizes[ENTRIES] - g.sizes[IDLE])
+        pool_size = larger(live_entries, live_entries + entries_needed)
+        slots_crowded = 2 * (int(g.sizes[HASHED]) + 2 * SHORT_SCAN) > len(g.slots)
+        grown_bytes = 2 * g.slots.nbytes if slots_crowded else 0
+        grown_bytes += pool_size * g.entries.itemsize if entries_full else 0
+        self._check_indices(pool_size)
+        if self._used(0) + grown_bytes > self.room.max_bytes:
             raise Full(self.room.why)
         self._fit = 0
-        if full:
-            self.repack(size, loops)
-        if crowded:
+        if entries_full:
+            self.repack(pool_size, loops)
+        if slots_crowded:
             self.graph = self.graph._replace(slots=free_slots(2 * len(g.slots)))
             loops.rehash(self.graph)
 
     def repack(self, size: int, loops: Any) -> None:
         """Pack the outcomes into a pool of ``size`` entries."""
-        pool = np.zeros(size, self.graph.entries.dtype)
-        loops.repack(self.graph, pool)
-        self.graph = self.graph._replace(entries=pool)
+        entry_pool = np.zeros(size, self.graph.entries.dtype)
+        loops.repack(self.graph, entry_pool)
+        self.graph = self.graph._replace(entries=entry_pool)
 
     def _grow(self, name: str, need: int) -> None:
-        larger_one = copy_larger(getattr(self.graph, name), need)
-        self.graph = self.graph._replace(**{name: larger_one})
+        larger_array = copy_larger(getattr(self.graph, name), need)
+        self.graph = self.graph._replace(**{name: larger_array})

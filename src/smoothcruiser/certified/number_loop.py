@@ -41,14 +41,16 @@ class NumberLoop:
         """(what its step needs, what has to live as long); threads share nothing."""
         if self.spoken is None:
             return self.fixed, None
-        room, state = self.spoken.buffer(), np.zeros(1, dtype=np.int64)
-        places = int(room.ctypes.data), int(state.ctypes.data)
-        return (self.spoken.address, *places), (room, state)
+        buffer, state = self.spoken.buffer(), np.zeros(1, dtype=np.int64)
+        buffer_addresses = int(buffer.ctypes.data), int(state.ctypes.data)
+        return (self.spoken.address, *buffer_addresses), (buffer, state)
 
     def after(self, calls: int) -> NumberLoop:
         """The loop to go on with, after so many more calls."""
-        kernel = None if self.later is None else self.later.after(calls)
-        return self if kernel is None else NumberLoop(kernel, self.problem)
+        inlined_kernel = None if self.later is None else self.later.after(calls)
+        return (
+            self if inlined_kernel is None else NumberLoop(inlined_kernel, self.problem)
+        )
 
 
 def number_loop(problem: Problem) -> NumberLoop:
@@ -59,26 +61,28 @@ def number_loop(problem: Problem) -> NumberLoop:
         kernel = compiled(draws_kernel.draw_jobs, nogil=True)
         return NumberLoop(kernel, problem, problem.tables.sampling)
     tier = tier_choice()
-    found = None if tier == INLINED else _spoken(problem)
-    if found is None:
+    user_step = None if tier == INLINED else _spoken(problem)
+    if user_step is None:
         return NumberLoop(_inlined(problem), problem)
     from smoothcruiser.jit import by_address
 
     kernel = compiled(draws_kernel.draw_jobs, nogil=True, **by_address.number_parts())
-    later = (
-        None if tier == ADDRESS else Handover(checked(lambda: _built(problem), found))
+    handover = (
+        None
+        if tier == ADDRESS
+        else Handover(checked(lambda: _built(problem), user_step))
     )
     # what comes from the disk is not compiled for Python either
-    shown = calling(found, problem) if found.kept else problem
-    return NumberLoop(kernel, shown, spoken=found, later=later)
+    python_problem = calling(user_step, problem) if user_step.kept else problem
+    return NumberLoop(kernel, python_problem, spoken=user_step, later=handover)
 
 
 def _spoken(problem: Problem) -> Any:
     """The step as it is called by address, or None."""
     from smoothcruiser.engines.compiled.speaking import speak_step
 
-    known = _steps.get(problem.oracle)
-    if problem.oracle not in _steps or (known and not known.is_current()):
+    known_step = _steps.get(problem.oracle)
+    if problem.oracle not in _steps or (known_step and not known_step.is_current()):
         _steps[problem.oracle] = speak_step(problem, 0)
     return _steps[problem.oracle]
 
@@ -90,16 +94,28 @@ def _inlined(problem: Problem) -> Any:
     from smoothcruiser.certified import draws_kernel as draws
     from smoothcruiser.jit.oracle import returned_type
 
-    returned = returned_type(problem.oracle, types.int64)
-    adapter = draws.step_three if len(returned) == 3 else draws.step_two
+    returned_types = returned_type(problem.oracle, types.int64)
+    adapter = draws.step_three if len(returned_types) == 3 else draws.step_two
     step = compiled(adapter, USER_STEP=problem.oracle)
     return compiled(draws.draw_jobs, nogil=True, STEP=step)
 
 
 def _built(problem: Problem) -> Any:
     """The same, compiled."""
-    kernel, none = _inlined(problem), np.zeros(0, dtype=np.int64)
+    kernel, no_jobs = _inlined(problem), np.zeros(0, dtype=np.int64)
     low, high = problem.facts.reward_range
-    ends, fault = problem.facts.terminals, np.zeros(2, dtype=np.int64)
-    kernel((), none, none, none, 0, none, np.zeros(0), low, high, ends, fault)
+    has_terminals, fault = problem.facts.terminals, np.zeros(2, dtype=np.int64)
+    kernel(
+        (),
+        no_jobs,
+        no_jobs,
+        no_jobs,
+        0,
+        no_jobs,
+        np.zeros(0),
+        low,
+        high,
+        has_terminals,
+        fault,
+    )
     return kernel

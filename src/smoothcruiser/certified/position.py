@@ -45,8 +45,8 @@ class Position:
     @classmethod
     def begin(cls, root: int, calls: int, rows: int, limits: Ends) -> Position:
         """A query about the node ``root``, on a memory with so many calls and rows."""
-        asked = limits.epsilon, limits.target, limits.relative
-        return cls(root, calls, *asked, first_row=rows)
+        request_fields = limits.epsilon, limits.target, limits.relative
+        return cls(root, calls, *request_fields, first_row=rows)
 
     def begin_round(self, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round."""
@@ -56,8 +56,8 @@ class Position:
         """The samples of the round that are still to be taken."""
         if not self.sampling:
             return 0
-        rest = 0 if batch is None else batch.size - batch.drawn
-        return int(self.counts.sum()) + rest
+        batch_left = 0 if batch is None else batch.size - batch.drawn
+        return int(self.counts.sum()) + batch_left
 
     def end_round(self) -> None:
         """Forget the jobs, done or not."""

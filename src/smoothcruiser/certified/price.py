@@ -49,12 +49,12 @@ class EqualSamples:
         """
         if self.known[0] != num_pairs:
             try:
-                found: float = enough_each(
+                pair_samples: float = enough_each(
                     self.bound, self.facts, self.epsilon, self.delta, num_pairs
                 )
             except InvalidInput:
-                found = math.inf
-            self.known = (num_pairs, found)
+                pair_samples = math.inf
+            self.known = (num_pairs, pair_samples)
         return self.known[1]
 
     def steerable(self, before: int, calls: int, num_pairs: int) -> int:
@@ -88,15 +88,15 @@ def price_bound(
             "A price needs num_pairs >= 1, epsilon > 0 and 0 < delta < 1, got "
             f"{num_pairs!r}, {epsilon!r}, {delta!r}."
         )
-    backup = value_rounding(
+    backup_rounding = value_rounding(
         facts.num_actions, largest_value(facts), facts.operator.strength
     )
     # the bounds may be narrow enough before the first call
-    if widest(facts, facts.horizon) + 2.0 * backup <= 2.0 * epsilon:
+    if widest(facts, facts.horizon) + 2.0 * backup_rounding <= 2.0 * epsilon:
         return 0
-    each = enough_each(bound, facts, epsilon, delta, num_pairs)
-    parts = STEERED_AND_EQUAL if facts.horizon is None else STEERED_AND_EQUAL + 1
-    return parts * num_pairs * each
+    pair_samples = enough_each(bound, facts, epsilon, delta, num_pairs)
+    num_parts = STEERED_AND_EQUAL if facts.horizon is None else STEERED_AND_EQUAL + 1
+    return num_parts * num_pairs * pair_samples
 
 
 def enough_each(
@@ -108,5 +108,5 @@ def enough_each(
     (``layers.LayeredRegion.mark_last``), so there are at most twice as many shares,
     and one more part of the price.
     """
-    shares = num_pairs if facts.horizon is None else 2 * num_pairs
-    return bound.price(facts, epsilon, shared_delta(bound, facts, delta), shares)
+    num_shares = num_pairs if facts.horizon is None else 2 * num_pairs
+    return bound.price(facts, epsilon, shared_delta(bound, facts, delta), num_shares)

@@ -62,15 +62,15 @@ class Region:
     def widths(self) -> Floats:
         """U - L of the listed nodes."""
         nodes = self.memory.graph.nodes[self.listed]
-        found: Floats = nodes["upper"] - nodes["lower"]
-        return found
+        node_widths: Floats = nodes["upper"] - nodes["lower"]
+        return node_widths
 
     @property
     def num_samples(self) -> float:
         """The number of samples of the pairs of listed nodes."""
-        g, size = self.memory.graph, self.memory.num_pairs
-        listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
-        return float(g.pairs["total"][:size][listed].sum())
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        in_region = g.nodes["listed"][g.pairs["node"][:num_pairs]] == 1
+        return float(g.pairs["total"][:num_pairs][in_region].sum())
 
     def close(self, last: bool = False) -> bool:
         """Close what sweeps leave open; with a discount or a horizon that is nothing.
@@ -111,11 +111,11 @@ class Region:
 
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
-        g, n = self.memory.graph, self.memory.num_nodes
-        for name in ("listed", "mass", "residual"):
-            g.nodes[name][:n] = 0
-        g.nodes["listed"][root], g.nodes["stale"][:n] = 1, SAMPLED
-        self.order = np.zeros(max(64, n), dtype=np.int64)
+        g, num_nodes = self.memory.graph, self.memory.num_nodes
+        for field_name in ("listed", "mass", "residual"):
+            g.nodes[field_name][:num_nodes] = 0
+        g.nodes["listed"][root], g.nodes["stale"][:num_nodes] = 1, SAMPLED
+        self.order = np.zeros(max(64, num_nodes), dtype=np.int64)
         self.order[0], self.count = root, 1
 
     def make_room(self) -> None:
@@ -130,11 +130,14 @@ class Region:
     def list_all(self) -> None:
         """List every node of the memory."""
         self.make_room()
-        size = self.memory.num_nodes
-        others = [node for node in range(1, size) if node != self.order[0]]
-        self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
-        self.memory.graph.nodes["listed"][1:size] = 1
-        self.memory.graph.nodes["stale"][1:size] = SAMPLED
+        num_nodes = self.memory.num_nodes
+        other_nodes = [node for node in range(1, num_nodes) if node != self.order[0]]
+        self.order[1 : 1 + len(other_nodes)], self.count = (
+            other_nodes,
+            1 + len(other_nodes),
+        )
+        self.memory.graph.nodes["listed"][1:num_nodes] = 1
+        self.memory.graph.nodes["stale"][1:num_nodes] = SAMPLED
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
@@ -188,13 +191,13 @@ def _never(need: float = 0.0) -> None:
 def _rules(problem: Problem, radius_scale: float) -> SweepRules:
     facts = problem.facts
     K = facts.num_actions
-    steps = 1 if problem.horizon is None else problem.horizon
+    num_steps = 1 if problem.horizon is None else problem.horizon
     return SweepRules(
         bound=BoundRules(
             discount=facts.discount,
             scale=checked_scale(facts),
             min_probability=problem.min_probability or 0.0,
-            union=math.log(steps),
+            union=math.log(num_steps),
         ),
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),

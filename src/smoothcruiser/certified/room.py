@@ -80,8 +80,8 @@ class Room:
     @classmethod
     def at_hand(cls, max_states: int | None) -> Room:
         """The room of a search that begins now."""
-        share = SHARE if max_states is None else LARGE_SHARE
-        return cls(max_states, int(share * available_bytes()))
+        memory_share = SHARE if max_states is None else LARGE_SHARE
+        return cls(max_states, int(memory_share * available_bytes()))
 
     def in_store(self) -> Room:
         """The same for a search of which a store keeps snapshots."""
@@ -103,8 +103,8 @@ def check_max_states(max_states: Any) -> int | None:
 
 def available_bytes() -> int:
     """The bytes that this process can still take without harm."""
-    known = [*_system(), *_groups(), *_process()]
-    return min(known) if known else UNKNOWN
+    known_limits = [*_system(), *_groups(), *_process()]
+    return min(known_limits) if known_limits else UNKNOWN
 
 
 def _system() -> list[int]:
@@ -123,21 +123,21 @@ def _system() -> list[int]:
 def _groups() -> list[int]:
     """What the control groups of this process leave, from its own to the root."""
     try:
-        own = OWN_GROUP.read_text().splitlines()
+        group_lines = OWN_GROUP.read_text().splitlines()
     except OSError:
         return []
-    found = []
-    for line in own:  # hierarchy:controllers:path
-        _, names, path = [*line.split(":", 2), "", ""][:3]
-        first = names == ""  # version 2 has one hierarchy for all
-        if not first and "memory" not in names.split(","):
+    bytes_left = []
+    for line in group_lines:  # hierarchy:controllers:path
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        is_version_two = controllers == ""  # version 2 has one hierarchy for all
+        if not is_version_two and "memory" not in controllers.split(","):
             continue
-        top = GROUPS if first else GROUPS / "memory"
-        place = Path(path.lstrip("/"))
-        for group in (place, *place.parents):
-            left = _left(top / group, *(V2 if first else V1))
-            found += [] if left is None else [left]
-    return found
+        groups_root = GROUPS if is_version_two else GROUPS / "memory"
+        group_path = Path(path.lstrip("/"))
+        for group in (group_path, *group_path.parents):
+            group_left = _left(groups_root / group, *(V2 if is_version_two else V1))
+            bytes_left += [] if group_left is None else [group_left]
+    return bytes_left
 
 
 # names of the limit, of what is used, and of what of that can be dropped
@@ -148,43 +148,53 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 def _left(group: Path, limit: str, used: str, cached: str) -> int | None:
     """The bytes that one control group leaves; None where it sets no limit."""
     try:
-        most, taken = int((group / limit).read_text()), int((group / used).read_text())
+        limit_bytes, used_bytes = (
+            int((group / limit).read_text()),
+            int((group / used).read_text()),
+        )
     except (OSError, ValueError):  # no such file, or "max"
         return None
     try:
-        rows = [row.split() for row in (group / "memory.stat").read_text().splitlines()]
-        taken -= sum(int(row[1]) for row in rows if row[0] == cached)
+        stat_rows = [
+            stat_row.split()
+            for stat_row in (group / "memory.stat").read_text().splitlines()
+        ]
+        used_bytes -= sum(
+            int(stat_row[1]) for stat_row in stat_rows if stat_row[0] == cached
+        )
     except (OSError, ValueError, IndexError):
         pass
-    return max(0, most - taken)
+    return max(0, limit_bytes - used_bytes)
 
 
 def _process() -> list[int]:
     try:
         import resource
 
-        most = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if most in (resource.RLIM_INFINITY, -1):
+        limit_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit_bytes in (resource.RLIM_INFINITY, -1):
             return []
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        return [max(0, most - pages * os.sysconf("SC_PAGE_SIZE"))]
+        num_pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return [max(0, limit_bytes - num_pages * os.sysconf("SC_PAGE_SIZE"))]
     except (ImportError, OSError, ValueError, IndexError):
         return []
 
 
 def size_of(value: Any) -> int:
     """The bytes of a state as a Python object, its parts included."""
-    size, waiting, met = 0, [value], set[int]()
-    while waiting:
-        part = waiting.pop()
-        if id(part) in met:
+    num_bytes, waiting_members, seen_ids = 0, [value], set[int]()
+    while waiting_members:
+        member = waiting_members.pop()
+        if id(member) in seen_ids:
             continue
-        met.add(id(part))
-        size += sys.getsizeof(part)
-        if isinstance(part, tuple | list | set | frozenset):
-            waiting += part
-        elif isinstance(part, dict):
-            waiting += [*part.keys(), *part.values()]
-        elif isinstance(getattr(part, "__dict__", None), dict) and not callable(part):
-            waiting.append(part.__dict__)
-    return size
+        seen_ids.add(id(member))
+        num_bytes += sys.getsizeof(member)
+        if isinstance(member, tuple | list | set | frozenset):
+            waiting_members += member
+        elif isinstance(member, dict):
+            waiting_members += [*member.keys(), *member.values()]
+        elif isinstance(getattr(member, "__dict__", None), dict) and not callable(
+            member
+        ):
+            waiting_members.append(member.__dict__)
+    return num_bytes

@@ -29,6 +29,8 @@ def model_floor(facts: Facts) -> float:
     if facts.steps(facts.horizon) == math.inf:
         return 0.0
     scale = largest_value(facts)
-    mean = (USUAL_ROW + 4.0) * UNIT * scale
-    backup = value_rounding(facts.num_actions, scale, float(facts.operator.strength))
-    return 2.0 * facts.steps(facts.horizon) * (mean + backup)
+    mean_rounding = (USUAL_ROW + 4.0) * UNIT * scale
+    backup_rounding = value_rounding(
+        facts.num_actions, scale, float(facts.operator.strength)
+    )
+    return 2.0 * facts.steps(facts.horizon) * (mean_rounding + backup_rounding)

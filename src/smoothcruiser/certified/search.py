@@ -127,8 +127,8 @@ class Certified(Shown, Viewed):
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
         check_pool(self.bound, problem)
-        room = Room.at_hand(check_max_states(max_states))
-        self.memory = Memory(problem, self.bound, room)
+        memory_limit = Room.at_hand(check_max_states(max_states))
+        self.memory = Memory(problem, self.bound, memory_limit)
         self.num_calls = 0  # of the step, and rows of outcomes= that were read
         self.num_rows = 0  # of these, the rows
         self._drawn_pairs = 0  # k: pairs that have a share of delta
@@ -196,8 +196,8 @@ class Certified(Shown, Viewed):
         """
         from smoothcruiser.certified.saving import found, loaded
 
-        stored = found(path, problem, run, trust)
-        return loaded(cls, *stored, max_states=max_states, **where)
+        stored_search = found(path, problem, run, trust)
+        return loaded(cls, *stored_search, max_states=max_states, **where)
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -228,13 +228,19 @@ class Certified(Shown, Viewed):
         estimates of one memory hold together with probability 1 - delta. ``progress``
         is as in ``plan``.
         """
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         limits = make_limits(
-            epsilon, budget, seconds, read_progress(progress), target, begin, relative
+            epsilon,
+            budget,
+            seconds,
+            read_progress(progress),
+            target,
+            start_time,
+            relative,
         )
         state = self.problem.start(state)
-        kept = copied(state)  # the caller may write into its own copy
-        state = state if kept is None else kept
+        own_copy = copied(state)  # the caller may write into its own copy
+        state = state if own_copy is None else own_copy
         if self.keeper is not None:
             self.spelling.check(state)
         with held() as hold:
@@ -255,7 +261,7 @@ class Certified(Shown, Viewed):
             with self._faults():
                 self._region.start(root)
                 self._steering.start()
-            return self._answer(limits, begin, compile_seconds)
+            return self._answer(limits, start_time, compile_seconds)
 
     def go_on(
         self,
@@ -269,21 +275,28 @@ class Certified(Shown, Viewed):
         Its bits are those of a query that was never stopped. ``budget`` counts
         all calls of the query; with a larger one it goes on from what it had.
         """
-        begin, at = time.perf_counter(), self._at
-        if at is None:
+        start_time, position = time.perf_counter(), self._at
+        if position is None:
             raise InvalidInput("No query of this memory is under way; ask one.")
         limits = make_limits(
-            at.epsilon, budget, seconds, callback, at.target, begin, at.relative
+            position.epsilon,
+            budget,
+            seconds,
+            callback,
+            position.target,
+            start_time,
+            position.relative,
         )
         with held() as hold:
             limits = limits.heard_by(hold).within(self._inspected.reserve)
-            state = self.memory.states[at.root]
+            state = self.memory.states[position.root]
             compile_seconds = self._prepare(state, limits)
             limits = limits.later(self._loading)
-            left = limits.budget - (self.num_calls - at.first_call)
-            if at.waiting(self._intake.batch) > left:  # a smaller budget than before
+            calls_left = limits.budget - (self.num_calls - position.first_call)
+            # a smaller budget than before
+            if position.waiting(self._intake.batch) > calls_left:
                 self._taking.drop_round()
-            return self._answer(limits, begin, compile_seconds)
+            return self._answer(limits, start_time, compile_seconds)
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
@@ -291,41 +304,44 @@ class Certified(Shown, Viewed):
             limits = read(limits, self.problem.facts)
         elif not self.exact:
             limits = estimated(limits, self.bound, self.problem, self.delta)
-        at = self._at
-        assert at is not None
-        state = self.memory.states[at.root]
+        position = self._at
+        assert position is not None
+        state = self.memory.states[position.root]
         reason = limits.over()
         if self._prepared:
             self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
-            late = ended_at(limits.latest, limits.hold)
-            with self._faults(), overdue(limits.seconds), late:
-                reason = self._search(at, limits, begin + compile_seconds)
+            late_stop = ended_at(limits.latest, limits.hold)
+            with self._faults(), overdue(limits.seconds), late_stop:
+                reason = self._search(position, limits, begin + compile_seconds)
                 self._taking.end_query(limits, state)
         self.reason = reason
-        self._remember(at)
+        self._remember(position)
         assert reason is not None
         compile_seconds += limits.watch.stood_still()
-        found = answer(
+        estimate = answer(
             self,
-            at.root,
+            position.root,
             state,
             asked=limits,
-            reached=self.memory.half_width(at.root, limits.target),
+            reached=self.memory.half_width(position.root, limits.target),
             reason=reason,
-            num_calls=self.num_calls - at.first_call,
-            num_rows=self.num_rows - at.first_row,
+            num_calls=self.num_calls - position.first_call,
+            num_rows=self.num_rows - position.first_row,
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
         )
-        self.asked[at.root] = self.num_calls - at.first_call, found.standard_error
-        return found
+        self.asked[position.root] = (
+            self.num_calls - position.first_call,
+            estimate.standard_error,
+        )
+        return estimate
 
     def _check_whole(self) -> None:
         """Refuse to go on with a memory that an error has left unfinished."""
         if self.fault is not None:
-            why = f"This memory was left unfinished by an error ({self.fault})"
-            raise InvalidInput(f"{why}; start a new one.")
+            problem_text = f"This memory was left unfinished by an error ({self.fault})"
+            raise InvalidInput(f"{problem_text}; start a new one.")
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
@@ -342,16 +358,16 @@ class Certified(Shown, Viewed):
         self._loading = 0.0  # of these seconds, those that count against no limit
         if self._prepared:
             return 0.0
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         self._prepared = self._build(state, limits)
-        took = time.perf_counter() - begin
+        seconds_spent = time.perf_counter() - start_time
         if self._prepared and not self._sampler.workers:  # they are waited for
-            self._loading = took
-        return took
+            self._loading = seconds_spent
+        return seconds_spent
 
     def _build(self, state: Any, limits: Ends) -> bool:
         problem, memory = self.problem, self.memory
-        refused = limits.phases.begin("compiling")
+        is_refused = limits.phases.begin("compiling")
         with uncounted():
             self._region = make_region(problem, memory, self.bound, self.radius_scale)
             self._region.allow(self.delta)
@@ -360,12 +376,12 @@ class Certified(Shown, Viewed):
             if not self.exact:
                 self._sweeps.exact = False
                 self._region.sample()
-        if refused:
+        if is_refused:
             return False
-        wait = limits.hold, limits.due  # workers are waited for
+        wait_limits = limits.hold, limits.due  # workers are waited for
         try:
             self._sampler = make_sampler(
-                problem, memory, state, self.seed, self._compute, *wait
+                problem, memory, state, self.seed, self._compute, *wait_limits
             )
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False
@@ -383,42 +399,44 @@ class Certified(Shown, Viewed):
         while True:
             if self._steering.exact and not self.exact:
                 limits = self._taking.begin_sampling(limits)
-            left = limits.budget - (self.num_calls - at.first_call)
-            nothing = at.ended
-            if nothing == "budget" and left > 0:
-                nothing = None
-            if nothing in FULL and not self.memory.is_crowded(1):
-                nothing = None  # it was given more room
-            if nothing is None and not at.sampling:
+            calls_left = limits.budget - (self.num_calls - at.first_call)
+            stop_reason = at.ended
+            if stop_reason == "budget" and calls_left > 0:
+                stop_reason = None
+            if stop_reason in FULL and not self.memory.is_crowded(1):
+                stop_reason = None  # it was given more room
+            if stop_reason is None and not at.sampling:
                 # samples of an earlier round come first
-                nothing = self._taking.waiting(limits)
-            if nothing is None and not at.sampling:
+                stop_reason = self._taking.waiting(limits)
+            if stop_reason is None and not at.sampling:
                 self._sweeps.settle(at, limits, self._save_if_due)
                 self._remember(at)
-                nothing = self._stopped(at, limits)
-                if nothing in ENOUGH:
-                    return nothing
-                if nothing is None and left > 0 and self._taking.is_first:
-                    left -= self._taking.inspect(at, left, limits)
-                    nothing = limits.over()
-                if nothing is None:
-                    nothing = (
-                        "budget" if left <= 0 else self._begin_round(at, limits, left)
+                stop_reason = self._stopped(at, limits)
+                if stop_reason in ENOUGH:
+                    return stop_reason
+                if stop_reason is None and calls_left > 0 and self._taking.is_first:
+                    calls_left -= self._taking.inspect(at, calls_left, limits)
+                    stop_reason = limits.over()
+                if stop_reason is None:
+                    stop_reason = (
+                        "budget"
+                        if calls_left <= 0
+                        else self._begin_round(at, limits, calls_left)
                     )
-            if nothing is None:
-                nothing = self._taking.round(at, limits)
-            if nothing in STOPS:  # it was saved: the rest is for the answer alone
+            if stop_reason is None:
+                stop_reason = self._taking.round(at, limits)
+            if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
                 self._sweeps.settle(at, limits.closing())
                 if self._sweeps.narrow(at, limits):
                     self._save(at)
                     return self._sweeps.reached(at, limits)
-                return nothing
-            if nothing is not None:
-                self._save(at, nothing)
+                return stop_reason
+            if stop_reason is not None:
+                self._save(at, stop_reason)
                 self._sweeps.finish(at, limits)
                 if self._sweeps.narrow(at, limits):
                     return self._sweeps.reached(at, limits)
-                return limits.over() or nothing
+                return limits.over() or stop_reason
 
     def _stopped(self, at: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
@@ -450,9 +468,11 @@ class Certified(Shown, Viewed):
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        looked = self._inspected.words(self._sampler) if self._prepared else ""
-        rows = self.num_rows if self.known else None
-        return assumed_in_search(self.problem, rows, self.exact, self._twice, looked)
+        inspection_text = self._inspected.words(self._sampler) if self._prepared else ""
+        num_rows = self.num_rows if self.known else None
+        return assumed_in_search(
+            self.problem, num_rows, self.exact, self._twice, inspection_text
+        )
 
     def _crossed(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""
@@ -463,22 +483,24 @@ class Certified(Shown, Viewed):
         """Choose what to sample; return None, or why there is nothing."""
         if self._intake.batch is None:  # else samples wait that were taken before
             self._region.mark_last()
-        even = self._steering.uniform
-        pairs, counts = even(left) if self.uniform else self._jobs(at, limits, left)
+        uniform_jobs = self._steering.uniform
+        pairs, counts = (
+            uniform_jobs(left) if self.uniform else self._jobs(at, limits, left)
+        )
         if len(pairs) == 0:
-            none = "seconds" if self._region.unfinished else "exhausted"
-            return limits.over() or none
+            default_reason = "seconds" if self._region.unfinished else "exhausted"
+            return limits.over() or default_reason
         self._taking.begin_round(at, pairs, counts)
         return None
 
     def _jobs(self, at: Position, limits: Ends, left: int) -> Jobs:
         """Return which pairs to sample, and how often each."""
-        choose, root = self._steering, at.root
-        seen = self.num_rows if self.known else self._drawn_pairs
-        calls = min(left, choose.calls(root, limits, seen))
-        steered = choose.allowed(limits, calls)
-        if steered <= 0:
-            pairs, counts = choose.equal(limits.equal, left)
+        steering, root = self._steering, at.root
+        pairs_seen = self.num_rows if self.known else self._drawn_pairs
+        num_calls = min(left, steering.calls(root, limits, pairs_seen))
+        steerable_calls = steering.allowed(limits, num_calls)
+        if steerable_calls <= 0:
+            pairs, counts = steering.equal(limits.equal, left)
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
@@ -486,12 +508,12 @@ class Certified(Shown, Viewed):
             self._sweeps.finish(at, limits)
             if self._sweeps.narrow(at, limits) or limits.over() is not None:
                 return pairs, counts
-            steered = calls
-        pairs, counts = choose.steered(root, limits, steered)
+            steerable_calls = num_calls
+        pairs, counts = steering.steered(root, limits, steerable_calls)
         if len(pairs) == 0 and not self._region.unfinished:
-            pairs, counts = choose.equal(None, steered)
-        choose.num_steered += int(counts.sum())
+            pairs, counts = steering.equal(None, steerable_calls)
+        steering.num_steered += int(counts.sum())
         if self.problem.deterministic and not self.known:
-            counts, twice = with_checks(counts, self._drawn_pairs, left)
-            self._twice += twice
+            counts, num_checked = with_checks(counts, self._drawn_pairs, left)
+            self._twice += num_checked
         return pairs, counts

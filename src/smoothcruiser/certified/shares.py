@@ -31,11 +31,11 @@ def delta_in_order(problem: Problem, delta: float) -> float:
 
 def pair_costs(bound: Bound, problem: Problem, k: Ints, delta: float) -> Floats:
     """Return log(1/alpha) of either side of the k-th pair, k = 1, 2, ..."""
-    part = shared_delta(bound, problem.facts, delta_in_order(problem, delta))
-    cost: Floats = bound.cost(k, part)
-    pairs = known_pairs(problem)
-    if pairs is None:
+    delta_share = shared_delta(bound, problem.facts, delta_in_order(problem, delta))
+    cost: Floats = bound.cost(k, delta_share)
+    num_pairs = known_pairs(problem)
+    if num_pairs is None:
         return cost
-    even = math.log(2.0 * max(pairs, 1) / part)
-    both = -np.logaddexp(-cost, -even)
-    return np.where(np.asarray(k) <= pairs, both, cost)
+    even_cost = math.log(2.0 * max(num_pairs, 1) / delta_share)
+    shared_cost = -np.logaddexp(-cost, -even_cost)
+    return np.where(np.asarray(k) <= num_pairs, shared_cost, cost)

@@ -57,19 +57,19 @@ class Spelling:
     def _learn(self, example: Any) -> None:
         kind = type(example)
         if _fields(kind) is not None or isinstance(example, Enum):
-            known = self.kinds.setdefault(kind.__qualname__, kind)
-            if known is not kind:
+            known_class = self.kinds.setdefault(kind.__qualname__, kind)
+            if known_class is not kind:
                 raise InvalidInput(
                     f"The store cannot keep states made of two classes called "
                     f"{kind.__qualname__}; give one of them another name."
                 )
-        names = None if isinstance(example, Enum) else _fields(kind)
-        if names is not None:
-            for name in names:
-                self._learn(getattr(example, name, None))
+        field_names = None if isinstance(example, Enum) else _fields(kind)
+        if field_names is not None:
+            for field_name in field_names:
+                self._learn(getattr(example, field_name, None))
         elif isinstance(example, tuple | list | set | frozenset):
-            for part in example:
-                self._learn(part)
+            for member in example:
+                self._learn(member)
         elif isinstance(example, dict):
             for key, value in example.items():
                 self._learn(key)
@@ -100,15 +100,22 @@ class Spelling:
             return writer(self._write, x)
         if isinstance(x, np.generic) and x.dtype.kind in PLAIN_KINDS:
             return {"g": [x.dtype.str, _text(x.tobytes())]}
-        name = kind.__qualname__
-        if self.kinds.get(name) is not kind:
+        class_name = kind.__qualname__
+        if self.kinds.get(class_name) is not kind:
             raise self._refusal(x)
         if isinstance(x, Enum):
-            return {"e": [name, x.name]}
-        names = _fields(kind)
-        if names is None or set(getattr(x, "__dict__", names)) - set(names):
+            return {"e": [class_name, x.name]}
+        field_names = _fields(kind)
+        if field_names is None or set(getattr(x, "__dict__", field_names)) - set(
+            field_names
+        ):
             raise self._refusal(x)
-        return {"n": [name, *(self._write(getattr(x, part)) for part in names)]}
+        return {
+            "n": [
+                class_name,
+                *(self._write(getattr(x, field_name)) for field_name in field_names),
+            ]
+        }
 
     def _refusal(self, x: Any) -> Unspelled:
         return Unspelled(
@@ -119,11 +126,11 @@ class Spelling:
 
     def check(self, state: Any) -> None:
         """Refuse a state that would not come back from a store as the same one."""
-        written = self.write(state)
-        text = json.dumps(written)
-        again = self.read(json.loads(text))
-        if json.dumps(self.write(again)) != text or self.problem.key_of(
-            again
+        state_data = self.write(state)
+        text = json.dumps(state_data)
+        state_again = self.read(json.loads(text))
+        if json.dumps(self.write(state_again)) != text or self.problem.key_of(
+            state_again
         ) != self.problem.key_of(state):
             raise self._refusal(state)
 
@@ -140,7 +147,7 @@ class Spelling:
 
     def _read(self, data: Any) -> Any:
         if isinstance(data, list):
-            return [self._read(part) for part in data]
+            return [self._read(field_data) for field_data in data]
         if not isinstance(data, dict):
             return data
         ((tag, content),) = data.items()
@@ -151,16 +158,16 @@ class Spelling:
         kind = self.kinds[content[0]]
         if tag == "e" and issubclass(kind, Enum):
             return kind[content[1]]
-        names = _fields(kind)
-        if tag != "n" or names is None or len(names) != len(content) - 1:
+        field_names = _fields(kind)
+        if tag != "n" or field_names is None or len(field_names) != len(content) - 1:
             raise ValueError("its states have other fields")
-        parts = [self._read(part) for part in content[1:]]
+        field_values = [self._read(field_data) for field_data in content[1:]]
         if issubclass(kind, tuple):
-            return tuple.__new__(kind, parts)
-        made = object.__new__(kind)
-        for name, part in zip(names, parts, strict=True):
-            object.__setattr__(made, name, part)
-        return made
+            return tuple.__new__(kind, field_values)
+        instance = object.__new__(kind)
+        for field_name, field_data in zip(field_names, field_values, strict=True):
+            object.__setattr__(instance, field_name, field_data)
+        return instance
 
 
 def _fields(kind: type) -> tuple[str, ...] | None:
@@ -189,30 +196,30 @@ def _write_array(part: Part, x: Any) -> Any:
             f"The store cannot keep arrays of type {x.dtype}; let states be arrays of "
             "numbers, or plan without a store."
         )
-    order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    content = [x.dtype.str, list(x.shape), order, not x.flags.writeable]
-    return {"a": [*content, _text(x.tobytes(order))]}
+    memory_order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
+    array_content = [x.dtype.str, list(x.shape), memory_order, not x.flags.writeable]
+    return {"a": [*array_content, _text(x.tobytes(memory_order))]}
 
 
 def _plain_type(text: Any) -> Any:
-    found = np.dtype(text)
-    if not isinstance(text, str) or found.kind not in PLAIN_KINDS:
+    array_type = np.dtype(text)
+    if not isinstance(text, str) or array_type.kind not in PLAIN_KINDS:
         raise ValueError("its arrays hold no plain values")
-    return found
+    return array_type
 
 
 def _read_array(part: Part, content: Any) -> Any:
-    kind, shape, order, fixed, text = content
-    flat = np.frombuffer(_bytes(text), _plain_type(kind))
-    found = flat.reshape(shape, order=order).copy(order=order)
-    found.flags.writeable = not fixed
-    return found
+    kind, shape, memory_order, is_fixed, text = content
+    flat_array = np.frombuffer(_bytes(text), _plain_type(kind))
+    array = flat_array.reshape(shape, order=memory_order).copy(order=memory_order)
+    array.flags.writeable = not is_fixed
+    return array
 
 
 def _read_scalar(part: Part, content: Any) -> Any:
     kind, text = content
-    (found,) = np.frombuffer(_bytes(text), _plain_type(kind))
-    return found
+    (scalar,) = np.frombuffer(_bytes(text), _plain_type(kind))
+    return scalar
 
 
 def _sorted(part: Part, x: Any) -> list[Any]:

@@ -82,9 +82,9 @@ class Steering:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
-        urgent = region.urgent(calls)
-        if urgent is not None:
-            return urgent
+        urgent_jobs = region.urgent(calls)
+        if urgent_jobs is not None:
+            return urgent_jobs
         region.spread(
             self._source(root, limits),
             SPREAD_SHARE * width / region.count,
@@ -96,9 +96,9 @@ class Steering:
             np.zeros(memory.num_pairs, dtype=np.int64),
             np.zeros(memory.num_pairs, dtype=np.int64),
         )
-        floor = 0.0 if self.exact else self._floor(root, limits)
-        jobs = region.allocate(calls, floor, self.first_batch, pairs, counts)
-        return pairs[:jobs], counts[:jobs]
+        gain_floor = 0.0 if self.exact else self._floor(root, limits)
+        num_jobs = region.allocate(calls, gain_floor, self.first_batch, pairs, counts)
+        return pairs[:num_jobs], counts[:num_jobs]
 
     def _floor(self, root: int, limits: Ends) -> float:
         """Return what a sample has to narrow the answer by, where any does.
@@ -108,19 +108,19 @@ class Steering:
         cannot catch up with that in one round, those that have it wait.
         """
         width = 2.0 * self.memory.half_width(root, limits.target)
-        floor = WORTH * width / max(1.0, self.region.num_samples)
+        gain_floor = WORTH * width / max(1.0, self.region.num_samples)
         goal = limits.goal_at(self.memory.interval(root))
         if goal is None:
-            return floor
-        g, size = self.region.view, self.memory.num_pairs
-        pairs = g.pairs[:size]
-        listed = g.nodes["listed"][pairs["node"]] == 1
-        gains, n = pairs["gain"][listed], pairs["total"][listed]
-        roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
-        need = float(roots.sum())
-        enough = (2.0 * goal / need) ** 2 if need > 0.0 else 0.0
-        late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough
-        return max(floor, enough) if late else floor
+            return gain_floor
+        g, num_pairs = self.region.view, self.memory.num_pairs
+        pairs = g.pairs[:num_pairs]
+        in_region = g.nodes["listed"][pairs["node"]] == 1
+        gains, n = pairs["gain"][in_region], pairs["total"][in_region]
+        gain_roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
+        roots_sum = float(gain_roots.sum())
+        enough_gain = (2.0 * goal / roots_sum) ** 2 if roots_sum > 0.0 else 0.0
+        is_late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough_gain
+        return max(gain_floor, enough_gain) if is_late else gain_floor
 
     def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.
@@ -129,26 +129,36 @@ class Steering:
         is None, for pairs that have a radius.
         """
         self.region.list_reach()
-        g, size = self.memory.graph, self.memory.num_pairs
-        known = g.pairs[:size]
-        n = known["total"]
-        level = math.inf if enough is None else float(enough.each(size))
-        span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        known_pairs = g.pairs[:num_pairs]
+        n = known_pairs["total"]
+        target_count = math.inf if enough is None else float(enough.each(num_pairs))
+        q_span = (
+            g.nodes["q_high"][known_pairs["node"]]
+            - g.nodes["q_low"][known_pairs["node"]]
+        )
         open_ended = (
-            np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+            np.where(
+                n == 0.0, q_span, known_pairs["slope_up"] + known_pairs["slope_down"]
+            )
+            > 0.0
         )
         # a row of a known model is read once
-        exact = (known["cost"] == 0.0) & (n > 0.0)
-        short = (g.nodes["listed"][known["node"]] == 1) & (
-            open_ended if enough is None else (n < level) & ~exact
+        is_exact = (known_pairs["cost"] == 0.0) & (n > 0.0)
+        is_short = (g.nodes["listed"][known_pairs["node"]] == 1) & (
+            open_ended if enough is None else (n < target_count) & ~is_exact
         )
-        if not short.any():
+        if not is_short.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        level = min(level, max(float(self.first_batch), 2.0 * float(n[short].min())))
-        pairs = np.flatnonzero(short & (n < level))
-        counts = (level - n[pairs]).astype(np.int64)
-        fit = max(1, int(np.searchsorted(np.cumsum(counts), left, side="right")))
-        return pairs[:fit], np.minimum(counts[:fit], left)
+        target_count = min(
+            target_count, max(float(self.first_batch), 2.0 * float(n[is_short].min()))
+        )
+        pairs = np.flatnonzero(is_short & (n < target_count))
+        counts = (target_count - n[pairs]).astype(np.int64)
+        num_fitting = max(
+            1, int(np.searchsorted(np.cumsum(counts), left, side="right"))
+        )
+        return pairs[:num_fitting], np.minimum(counts[:num_fitting], left)
 
     def uniform(self, left: int) -> Jobs:
         """Return jobs that give every pair seen the same number of samples.
@@ -158,12 +168,20 @@ class Steering:
         g = self.memory.graph
         n = g.pairs["total"][: self.memory.num_pairs]
         pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
-        least = max(FIRST_BATCH, int(n.max(initial=0.0)))
-        each = least if np.any(n == 0.0) else max(1, int(LEAST_GROWTH * least))
-        pairs = pairs[: max(1, left // each)] if len(pairs) * each > left else pairs
+        largest_count = max(FIRST_BATCH, int(n.max(initial=0.0)))
+        pair_count = (
+            largest_count
+            if np.any(n == 0.0)
+            else max(1, int(LEAST_GROWTH * largest_count))
+        )
+        pairs = (
+            pairs[: max(1, left // pair_count)]
+            if len(pairs) * pair_count > left
+            else pairs
+        )
         self.region.list_all()
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
-        return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
+        return pairs, np.full(len(pairs), min(pair_count, left), dtype=np.int64)
 
     def _growth(self, root: int, limits: Ends) -> float:
         """Return the calls of the next round, as a share of those so far."""
@@ -187,19 +205,19 @@ class Steering:
         pairs = self.memory.pairs_of(root)
         player = 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
         if limits.target == "value":
-            ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
+            q_ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
             priors = self.memory.weights[pairs["action"]].tolist()
             return np.array(
                 self.problem.operator.gradient(
-                    ends.tolist(), player=player, weights=priors
+                    q_ends.tolist(), player=player, weights=priors
                 )
             )
         widths = pairs["q_upper"] - pairs["q_lower"]
-        half = limits.goal_at(self.memory.interval(root))
-        goal = 0.5 * float(widths.max()) if half is None else 2.0 * half
-        wide = (widths > goal).astype(np.float64)
-        share: Floats = wide / max(1.0, wide.sum())
-        return share
+        half_width = limits.goal_at(self.memory.interval(root))
+        goal = 0.5 * float(widths.max()) if half_width is None else 2.0 * half_width
+        is_wide = (widths > goal).astype(np.float64)
+        action_shares: Floats = is_wide / max(1.0, is_wide.sum())
+        return action_shares
 
 
 def with_checks(counts: Ints, drawn_pairs: int, left: int) -> tuple[Ints, int]:
@@ -209,6 +227,10 @@ def with_checks(counts: Ints, drawn_pairs: int, left: int) -> tuple[Ints, int]:
     calls do not suffice for it.
     """
     k = drawn_pairs + 1 + np.arange(len(counts))
-    twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
-    more: Ints = counts + twice
-    return (counts, 0) if more.sum() > left else (more, int(twice.sum()))
+    sampled_twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
+    checked_counts: Ints = counts + sampled_twice
+    return (
+        (counts, 0)
+        if checked_counts.sum() > left
+        else (checked_counts, int(sampled_twice.sum()))
+    )

@@ -39,11 +39,11 @@ class Sweeps:
             goal is not None and self.memory.half_width(at.root, limits.target) <= goal
         )
 
-    def reached(self, at: Position, limits: Ends) -> str:
+    def is_reached(self, at: Position, limits: Ends) -> str:
         """What a narrow answer has reached: epsilon, or what rounding leaves."""
         half_width = self.memory.half_width(at.root, limits.target)
-        reached = limits.is_reached(half_width, self.memory.interval(at.root))
-        return "epsilon" if reached else "rounding"
+        is_reached = limits.is_reached(half_width, self.memory.interval(at.root))
+        return "epsilon" if is_reached else "rounding"
 
     def settle(
         self,
@@ -86,32 +86,32 @@ class Sweeps:
         self.region.list_reach()
         tune = SCAN
         while not self.narrow(at, limits) and limits.over(self.seconds) is None:
-            before = self.region.widths
+            widths_before = self.region.widths
             self._sweep(tune)
             goal = limits.goal_at(self.memory.interval(at.root))
             if goal is None:
                 goal = self.memory.half_width(at.root, limits.target)
             self._close(last=True)
-            still = float((before - self.region.widths).max()) <= (
+            is_still = float((widths_before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )
-            if still and tune == SCAN:
+            if is_still and tune == SCAN:
                 return
-            tune = SCAN if still else KEEP
+            tune = SCAN if is_still else KEEP
 
     def _close(self, last: bool = False) -> bool:
         """Run ``Region.close``; bounds that exclude each other are an error."""
-        done, region = self.region.close(last), self.region
-        crossed = np.flatnonzero(region.widths < 0.0)
-        if len(crossed):
-            raise self.crossed(int(region.listed[crossed[0]]))
-        return done
+        is_closed, region = self.region.close(last), self.region
+        crossed_places = np.flatnonzero(region.widths < 0.0)
+        if len(crossed_places):
+            raise self.crossed(int(region.listed[crossed_places[0]]))
+        return is_closed
 
     def _sweep(self, tune: int) -> float:
         """Run ``Region.sweep``; bounds that exclude each other are an error."""
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         closed = self.region.sweep(tune)
-        self.seconds = time.perf_counter() - begin
+        self.seconds = time.perf_counter() - start_time
         if closed < 0.0:
             raise self.crossed(int(-1.0 - closed))
         return closed

@@ -65,24 +65,24 @@ class Taking:
             return None
         if self.is_first:  # nothing is known yet; the inspection is reported next
             return None
-        limited = limits.seconds is not None
-        report = Progress(
+        has_deadline = limits.seconds is not None
+        progress_report = Progress(
             calls=search.num_calls - at.first_call,
             seconds=now - self._begun,
-            seconds_left=max(0.0, limits.deadline - now) if limited else None,
+            seconds_left=max(0.0, limits.deadline - now) if has_deadline else None,
             interval=search.memory.interval(at.root),
             half_width=search.memory.half_width(at.root, limits.target),
             states=search.memory.num_nodes - 1,
         )
         try:
             with limits.hold.opened():
-                said = limits.callback(report)
+                callback_answer = limits.callback(progress_report)
         except TimeIsUp:
             return "seconds"
         except KeyboardInterrupt:
             return "hand"
         self._told = time.perf_counter()
-        return "callback" if says_stop(said) else None
+        return "callback" if says_stop(callback_answer) else None
 
     def ending(self, limits: Ends) -> float:
         """The seconds between the last sample and the answer."""
@@ -90,34 +90,42 @@ class Taking:
             return 0.0
         search = self.search
         batch = search._intake.batch
-        waiting = 0 if batch is None else batch.drawn - batch.entered
-        sweeps = LAST_SWEEPS * search._sweeps.seconds
-        return waiting * self.entering + sweeps + search._inspected.reserved(limits)
+        num_waiting = 0 if batch is None else batch.drawn - batch.entered
+        sweep_seconds = LAST_SWEEPS * search._sweeps.seconds
+        return (
+            num_waiting * self.entering
+            + sweep_seconds
+            + search._inspected.reserved(limits)
+        )
 
     def begin_round(self, at: Position, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round: rows first, then pairs to sample, with their shares."""
-        reads = self.search._sampler.reads(pairs)
-        rows = np.flatnonzero(reads)
-        self.give_shares(pairs[~reads])
+        are_rows = self.search._sampler.reads(pairs)
+        row_places = np.flatnonzero(are_rows)
+        self.give_shares(pairs[~are_rows])
         at.begin_round(
-            np.concatenate([pairs[rows], pairs[~reads]]),
-            np.concatenate([np.ones(len(rows), dtype=np.int64), counts[~reads]]),
+            np.concatenate([pairs[row_places], pairs[~are_rows]]),
+            np.concatenate(
+                [np.ones(len(row_places), dtype=np.int64), counts[~are_rows]]
+            ),
         )
 
     def drop_round(self) -> None:
         """Forget the jobs of the round under way, if there is one."""
-        at = self.search._at
-        if at is not None and at.sampling:
+        position = self.search._at
+        if position is not None and position.sampling:
             self.search._region.leave()
-            at.end_round()
+            position.end_round()
 
     def _begin_batch(self, at: Position) -> None:
         """Make a batch of the first jobs, all of them rows, or none."""
-        rows = int(self.search._sampler.reads(at.pairs).sum())
-        first = rows or len(at.pairs)
-        pairs, counts = self.search._intake.begin(at.pairs[:first], at.counts[:first])
-        at.pairs = np.concatenate([pairs, at.pairs[first:]])
-        at.counts = np.concatenate([counts, at.counts[first:]])
+        num_rows = int(self.search._sampler.reads(at.pairs).sum())
+        num_jobs = num_rows or len(at.pairs)
+        pairs, counts = self.search._intake.begin(
+            at.pairs[:num_jobs], at.counts[:num_jobs]
+        )
+        at.pairs = np.concatenate([pairs, at.pairs[num_jobs:]])
+        at.counts = np.concatenate([counts, at.counts[num_jobs:]])
 
     def _take_missing(self, at: Position) -> None:
         """Give the pairs that had no row their shares of delta, and sample them.
@@ -133,22 +141,22 @@ class Taking:
             raise without_delta(search, int(pairs[0]))
         self.give_shares(pairs)
         if search._inspected.looked is not None:
-            first = np.full(len(pairs), FIRST_BATCH, dtype=np.int64)
+            first_counts = np.full(len(pairs), FIRST_BATCH, dtype=np.int64)
             at.pairs = np.concatenate([at.pairs, pairs])
-            at.counts = np.concatenate([at.counts, first])
+            at.counts = np.concatenate([at.counts, first_counts])
 
     def give_shares(self, pairs: Ints) -> None:
         """Assign the next k to every new pair, before its first sample."""
         search = self.search
         g = search.memory.graph
-        new = pairs[g.pairs["total"][pairs] == 0.0]
-        if len(new) and not search.problem.deterministic:
+        new_pairs = pairs[g.pairs["total"][pairs] == 0.0]
+        if len(new_pairs) and not search.problem.deterministic:
             # a round that was left may have given one to a pair that it did not sample
-            new = new[g.pairs["cost"][new] == 0.0]
-            k = search._drawn_pairs + 1 + np.arange(len(new))
-            costs = pair_costs(search.bound, search.problem, k, search.delta)
-            g.pairs["cost"][new] = costs
-        search._drawn_pairs += len(new)
+            new_pairs = new_pairs[g.pairs["cost"][new_pairs] == 0.0]
+            k = search._drawn_pairs + 1 + np.arange(len(new_pairs))
+            pair_cost = pair_costs(search.bound, search.problem, k, search.delta)
+            g.pairs["cost"][new_pairs] = pair_cost
+        search._drawn_pairs += len(new_pairs)
 
     def begin_sampling(self, limits: Ends) -> Ends:
         """Go on with samples beside rows, and return the limits for that.
@@ -175,11 +183,11 @@ class Taking:
             search._save(at)
             return 0
         state = search.memory.states[at.root]
-        calls = search._inspected.begin(search._sampler, state, left, limits)
-        search.num_calls += calls
+        num_calls = search._inspected.begin(search._sampler, state, left, limits)
+        search.num_calls += num_calls
         search._save(at)
         limits.phases.begin("sampling", calls=search.num_calls - at.first_call)
-        return calls
+        return num_calls
 
     def end_query(self, limits: Ends, state: Any) -> None:
         """Inspect the step, the rows and the states again, after a query."""
@@ -191,12 +199,12 @@ class Taking:
             if search.keeper is not None:
                 search.keeper.unkept = f"{search.fault}."
             return
-        closing = limits.closing()
+        closing_limits = limits.closing()
         search.memory.check_untouched(
-            max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
+            max(closing_limits.deadline, time.perf_counter() + LEAST_SECONDS)
         )
-        search.num_calls += sampler.read_again(closing)
-        search.num_calls += search._inspected.again(sampler, state, closing)
+        search.num_calls += sampler.read_again(closing_limits)
+        search.num_calls += search._inspected.again(sampler, state, closing_limits)
 
     def round(self, at: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.
@@ -240,14 +248,14 @@ class Taking:
 
     def _enter(self, limits: Ends) -> str | None:
         """Enter what was sampled; return None, or why some of it waits."""
-        begin, batch = time.perf_counter(), self.search._intake.batch
+        start_time, batch = time.perf_counter(), self.search._intake.batch
         if batch is None:
             return None
-        before = batch.entered
+        entered_before = batch.entered
         reason = self.search._intake.enter(limits.over)
-        entered = batch.entered - before
-        if entered:
-            self.entering = (time.perf_counter() - begin) / entered
+        num_entered = batch.entered - entered_before
+        if num_entered:
+            self.entering = (time.perf_counter() - start_time) / num_entered
         return reason
 
     def _fill(self, at: Position, limits: Ends) -> str | None:
@@ -256,27 +264,29 @@ class Taking:
         batch, pace, self.lost = search._intake.batch, search._pace, 0
         assert batch is not None
         while batch.drawn < batch.size:
-            ending = self.ending(limits)
-            reason = limits.over(ending) or self.said_stop(at, limits)
+            ending_seconds = self.ending(limits)
+            reason = limits.over(ending_seconds) or self.said_stop(at, limits)
             if reason is not None:
                 return reason
-            left = limits.deadline - ending - time.perf_counter()
+            seconds_left = limits.deadline - ending_seconds - time.perf_counter()
             slice_seconds = POOL_SECONDS if sampler.workers else SLICE_SECONDS
-            most = pace.within(min(slice_seconds, SLICE_SHARE * left), self.entering)
-            begin, before = time.perf_counter(), batch.drawn
-            rows, missing = sampler.num_rows, len(sampler.missing)
+            max_samples = pace.within(
+                min(slice_seconds, SLICE_SHARE * seconds_left), self.entering
+            )
+            start_time, drawn_before = time.perf_counter(), batch.drawn
+            rows_before, num_missing = sampler.num_rows, len(sampler.missing)
             try:
-                sampler.draw(batch, max(most, sampler.workers))
+                sampler.draw(batch, max(max_samples, sampler.workers))
             except Interrupted as stop:
                 self.lost = stop.calls
                 log.info("a slice was broken off: %d calls are dropped", stop.calls)
                 return limits.over() or "seconds"
             finally:
-                search.num_calls += batch.drawn - before
-                search.num_calls -= len(sampler.missing) - missing
-                search.num_rows += sampler.num_rows - rows
+                search.num_calls += batch.drawn - drawn_before
+                search.num_calls -= len(sampler.missing) - num_missing
+                search.num_rows += sampler.num_rows - rows_before
                 self._take_missing(at)
-            pace.took(batch.drawn - before, time.perf_counter() - begin)
+            pace.took(batch.drawn - drawn_before, time.perf_counter() - start_time)
             if batch.drawn < batch.size:
                 search._save_if_due(at)
         return None
@@ -284,10 +294,10 @@ class Taking:
 
 def without_delta(search: Certified, pair: int) -> InvalidInput:
     """The refusal to sample a pair without a row where no delta was given."""
-    found = search.memory.graph.pairs[pair]
-    state = search.memory.states[int(found["node"])]
+    pair_row = search.memory.graph.pairs[pair]
+    state = search.memory.states[int(pair_row["node"])]
     return InvalidInput(
-        f"outcomes({state!r}, {int(found['action'])}) is None, so that pair has to be "
+        f"outcomes({state!r}, {int(pair_row['action'])}) is None, so that pair has to be "
         "sampled; give delta, the allowed probability of failure (delta=0.1), or "
         "list that row."
     )

@@ -34,8 +34,8 @@ class Viewed(Framed):
     history: History  # how intervals narrowed; not kept in a store
 
     def __repr__(self) -> str:
-        about = {"problem": self.problem.name, "delta": self.delta}
-        return brief("Certified", **about, calls=self.num_calls)
+        shown_fields = {"problem": self.problem.name, "delta": self.delta}
+        return brief("Certified", **shown_fields, calls=self.num_calls)
 
     @abstractmethod
     def _check_whole(self) -> None:

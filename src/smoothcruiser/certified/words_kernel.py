@@ -64,17 +64,17 @@ def find_row(address: int, keys: Ints, slots: Ints, sizes: Ints) -> int:
 
     ``sizes[0]`` rows are in use. The caller has made room for one more.
     """
-    width, size = keys.shape[1], len(slots)
-    slot = first_slot(address, width, size)
+    width, num_slots = keys.shape[1], len(slots)
+    slot = first_slot(address, width, num_slots)
     while slots[slot] >= 0:
-        row, same = slots[slot], True
+        row, is_same = slots[slot], True
         for w in range(width):
             if keys[row, w] != int_at(address, w):
-                same = False
+                is_same = False
                 break
-        if same:
+        if is_same:
             return int(row)
-        slot = (slot + 1) & (size - 1)
+        slot = (slot + 1) & (num_slots - 1)
     row = sizes[0]
     sizes[0] += 1
     slots[slot] = row
@@ -85,11 +85,13 @@ def find_row(address: int, keys: Ints, slots: Ints, sizes: Ints) -> int:
 
 def fill_slots(keys: Ints, slots: Ints, used: int) -> None:
     """Enter rows 1, ..., ``used`` - 1 in an empty hash table."""
-    size, start = len(slots), keys.ctypes.data
+    num_slots, keys_address = len(slots), keys.ctypes.data
     for row in range(1, used):
-        slot = first_slot(start + WORD * keys.shape[1] * row, keys.shape[1], size)
+        slot = first_slot(
+            keys_address + WORD * keys.shape[1] * row, keys.shape[1], num_slots
+        )
         while slots[slot] >= 0:
-            slot = (slot + 1) & (size - 1)
+            slot = (slot + 1) & (num_slots - 1)
         slots[slot] = row
 
 
@@ -136,8 +138,8 @@ def draw_states(
     ``at[0]``.
     """
     width = keys.shape[1]
-    following = frame + WORD * width
-    i = 0
+    next_frame = frame + WORD * width
+    sample_index = 0
     for job in range(len(origins)):
         stream = streams + STREAM_BYTES * job
         rng: Any = stream_at(stream)  # type: ignore[call-arg]
@@ -146,21 +148,21 @@ def draw_states(
             put_int(frame, w, keys[origin, w])
         state = LOAD(frame)
         for _ in range(counts[job]):
-            at[0], at[1] = job, i
+            at[0], at[1] = job, sample_index
             for w in range(STREAM_WORDS):
                 put_int(before, w, int_at(stream, w))
-            reward, after, ended = STEP(data, state, action, rng)
+            reward, next_state, ended = STEP(data, state, action, rng)
             if not low <= reward <= high or (ended and not ends):
                 return MISFIT
-            rewards[i], raws[i] = reward, 0
+            rewards[sample_index], raws[sample_index] = reward, 0
             if not (ended or lasts[job]):  # of the last step only the reward counts
-                STORE(following, after)
-                if is_unusual(following, floats):
+                STORE(next_frame, next_state)
+                if is_unusual(next_frame, floats):
                     return MISFIT
-                raws[i] = find_row(following, keys, slots, sizes)
-            i += 1
+                raws[sample_index] = find_row(next_frame, keys, slots, sizes)
+            sample_index += 1
         for w in range(width):
             if int_at(frame, w) != keys[origin, w]:
                 return WRITTEN
-    at[0], at[1] = len(origins), i
+    at[0], at[1] = len(origins), sample_index
     return DONE

@@ -124,8 +124,12 @@ def pair_cost(k: Any, delta: float) -> Any:
     infinity that is 1. Against 6/(pi**2 k**2) the price of the thousandth pair
     drops from log 1.6e6 to log 4.8e4.
     """
-    shifted = np.asarray(k, dtype=np.float64) + math.e
-    return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
+    shifted_index = np.asarray(k, dtype=np.float64) + math.e
+    return (
+        math.log(2.0 / delta)
+        + np.log(shifted_index)
+        + 2.0 * np.log(np.log(shifted_index))
+    )
 
 
 def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
@@ -133,10 +137,10 @@ def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float
     total_value = 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
         entry = g.entries[e]
-        after = g.nodes[entry["target"]]
+        next_node = g.nodes[entry["target"]]
         total_value += entry["weight"] * (
             entry["reward"]
-            + rules.discount * (after["upper"] if upper else after["lower"])
+            + rules.discount * (next_node["upper"] if upper else next_node["lower"])
         )
     return float(total_value / pair["total"])
 
@@ -151,15 +155,19 @@ def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:
     def enough(n: int) -> bool:
         return half_width(n) <= (1.0 - SWEPT) * epsilon
 
-    low, high = 0, 1
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 2**62:  # radii or rounding stay too large for any number
+    too_few, enough_samples = 0, 1
+    while not enough(enough_samples):
+        too_few, enough_samples = enough_samples, 2 * enough_samples
+        if enough_samples > 2**62:  # radii or rounding stay too large for any number
             raise InvalidInput(
                 f"epsilon={epsilon:g} is below what any number of draws "
                 "that can be counted reaches for certain; ask for more."
             )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    while enough_samples - too_few > 1:
+        middle_count = (too_few + enough_samples) // 2
+        too_few, enough_samples = (
+            (too_few, middle_count)
+            if enough(middle_count)
+            else (middle_count, enough_samples)
+        )
+    return enough_samples
