@@ -95,9 +95,8 @@ class CountedNodes:
         )
         if is_undiscounted and region.problem.value_gap is None:
             is_sampled = self._sampled()
-            if (
-                0 < is_sampled.sum() < len(is_sampled)
-            ):  # now with a frontier that is worth it
+            # now with a frontier that is worth it
+            if 0 < is_sampled.sum() < len(is_sampled):
                 guesses.frontier[0] = self.values[self.listed[is_sampled]].mean()
                 num_passes = solve(
                     *solve_arguments, self.passes, still_width, guesses, region.rules

@@ -203,9 +203,8 @@ def solve_nodes(
     discount, change_before, num_failures = rules.bound.discount, math.inf, 0
     for pass_number in range(passes):
         largest_change, shift = pass_nodes(g, order, count, guesses, rules)
-        num_failures += (
-            largest_change >= change_before
-        )  # the shift before this pass did not help
+        # the shift before this pass did not help
+        num_failures += largest_change >= change_before
         change_before = largest_change
         if discount == 1.0:
             change_left = largest_change

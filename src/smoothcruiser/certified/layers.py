@@ -222,9 +222,8 @@ class LayeredRegion(Region):
         """
         memory, nodes = self.memory, self.memory.graph.nodes[: self.memory.num_nodes]
         pairs = memory.graph.pairs[: memory.num_pairs]
-        has_next_states = np.zeros(
-            len(nodes), dtype=bool
-        )  # sampled with next states, for good
+        # sampled with next states, for good
+        has_next_states = np.zeros(len(nodes), dtype=bool)
         has_next_states[pairs["node"][pairs["total"] > 0.0]] = True
         has_next_states &= nodes["last"] == 0
         is_last = (nodes["depth"] == self.horizon - 1) & ~has_next_states

@@ -60,9 +60,8 @@ def to_bytes(search: Certified) -> bytes:
     if intake.batch is not None:
         sampler.check_written(intake.batch)
     spelling = search.spelling
-    pairs = np.zeros(
-        num_pairs, graph.pairs.dtype
-    )  # a copy has anything between its fields
+    # a copy has anything between its fields
+    pairs = np.zeros(num_pairs, graph.pairs.dtype)
     pairs[:] = graph.pairs[:num_pairs]
     live_places = _live(pairs["start"], pairs["length"])
     pairs["start"] = 0

@@ -39,7 +39,7 @@ class Sweeps:
             goal is not None and self.memory.half_width(at.root, limits.target) <= goal
         )
 
-    def is_reached(self, at: Position, limits: Ends) -> str:
+    def reached(self, at: Position, limits: Ends) -> str:
         """What a narrow answer has reached: epsilon, or what rounding leaves."""
         half_width = self.memory.half_width(at.root, limits.target)
         is_reached = limits.is_reached(half_width, self.memory.interval(at.root))

@@ -145,9 +145,8 @@ def missing(pairs: Any, least: float) -> Floats:
     """The samples after which the supports of pairs will be complete, if all was seen."""
     num_outcomes = np.maximum(pairs["length"].astype(np.float64), 1.0)
     cost = pairs["cost"]
-    log_decay = -math.log1p(
-        -least * (1.0 - CERTAIN)
-    )  # as in ``long_run``: least may be 1
+    # as in ``long_run``: least may be 1
+    log_decay = -math.log1p(-least * (1.0 - CERTAIN))
     run_lengths = (
         np.log(num_outcomes * (num_outcomes + 1.0)) + cost + RUN_COST
     ) / log_decay

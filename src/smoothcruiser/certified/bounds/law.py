@@ -179,9 +179,8 @@ def at_pole(
     if offset == 0.0:
         return bound, 0.0 if mean * inverse_sum <= 1.0 else -1.0
     spread, decay = log_sum + math.log(inverse_sum), pair["law_beta"] / repeats
-    rate = offset * (
-        inverse_sum - square_sum / inverse_sum
-    )  # of S by log(offset): not positive
+    # of S by log(offset): not positive
+    rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
     if spread > 0.0 and decay > 0.0 and rate < 0.0:
         step = -math.log(spread / decay) * spread / rate
