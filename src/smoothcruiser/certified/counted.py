@@ -61,7 +61,7 @@ class CountedNodes:
         self.loops = make_counted_loops(region.problem.operator)
         # by node, as the last query left them; NaN where none has solved it
         self.values: Floats = np.zeros(0)
-        self.listed: Ints = np.zeros(0, dtype=np.int64)
+        self.listed_nodes: Ints = np.zeros(0, dtype=np.int64)
         self.unsolved = math.inf  # what solving may have left out of a value
 
     def warm(self) -> None:
@@ -77,27 +77,27 @@ class CountedNodes:
         """Solve the model over the nodes of the query, or over those ``listed``."""
         region, memory = self.region, self.memory
         is_undiscounted = region.rules.bound.discount == 1.0
-        self.listed = (region.listed if listed is None else listed).copy()
-        self.values = _fitted(self.values, memory.num_nodes)
+        self.listed_nodes = (region.listed_nodes if listed is None else listed).copy()
+        self.values = _fit_values(self.values, memory.num_nodes)
         if is_undiscounted:  # from 0 on, the solution is the least one
             self.values[1:] = math.nan
-        root_node = memory.graph.nodes[self.listed[0]]
+        root_node = memory.graph.nodes[self.listed_nodes[0]]
         still_width = 0.5 * STILL * float(root_node["upper"] - root_node["lower"])
         still_width = max(still_width, LEAST_STILL * region.rules.bound.scale)
         guesses = self._guesses(self.values)
         self.passes = self._most_passes(num_calls)
         solve, solve_arguments = (
             self.loops.solve,
-            (memory.graph, self.listed, len(self.listed)),
+            (memory.graph, self.listed_nodes, len(self.listed_nodes)),
         )
         num_passes = solve(
             *solve_arguments, self.passes, still_width, guesses, region.rules
         )
         if is_undiscounted and region.problem.value_gap is None:
-            is_sampled = self._sampled()
+            is_sampled = self._is_sampled()
             # now with a frontier that is worth it
             if 0 < is_sampled.sum() < len(is_sampled):
-                guesses.frontier[0] = self.values[self.listed[is_sampled]].mean()
+                guesses.frontier[0] = self.values[self.listed_nodes[is_sampled]].mean()
                 num_passes = solve(
                     *solve_arguments, self.passes, still_width, guesses, region.rules
                 )
@@ -116,7 +116,7 @@ class CountedNodes:
         num_actions = int(g.nodes[node]["size"])
         q_values = tuple(rules.q[:num_actions].tolist())
         value = float(self.loops.close(g, node, rules))
-        if not with_error or self.listed[0] != node:
+        if not with_error or self.listed_nodes[0] != node:
             return Guess(value, q_values)
         return Guess(value, q_values, self._error(), self.unsolved)
 
@@ -148,7 +148,9 @@ class CountedNodes:
         """What a snapshot keeps: where the next query begins to solve."""
         return {"estimates": self.values}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Take up what ``sections`` had written, if it had."""
         values = np.frombuffer(parts.get("estimates", b""), np.float64).copy()
         values_fit = len(values) <= self.memory.num_nodes
@@ -163,13 +165,13 @@ class CountedNodes:
             values, np.zeros(len(values)), np.array([frontier_start]), has_claims
         )
 
-    def _sampled(self) -> Any:
+    def _is_sampled(self) -> Any:
         """Whether each listed node has a sample."""
         g, num_pairs = self.memory.graph, self.memory.num_pairs
         pairs = g.pairs[:num_pairs]
         is_sampled = np.zeros(len(g.nodes), dtype=bool)
         is_sampled[pairs["node"][pairs["total"] > 0.0]] = True
-        return is_sampled[self.listed]
+        return is_sampled[self.listed_nodes]
 
     def _most_passes(self, num_calls: int) -> int:
         memory = self.memory
@@ -183,7 +185,12 @@ class CountedNodes:
         memory = self.memory
         num_actions = len(self.region.rules.q)
         influence = _influence(memory.num_nodes, memory.num_pairs, num_actions)
-        spread_arguments = memory.graph, self.listed, len(self.listed), self.passes
+        spread_arguments = (
+            memory.graph,
+            self.listed_nodes,
+            len(self.listed_nodes),
+            self.passes,
+        )
         guesses = self._guesses(self.values)
         self.loops.spread(*spread_arguments, guesses, influence, self.region.rules)
         pairs = memory.graph.pairs[: memory.num_pairs]
@@ -273,7 +280,9 @@ class CountedLayers(CountedNodes):
         """Nothing: one pass solves the model."""
         return {}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Read nothing."""
 
     def _steps(self) -> Steps:
@@ -308,7 +317,7 @@ def usual_error(influence: Influence, pairs: Any) -> float | None:
     return math.hypot(math.sqrt(variance), float(influence.excess[0]))
 
 
-def _fitted(values: Floats, size: int) -> Floats:
+def _fit_values(values: Floats, size: int) -> Floats:
     """The values with room for ``size`` nodes."""
     if len(values) < size:
         new_values = np.full(size - len(values), math.nan)

@@ -151,7 +151,7 @@ def promised_within(
     asked: Ends, interval: Interval
 ) -> tuple[float | None, float | None]:
     """How far the values of a query that is answered may be from either end."""
-    promised_width = asked.promised(interval)
+    promised_width = asked.promised_width(interval)
     return promised_width, promised_width if asked.target == "q_values" else None
 
 

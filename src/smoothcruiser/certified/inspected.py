@@ -57,7 +57,7 @@ class Inspected:
         self._fewer = min(len(self.looked), budget // INSPECTED_SHARE)
         return budget - self._fewer
 
-    def reserved(self, limits: Ends) -> float:
+    def reserved_seconds(self, limits: Ends) -> float:
         """The seconds that the inspection after a query may take."""
         if not self.looked:
             return 0.0

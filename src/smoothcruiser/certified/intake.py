@@ -147,7 +147,7 @@ class Intake:
             self.batch = None
             return None
         batch.truncate()
-        are_nodes, reason = self.sampler.resolved, None
+        are_nodes, reason = self.sampler.gives_nodes, None
         if batch.entered == 0:
             if self.problem.payoffs == AT_THE_END:
                 self._check_payoffs(batch, END if are_nodes else END_RAW)
@@ -169,7 +169,7 @@ class Intake:
         end_sample = min(batch.drawn, (first_sample // PART + 1) * PART)
         pairs, counts = batch.between(first_sample, end_sample)
         targets = batch.raws[first_sample:end_sample]
-        if not self.sampler.resolved:
+        if not self.sampler.gives_nodes:
             targets = memory.targets(targets)
         memory.check_turns(np.repeat(pairs, counts), targets)
         while True:

@@ -126,7 +126,9 @@ class LayeredRegion(Region):
             "counts": self.layers.counts,
         }
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Take up the stages of a snapshot; their bounds lie within those of the facts.
 
         They are listed anew before they are swept, so it does not matter which of them
@@ -295,7 +297,7 @@ class LayeredRegion(Region):
         max_stages = FREE_STAGES + STAGES_PER_SAMPLE * num_samples
         return bool(by_chance.any()) and int(self.layers.starts[-1]) > max_stages
 
-    def copied(self) -> LayeredRegion:
+    def copy_layers(self) -> LayeredRegion:
         """The same layers over a copy of the graph."""
         region_copy = copy(self)
         g = self.memory.graph

@@ -104,7 +104,7 @@ class Ends:
         is_narrow = 0.5 * (interval[1] - interval[0]) <= goal
         return goal if smallest_value > 0.0 or is_narrow else None
 
-    def promised(self, interval: tuple[float, float]) -> float | None:
+    def promised_width(self, interval: tuple[float, float]) -> float | None:
         """How far from V the answer may be where V is known to lie in ``interval``."""
         if self.relative is not None:
             return self.relative * nearest_to_zero(interval)
@@ -112,7 +112,7 @@ class Ends:
 
     def is_reached(self, half_width: float, interval: tuple[float, float]) -> bool:
         """Whether the promise itself is kept, whatever double precision can reach."""
-        promised_width = self.promised(interval)
+        promised_width = self.promised_width(interval)
         return promised_width is not None and half_width <= promised_width
 
 
@@ -161,7 +161,7 @@ def make_limits(
     )
 
 
-def read(limits: Ends, facts: Facts) -> Ends:
+def limits_for_rows(limits: Ends, facts: Facts) -> Ends:
     """Return the limits where rows of a known model are read.
 
     The goal is never below what rounding allows.
@@ -176,7 +176,9 @@ def is_priced(problem: Problem) -> bool:
     return not is_undiscounted(problem) and problem.min_probability is None
 
 
-def estimated(limits: Ends, bound: Bound, problem: Problem, delta: float) -> Ends:
+def limits_for_samples(
+    limits: Ends, bound: Bound, problem: Problem, delta: float
+) -> Ends:
     """Return the limits where outcomes are estimated from samples.
 
     The goal is never below what rounding allows, and the price has a bound if it is

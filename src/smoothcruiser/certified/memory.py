@@ -122,7 +122,7 @@ class Memory:
         return array_bytes + number_bytes + self.claims.nbytes
 
     @property
-    def kept(self) -> int:
+    def num_kept(self) -> int:
         """The number of states that are remembered, ends included."""
         return len(self.nodes) + len(self.others)
 
@@ -132,7 +132,9 @@ class Memory:
         nodes, pairs = self.graph.nodes, self.graph.pairs
         # every array that grows is there twice for a moment
         free_bytes = (
-            self.room.max_bytes - self._used(0) - 2 * (nodes.nbytes + pairs.nbytes)
+            self.room.max_bytes
+            - self._used_bytes(0)
+            - 2 * (nodes.nbytes + pairs.nbytes)
         )
         state_bytes = self._state_bytes + 2 * (
             nodes.itemsize + self.problem.num_actions * self._pair_bytes
@@ -145,18 +147,18 @@ class Memory:
         return (
             num_fitting
             if max_states is None
-            else min(num_fitting, max_states - self.kept)
+            else min(num_fitting, max_states - self.num_kept)
         )
 
     def is_crowded(self, more: int) -> bool:
         """Whether there may be no room for so many new states."""
-        if self.kept + more > self._fit:
-            self._fit = self.kept + self.left
-        return self.kept + more > self._fit
+        if self.num_kept + more > self._fit:
+            self._fit = self.num_kept + self.left
+        return self.num_kept + more > self._fit
 
-    def _used(self, more_states: int) -> int:
+    def _used_bytes(self, more_states: int) -> int:
         """The bytes of the arrays, of the pairs' streams, and of the states."""
-        state_bytes = self._state_bytes * (self.kept + more_states)
+        state_bytes = self._state_bytes * (self.num_kept + more_states)
         array_bytes = self.num_bytes + self.layer_bytes + self.key_bytes
         return array_bytes + self.stream_bytes * self.num_pairs + state_bytes
 
@@ -166,7 +168,7 @@ class Memory:
 
     def has_bytes(self, more: int) -> bool:
         """Whether so many bytes more are allowed."""
-        return self._used(0) + more <= self.room.max_bytes
+        return self._used_bytes(0) + more <= self.room.max_bytes
 
     def box(self, player: int, left: int | None) -> tuple[float, float, float, float]:
         """The bounds on V, then on Q, that the facts give with ``left`` steps left."""
@@ -177,7 +179,7 @@ class Memory:
         if more == 0 or not self.is_crowded(more):
             return
         max_states = self.room.max_states
-        if max_states is not None and self.kept + more > max_states:
+        if max_states is not None and self.num_kept + more > max_states:
             raise Full("max_states")
         grown_bytes, pairs_needed = 0, self.num_pairs + more * self.problem.num_actions
         for array, size_needed in (
@@ -187,10 +189,10 @@ class Memory:
             if size_needed > len(array):
                 grown_bytes += larger(len(array), size_needed) * array.itemsize
         if isinstance(self.states, NumberStates):
-            grown_bytes += self.states.grown(more)
+            grown_bytes += self.states.grown_bytes(more)
         grown_bytes += self.stream_bytes * more * self.problem.num_actions
         self._check_indices(pairs_needed)
-        if self._used(more) + grown_bytes > self.room.max_bytes:
+        if self._used_bytes(more) + grown_bytes > self.room.max_bytes:
             raise Full(self.room.why)
 
     def _check_indices(self, need: int) -> None:
@@ -432,7 +434,7 @@ class Memory:
         entries_needed, entry_pool = entries_used + len(targets), self.graph.entries
         if entries_needed > len(entry_pool):
             grown_bytes = larger(len(entry_pool), entries_needed) * entry_pool.itemsize
-            if self._used(0) + grown_bytes > self.room.max_bytes:
+            if self._used_bytes(0) + grown_bytes > self.room.max_bytes:
                 raise Full(self.room.why)
             self._fit = 0
             self._grow("entries", entries_needed)
@@ -478,7 +480,7 @@ class Memory:
         grown_bytes = 2 * g.slots.nbytes if slots_crowded else 0
         grown_bytes += pool_size * g.entries.itemsize if entries_full else 0
         self._check_indices(pool_size)
-        if self._used(0) + grown_bytes > self.room.max_bytes:
+        if self._used_bytes(0) + grown_bytes > self.room.max_bytes:
             raise Full(self.room.why)
         self._fit = 0
         if entries_full:

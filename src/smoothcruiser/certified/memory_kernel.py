@@ -32,7 +32,7 @@ GRID_CELLS = 32
 SHORT_SCAN = 16
 
 
-def mixed(x: Any) -> Any:
+def mix_word(x: Any) -> Any:
     """Return Stafford's mix 13 of a 64-bit word, the finalizer of SplitMix64.
 
     It serves for hashing and for seeding streams by position.
@@ -63,9 +63,9 @@ def room_of(length: int) -> int:
 
 def hash_slot(pair: int, target: int, reward: float, size: int) -> int:
     """Return the first slot to try, in a table of ``size`` = 2**b slots."""
-    word = mixed(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(target))
+    word = mix_word(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(target))
     # equal rewards hash alike; near ones may too, and a comparison separates them
-    word = mixed(word + np.uint64(np.int64(reward * 1048576.0)))
+    word = mix_word(word + np.uint64(np.int64(reward * 1048576.0)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
@@ -197,8 +197,8 @@ def record(
                 if not has_room(g, p):
                     return i
                 if g.pairs[p]["length"] >= MANY_OUTCOMES and high > low:
-                    word = mixed(
-                        mixed(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"])
+                    word = mix_word(
+                        mix_word(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"])
                     )
                     reward = rounded_reward(
                         reward,

@@ -61,23 +61,23 @@ def number_loop(problem: Problem) -> NumberLoop:
         kernel = compiled(draws_kernel.draw_jobs, nogil=True)
         return NumberLoop(kernel, problem, problem.tables.sampling)
     tier = tier_choice()
-    user_step = None if tier == INLINED else _spoken(problem)
+    user_step = None if tier == INLINED else _step_by_address(problem)
     if user_step is None:
-        return NumberLoop(_inlined(problem), problem)
+        return NumberLoop(_inlined_loop(problem), problem)
     from smoothcruiser.jit import by_address
 
     kernel = compiled(draws_kernel.draw_jobs, nogil=True, **by_address.number_parts())
     handover = (
         None
         if tier == ADDRESS
-        else Handover(checked(lambda: _built(problem), user_step))
+        else Handover(checked(lambda: _compile_inlined(problem), user_step))
     )
     # what comes from the disk is not compiled for Python either
     python_problem = calling(user_step, problem) if user_step.kept else problem
     return NumberLoop(kernel, python_problem, spoken=user_step, later=handover)
 
 
-def _spoken(problem: Problem) -> Any:
+def _step_by_address(problem: Problem) -> Any:
     """The step as it is called by address, or None."""
     from smoothcruiser.engines.compiled.speaking import speak_step
 
@@ -87,7 +87,7 @@ def _spoken(problem: Problem) -> Any:
     return _steps[problem.oracle]
 
 
-def _inlined(problem: Problem) -> Any:
+def _inlined_loop(problem: Problem) -> Any:
     """The loop with the step in it."""
     from numba import types
 
@@ -100,9 +100,9 @@ def _inlined(problem: Problem) -> Any:
     return compiled(draws.draw_jobs, nogil=True, STEP=step)
 
 
-def _built(problem: Problem) -> Any:
+def _compile_inlined(problem: Problem) -> Any:
     """The same, compiled."""
-    kernel, no_jobs = _inlined(problem), np.zeros(0, dtype=np.int64)
+    kernel, no_jobs = _inlined_loop(problem), np.zeros(0, dtype=np.int64)
     low, high = problem.facts.reward_range
     has_terminals, fault = problem.facts.terminals, np.zeros(2, dtype=np.int64)
     kernel(

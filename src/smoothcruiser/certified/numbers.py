@@ -98,7 +98,7 @@ class NumberStates(Sequence[Any]):
         """The size of the arrays."""
         return sum(array.nbytes for array in self.book)
 
-    def grown(self, more: int) -> int:
+    def grown_bytes(self, more: int) -> int:
         """The bytes of the arrays that replace others when there are ``more`` states."""
         numbers_room, num_slots = len(self.book.numbers), len(self.book.slots)
         new_room, new_slots = larger(numbers_room, self.size + more), self._table(more)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.certified.graph import END, END_RAW
-from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.problem.tabular import Ints
 
 # a number that has no node of its own, and the node that stands for it
@@ -31,7 +31,7 @@ class Book(NamedTuple):
 def slot_of(book: Book, number: int) -> int:
     """Return the slot of a number: the one that holds it, or the free one for it."""
     num_slots = len(book.slots)
-    slot = np.int64(mixed(np.uint64(number)) & np.uint64(num_slots - 1))
+    slot = np.int64(mix_word(np.uint64(number)) & np.uint64(num_slots - 1))
     while book.slots[slot] != 0:
         slot_value = book.slots[slot]
         slot_number = (

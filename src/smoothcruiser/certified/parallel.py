@@ -109,7 +109,7 @@ class ParallelSampler(Sampler):
     Next states become nodes in the order of the jobs.
     """
 
-    resolved = True
+    gives_nodes = True
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class ParallelSampler(Sampler):
                     tuple(stream_words),
                 )
             )
-        job_results, stop = self._gathered(jobs)
+        job_results, stop = self._gather_results(jobs)
         for pair, job_result in zip(pairs.tolist(), job_results, strict=False):
             try:
                 self._enter(pair, job_result, batch)
@@ -190,7 +190,7 @@ class ParallelSampler(Sampler):
         if stop is not None:
             raise Interrupted("The search was stopped.") from stop
 
-    def _gathered(
+    def _gather_results(
         self, jobs: list[PairJob]
     ) -> tuple[list[Drawn], BaseException | None]:
         """Return the results of the jobs, in their order, and what stopped them.

@@ -212,7 +212,9 @@ class PooledRegion(Region):
                 saved_arrays[f"pool_{array_name}_{side:+.0f}"] = array
         return saved_arrays
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Take up what ``sections`` had written."""
         self.joined_total = np.frombuffer(parts["joined_total"], np.float64).copy()
         self.joined_length = np.frombuffer(parts["joined_length"], np.int64).copy()
@@ -352,9 +354,11 @@ class PooledRegion(Region):
             pool_work.values[root], pool_work.q[first_pair : first_pair + num_actions]
         )
         base_bounds += distance_left + 4.0 * UNIT * self.scale
-        return self._worst(side, poolable_pairs, bonus, base_bounds, solve_arguments)
+        return self._add_worst_pair(
+            side, poolable_pairs, bonus, base_bounds, solve_arguments
+        )
 
-    def _worst(
+    def _add_worst_pair(
         self,
         side: float,
         could: Ints,

@@ -85,9 +85,9 @@ class RowReader(Sampler):
     # --- pairs without a row --------------------------------------------------
 
     @property
-    def resolved(self) -> bool:  # type: ignore[override]
+    def gives_nodes(self) -> bool:  # type: ignore[override]
         """Whether the next states of samples are nodes."""
-        return self._inner is None or self._inner.resolved
+        return self._inner is None or self._inner.gives_nodes
 
     @property
     def workers(self) -> int:  # type: ignore[override]
@@ -179,7 +179,7 @@ class RowReader(Sampler):
             if row is None:
                 continue
             try:
-                merged_row = _merged(row, self._one_by_one(row, node))
+                merged_row = _merge_outcomes(row, self._one_by_one(row, node))
             except Full:  # it names states that it did not name before
                 merged_row = [], [], []
             entered_row = pair_entries[["target", "reward", "weight"]].tolist()
@@ -241,7 +241,7 @@ class RowReader(Sampler):
                     left_out = error
                     break
         merged_rows = [
-            _merged(*row_and_nodes)
+            _merge_outcomes(*row_and_nodes)
             for row_and_nodes in zip(rows, next_nodes, strict=False)
         ]
         lengths = np.array(
@@ -263,7 +263,7 @@ class RowReader(Sampler):
         state_before = self.guard.copied(state) if self.guard.due() else None
         row = known_row(self.problem, state, action)
         if row is None:
-            return self._called(pair, state, action)
+            return self._call_step(pair, state, action)
         check_rewards(self.problem, row, state, action)
         if state_before is not None:
             self.guard.looks += 1
@@ -275,7 +275,7 @@ class RowReader(Sampler):
                 )
         return row
 
-    def _called(self, pair: int, state: Any, action: int) -> Row | None:
+    def _call_step(self, pair: int, state: Any, action: int) -> Row | None:
         """The row of a pair that has none: one call, if that is declared to be enough.
 
         Every call goes on with the pair's stream, so that two of them are a test.
@@ -359,7 +359,9 @@ def _due(arrivals: dict[int, int], node: int) -> bool:
     return num_arrivals < ALWAYS_COMPARED or num_arrivals % COMPARED_EVERY == 0
 
 
-def _merged(row: Row, nodes: list[int]) -> tuple[list[int], list[float], list[float]]:
+def _merge_outcomes(
+    row: Row, nodes: list[int]
+) -> tuple[list[int], list[float], list[float]]:
     """Next nodes, rewards and probabilities, outcomes that are the same made one."""
     if len(set(nodes)) == len(nodes):
         return nodes, [r for _, r, _ in row], [p for p, _, _ in row]

@@ -54,14 +54,14 @@ class Region:
         self.counted.warm()
 
     @property
-    def listed(self) -> Ints:
+    def listed_nodes(self) -> Ints:
         """The nodes listed so far, the requested one first."""
         return self.order[: self.count]
 
     @property
     def widths(self) -> Floats:
         """U - L of the listed nodes."""
-        nodes = self.memory.graph.nodes[self.listed]
+        nodes = self.memory.graph.nodes[self.listed_nodes]
         node_widths: Floats = nodes["upper"] - nodes["lower"]
         return node_widths
 
@@ -87,7 +87,9 @@ class Region:
         """What a snapshot keeps beside the graph and the list of nodes."""
         return {}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Take up what ``sections`` had written; ``require`` refuses what cannot be."""
 
     def allow(self, delta: float) -> None:

@@ -28,7 +28,7 @@ from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.jumps import advance_streams
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.certified.number_loop import number_loop
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shared import make_threads, run_shared
@@ -78,13 +78,13 @@ def first_words(seed: int, pairs: Ints) -> Any:
         np.asarray(pairs, dtype=np.uint64)[:, None] * np.uint64(4)
         + np.arange(1, 5, dtype=np.uint64)[None, :]
     )
-    return mixed(base_word + word_places * np.uint64(GOLDEN))
+    return mix_word(base_word + word_places * np.uint64(GOLDEN))
 
 
 class Sampler:
     """Samples batches, and keeps the streams of the pairs."""
 
-    resolved: bool  # whether ``raws`` are nodes already
+    gives_nodes: bool  # whether ``raws`` are nodes already
     workers = 0  # processes that share a slice; 0: it is sampled here
     ready = True  # whether ``look`` would get an answer at once
     torn = False  # whether a step that was broken off has left its state changed
@@ -195,14 +195,14 @@ class Sampler:
     def _undeclared_end(self, pair: int) -> OracleError:
         return undeclared_end(self._where(pair))
 
-    def _raised(self, error: BaseException, pair: int) -> OracleError:
+    def _step_error(self, error: BaseException, pair: int) -> OracleError:
         return raised(error, self._where(pair))
 
 
 class CompiledSampler(Sampler):
     """Batches of a compiled oracle over whole numbers."""
 
-    resolved = False
+    gives_nodes = False
     _each = 0.0  # seconds per sample of the last slice
 
     def __init__(
@@ -213,7 +213,7 @@ class CompiledSampler(Sampler):
         # a table's step takes one number at most; layers may forget samples
         self.derives = problem.tables is not None and problem.horizon is None
         memory.stream_bytes *= not self.derives
-        self.pool = make_threads(workers, self._run) if workers > 1 else None
+        self.pool = make_threads(workers, self._run_loop) if workers > 1 else None
         start_time = time.perf_counter()
         from smoothcruiser.certified import draws_kernel as draws
 
@@ -221,7 +221,7 @@ class CompiledSampler(Sampler):
         self.loop = number_loop(problem)
         self.problem = self.loop.problem
         no_jobs = np.zeros(0, dtype=np.int64)
-        self._run(
+        self._run_loop(
             no_jobs,
             no_jobs,
             no_jobs,
@@ -232,7 +232,7 @@ class CompiledSampler(Sampler):
         )
         self.compile_seconds = time.perf_counter() - start_time
 
-    def _run(
+    def _run_loop(
         self,
         states: Ints,
         actions: Ints,
@@ -286,7 +286,9 @@ class CompiledSampler(Sampler):
                 num_samples < LEAST_SHARED and num_samples * self._each < SHARED_SECONDS
             )
             if self.pool is None or is_small:
-                status = self._run(states, actions, counts, words, raws, rewards, fault)
+                status = self._run_loop(
+                    states, actions, counts, words, raws, rewards, fault
+                )
             else:
                 status = run_shared(
                     self.pool, states, actions, counts, words, raws, rewards, fault
@@ -294,7 +296,7 @@ class CompiledSampler(Sampler):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise self._raised(error, int(pairs[fault[0]])) from error
+            raise self._step_error(error, int(pairs[fault[0]])) from error
         if status == self.draws.BAD_REWARD:
             raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
         if status == self.draws.ENDED:
@@ -327,7 +329,7 @@ class PythonSampler(Sampler):
     Next states become nodes at once.
     """
 
-    resolved = True
+    gives_nodes = True
 
     _before: Any = None  # a copy of the state whose job is watched
     _samples: Any = None  # counts those of the job under way
@@ -424,7 +426,7 @@ class PythonSampler(Sampler):
             except (SmoothcruiserError, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                raise self._raised(error, pair) from error
+                raise self._step_error(error, pair) from error
             try:
                 reward, next_state, *end_flag = answer
                 reward, ended = float(reward), bool(end_flag[0]) if end_flag else False

@@ -49,7 +49,7 @@ def save(search: Certified, path: str | Path) -> int:
     return run_number
 
 
-def found(
+def find_memory(
     path: str | Path, problem: Problem | None, run: int | None, trust: bool
 ) -> tuple[StoredRun, bytes, Problem, tuple[str, ...]]:
     """A run that has a memory, the memory, its problem, and notes on what is unseen."""
@@ -89,7 +89,7 @@ def found(
     return stored_run, data, problem, notes
 
 
-def loaded(
+def load_memory(
     kind: type[Certified],
     stored: StoredRun,
     data: bytes,

@@ -47,7 +47,13 @@ from smoothcruiser.certified.history import History
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
+from smoothcruiser.certified.limits import (
+    Ends,
+    Target,
+    limits_for_rows,
+    limits_for_samples,
+    make_limits,
+)
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
@@ -194,10 +200,10 @@ class Certified(Shown, Viewed):
             trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
-        from smoothcruiser.certified.saving import found, loaded
+        from smoothcruiser.certified.saving import find_memory, load_memory
 
-        stored_search = found(path, problem, run, trust)
-        return loaded(cls, *stored_search, max_states=max_states, **where)
+        stored_search = find_memory(path, problem, run, trust)
+        return load_memory(cls, *stored_search, max_states=max_states, **where)
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -301,9 +307,9 @@ class Certified(Shown, Viewed):
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
         """Search from the position on, and describe what was found."""
         if self.exact and self.known:
-            limits = read(limits, self.problem.facts)
+            limits = limits_for_rows(limits, self.problem.facts)
         elif not self.exact:
-            limits = estimated(limits, self.bound, self.problem, self.delta)
+            limits = limits_for_samples(limits, self.bound, self.problem, self.delta)
         position = self._at
         assert position is not None
         state = self.memory.states[position.root]
@@ -371,7 +377,7 @@ class Certified(Shown, Viewed):
         with uncounted():
             self._region = make_region(problem, memory, self.bound, self.radius_scale)
             self._region.allow(self.delta)
-            self._sweeps = Sweeps(problem, self._region, self._crossed)
+            self._sweeps = Sweeps(problem, self._region, self._crossing_error)
             self._steering = self.steering(problem, self._region, exact=self.exact)
             if not self.exact:
                 self._sweeps.exact = False
@@ -411,7 +417,7 @@ class Certified(Shown, Viewed):
             if stop_reason is None and not at.sampling:
                 self._sweeps.settle(at, limits, self._save_if_due)
                 self._remember(at)
-                stop_reason = self._stopped(at, limits)
+                stop_reason = self._stop_reason(at, limits)
                 if stop_reason in ENOUGH:
                     return stop_reason
                 if stop_reason is None and calls_left > 0 and self._taking.is_first:
@@ -427,22 +433,22 @@ class Certified(Shown, Viewed):
                 stop_reason = self._taking.round(at, limits)
             if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
                 self._sweeps.settle(at, limits.closing())
-                if self._sweeps.narrow(at, limits):
+                if self._sweeps.is_narrow(at, limits):
                     self._save(at)
-                    return self._sweeps.reached(at, limits)
+                    return self._sweeps.end_reason(at, limits)
                 return stop_reason
             if stop_reason is not None:
                 self._save(at, stop_reason)
                 self._sweeps.finish(at, limits)
-                if self._sweeps.narrow(at, limits):
-                    return self._sweeps.reached(at, limits)
+                if self._sweeps.is_narrow(at, limits):
+                    return self._sweeps.end_reason(at, limits)
                 return limits.over() or stop_reason
 
-    def _stopped(self, at: Position, limits: Ends) -> str | None:
+    def _stop_reason(self, at: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
         reason: str | None
-        if self._sweeps.narrow(at, limits):
-            reason = self._sweeps.reached(at, limits)
+        if self._sweeps.is_narrow(at, limits):
+            reason = self._sweeps.end_reason(at, limits)
         else:
             reason = self._taking.said_stop(at, limits, least_seconds=0.0)
             reason = reason or limits.over(self._taking.ending(limits))
@@ -474,7 +480,7 @@ class Certified(Shown, Viewed):
             self.problem, num_rows, self.exact, self._twice, inspection_text
         )
 
-    def _crossed(self, node: int) -> Exception:
+    def _crossing_error(self, node: int) -> Exception:
         """What to raise where the bounds of a node exclude each other."""
         delta = 0.0 if self.known and self.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)
@@ -483,7 +489,7 @@ class Certified(Shown, Viewed):
         """Choose what to sample; return None, or why there is nothing."""
         if self._intake.batch is None:  # else samples wait that were taken before
             self._region.mark_last()
-        uniform_jobs = self._steering.uniform
+        uniform_jobs = self._steering.uniform_jobs
         pairs, counts = (
             uniform_jobs(left) if self.uniform else self._jobs(at, limits, left)
         )
@@ -498,20 +504,20 @@ class Certified(Shown, Viewed):
         steering, root = self._steering, at.root
         pairs_seen = self.num_rows if self.known else self._drawn_pairs
         num_calls = min(left, steering.calls(root, limits, pairs_seen))
-        steerable_calls = steering.allowed(limits, num_calls)
+        steerable_calls = steering.num_steerable(limits, num_calls)
         if steerable_calls <= 0:
-            pairs, counts = steering.equal(limits.equal, left)
+            pairs, counts = steering.equal_jobs(limits.equal, left)
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
             self._save(at)  # a stop in here is taken up from here
             self._sweeps.finish(at, limits)
-            if self._sweeps.narrow(at, limits) or limits.over() is not None:
+            if self._sweeps.is_narrow(at, limits) or limits.over() is not None:
                 return pairs, counts
             steerable_calls = num_calls
-        pairs, counts = steering.steered(root, limits, steerable_calls)
+        pairs, counts = steering.steered_jobs(root, limits, steerable_calls)
         if len(pairs) == 0 and not self._region.unfinished:
-            pairs, counts = steering.equal(None, steerable_calls)
+            pairs, counts = steering.equal_jobs(None, steerable_calls)
         steering.num_steered += int(counts.sum())
         if self.problem.deterministic and not self.known:
             counts, num_checked = with_checks(counts, self._drawn_pairs, left)

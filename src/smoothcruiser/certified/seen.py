@@ -50,7 +50,7 @@ class SeenStages(SeenNodes):
     """The stages of a memory as they were when a table was made."""
 
     def __init__(self, region: LayeredRegion) -> None:
-        self._region = region.copied()
+        self._region = region.copy_layers()
         self._layers = self._region.layers
         self._region.counted.settle(0)
 

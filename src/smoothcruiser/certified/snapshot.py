@@ -71,13 +71,13 @@ def to_bytes(search: Certified) -> bytes:
         "pairs": pairs,
         "entries": graph.entries[live_places],
         "words": sampler.words[:num_pairs],
-        "order": search._region.listed,
+        "order": search._region.listed_nodes,
         **search._region.sections(),
         **search._region.counted.sections(),
         "arrivals": np.array(sorted(sampler.arrivals.items()), np.int64),
     }
     state_numbers = _numbers(memory)
-    texts = [] if state_numbers is not None else _spelled(search)
+    texts = [] if state_numbers is not None else _state_pieces(search)
     if state_numbers is not None:
         sections["numbers"] = state_numbers
     sections["ends"] = _text(_ends(memory, spelling))
@@ -85,7 +85,7 @@ def to_bytes(search: Certified) -> bytes:
         "delta": search.delta,
         "seed": int(search.seed),
         "bound": search.bound.word,
-        "resolved": sampler.resolved,
+        "resolved": sampler.gives_nodes,
         "num_steered": search._steering.num_steered,
         "texts": [len(text) for text in texts],
         "guard": {
@@ -161,12 +161,12 @@ def _numbers(memory: Memory) -> Any:
         return None
 
 
-def _spelled(search: Certified) -> list[bytes]:
+def _state_pieces(search: Certified) -> list[bytes]:
     """The states as JSON, in pieces; full ones are kept, since states do not change."""
     states, full_pieces, write_state = (
         search.memory.states,
         search.spelled,
-        search.spelling.write,
+        search.spelling.write_state,
     )
     while len(states) - 1 >= (len(full_pieces) + 1) * TEXT_ROWS:
         first_state = 1 + len(full_pieces) * TEXT_ROWS
@@ -187,9 +187,11 @@ def _ends(memory: Memory, spelling: Spelling) -> list[Any]:
     for key, node in memory.nodes.items():
         if node == END:
             is_kept = key in memory.over
-            end_states.append([spelling.write(memory.over.get(key, key)), is_kept])
+            end_states.append(
+                [spelling.write_state(memory.over.get(key, key)), is_kept]
+            )
     end_states += [
-        [spelling.write(seen_state.state), True]
+        [spelling.write_state(seen_state.state), True]
         for seen_state in memory.others.values()
         if seen_state.node == END
     ]
@@ -204,12 +206,12 @@ def _written_looks(looked: Looks | None, spelling: Spelling) -> Any:
         reward, next_state, ended = look.answer
         look_rows.append(
             {
-                "state": spelling.write(look.state),
+                "state": spelling.write_state(look.state),
                 "action": look.action,
                 "place": look.place,
                 "reward": reward,
                 # nobody compares what comes after the end
-                "after": None if ended else spelling.write(next_state),
+                "after": None if ended else spelling.write_state(next_state),
                 "ended": ended,
                 "kept": look.kept is not None and not ended,
                 "profile": look.profile,
@@ -231,7 +233,7 @@ def restore(search: Certified, data: bytes) -> None:
     except SmoothcruiserError:
         raise
     except (Exception, MemoryError) as error:
-        raise soundness.damaged(f"{type(error).__name__}: {error}") from error
+        raise soundness.damage_error(f"{type(error).__name__}: {error}") from error
 
 
 def read_header(data: bytes) -> dict[str, Any]:
@@ -244,7 +246,7 @@ def read_header(data: bytes) -> dict[str, Any]:
         header["start"] = 16 + header_size
         return header
     except (ValueError, RecursionError) as error:
-        raise soundness.damaged(str(error)) from error
+        raise soundness.damage_error(str(error)) from error
 
 
 def _sections(data: bytes, header: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
@@ -252,14 +254,14 @@ def _sections(data: bytes, header: dict[str, Any]) -> tuple[dict[str, Any], list
     start_byte, section_bytes = header["start"], {}
     for section_name, size in header["sections"]:
         require(
-            soundness.whole(size) and section_name not in section_bytes,
+            soundness.is_count(size) and section_name not in section_bytes,
             "its sections overlap",
         )
         section_bytes[section_name] = memoryview(data)[start_byte : start_byte + size]
         start_byte += size
     texts = []
     for size in header["texts"]:
-        require(soundness.whole(size), "its sections overlap")
+        require(soundness.is_count(size), "its sections overlap")
         texts.append(memoryview(data)[start_byte : start_byte + size])
         start_byte += size
     require(start_byte == len(data), "it ends elsewhere")
@@ -277,7 +279,7 @@ def _restore(search: Certified, data: bytes) -> None:
     ):
         require(header[field_name] == own_value, f"it has another {field_name}")
     for field_name in COUNTS:
-        require(soundness.whole(header[field_name]), "a count is none")
+        require(soundness.is_count(header[field_name]), "a count is none")
         setattr(search, field_name, header[field_name])
     pair_dtype = memory.graph.pairs.dtype
     node_rows, pair_rows = (
@@ -292,7 +294,7 @@ def _restore(search: Certified, data: bytes) -> None:
         stored_states = np.frombuffer(section_bytes["numbers"], np.int64).tolist()
     else:
         stored_states = [
-            spelling.read(state_data)
+            spelling.read_state(state_data)
             for state_text in state_texts
             for state_data in json.loads(bytes(state_text))
         ]
@@ -305,14 +307,14 @@ def _restore(search: Certified, data: bytes) -> None:
     if not search._prepared:
         raise KeyboardInterrupt
     sampler, region = search._sampler, search._region
-    require(sampler.resolved is header["resolved"], "its step was of another kind")
+    require(sampler.gives_nodes is header["resolved"], "its step was of another kind")
     memory.repack(2 * len(memory.graph.entries), region.loops)
     region.loops.rehash(memory.graph)
     soundness.check_order(memory, order)
     region.order, region.count = order.copy(), len(order)
     region.make_room()
-    region.read(section_bytes, require)
-    region.counted.read(section_bytes, require)
+    region.read_sections(section_bytes, require)
+    region.counted.read_sections(section_bytes, require)
     stream_words = np.frombuffer(section_bytes["words"], np.uint64).reshape(-1, 4)
     sampler.cover()
     require(
@@ -324,7 +326,7 @@ def _restore(search: Certified, data: bytes) -> None:
     _restore_watch(search, header, np.frombuffer(section_bytes["arrivals"], np.int64))
     search._inspected.looked = _read_looks(header["looked"], search)
     for field_name in ("num_steered", "asked"):
-        require(soundness.whole(header[field_name]), "a count is none")
+        require(soundness.is_count(header[field_name]), "a count is none")
     search._inspected.asked = header["asked"]
     search._steering.num_steered = header["num_steered"]
     if header["at"] is not None:
@@ -357,7 +359,7 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
 def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
     problem = memory.problem
     for state_data, is_kept in rows:
-        state = spelling.read(state_data)
+        state = spelling.read_state(state_data)
         require(problem.is_terminal(state), "a terminal state is not over")
         key: Any = problem.key_of(state)
         require(
@@ -406,15 +408,19 @@ def _restore_watch(search: Certified, header: dict[str, Any], arrivals: Any) -> 
 def _read_looks(rows: Any, search: Certified) -> Looks | None:
     if rows is None:
         return None
-    inspected_looks, problem, read_state = [], search.problem, search.spelling.read
+    inspected_looks, problem, read_state = (
+        [],
+        search.problem,
+        search.spelling.read_state,
+    )
     for row in rows:
         next_state = None if row["ended"] else read_state(row["after"])
         action, look_place, taken_counts = row["action"], row["place"], row["taken"]
         require(
-            soundness.whole(action)
+            soundness.is_count(action)
             and action < problem.num_actions
-            and soundness.whole(look_place)
-            and all(map(soundness.whole, taken_counts))
+            and soundness.is_count(look_place)
+            and all(map(soundness.is_count, taken_counts))
             and isinstance(row["ended"], bool)
             and isinstance(row["reward"], float | int),
             "an inspection is none",

@@ -34,7 +34,7 @@ PAIR_FACTS = ("node", "action")
 ENDS = (None, "budget", "exhausted", *FULL)
 
 
-def damaged(why: str) -> InvalidInput:
+def damage_error(why: str) -> InvalidInput:
     """The refusal of a snapshot."""
     return InvalidInput(
         f"The memory of the stored search cannot be used ({why.rstrip('.')}); it was "
@@ -45,10 +45,10 @@ def damaged(why: str) -> InvalidInput:
 def require(condition: bool, why: str) -> None:
     """Refuse a snapshot for which a condition fails."""
     if not condition:
-        raise damaged(why)
+        raise damage_error(why)
 
 
-def whole(value: Any) -> bool:
+def is_count(value: Any) -> bool:
     """Whether a value is a count."""
     return type(value) is int and 0 <= value < 2**64
 
@@ -206,16 +206,16 @@ def check_order(memory: Memory, order: Ints) -> None:
 
 def check_position(search: Certified, at: Position) -> None:
     """Refuse a query that cannot be under way."""
-    is_known = whole(at.root) and 0 < at.root < search.memory.num_nodes
+    is_known = is_count(at.root) and 0 < at.root < search.memory.num_nodes
     require(is_known, "the requested state is none")
     region = search._region
     require(
         region.count > 0 and region.order[0] == at.root, "it lists another state first"
     )
     require(
-        whole(at.first_call)
+        is_count(at.first_call)
         and at.first_call <= search.num_calls
-        and whole(at.first_row)
+        and is_count(at.first_row)
         and at.first_row <= search.num_rows <= search.num_calls,
         "its calls are none",
     )
@@ -228,7 +228,7 @@ def check_position(search: Certified, at: Position) -> None:
     require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
     require(
         at.swept in (SETTLED, CLOSING)
-        or (whole(at.swept) and at.swept <= region.most_sweeps),
+        or (is_count(at.swept) and at.swept <= region.most_sweeps),
         "its sweeps are none",
     )
     require(len(at.pairs) == 0 or at.sampling, "its jobs are none")
@@ -255,8 +255,8 @@ def batch_of(
     require(len(pairs) > 0 and int(counts.sum()) <= CHUNK, "a batch is too large")
     batch = Batch(pairs, counts)
     require(
-        whole(drawn)
-        and whole(entered)
+        is_count(drawn)
+        and is_count(entered)
         and entered <= drawn <= batch.size
         and isinstance(watched, bool)
         and not (watched and drawn == batch.size),
@@ -272,7 +272,7 @@ def check_samples(search: Certified, raws: Ints, rewards: Floats) -> None:
     require(
         bool(np.all((low <= rewards) & (rewards <= high))), "a reward is out of range"
     )
-    if search._sampler.resolved:
+    if search._sampler.gives_nodes:
         is_inside = (raws >= 0) & (raws < search.memory.num_nodes)
         require(bool(is_inside.all()), "a sample leads nowhere")
     elif search.problem.tables is not None:

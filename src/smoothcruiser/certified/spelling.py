@@ -77,17 +77,17 @@ class Spelling:
 
     # --- writing --------------------------------------------------------------
 
-    def write(self, state: Any) -> Any:
+    def write_state(self, state: Any) -> Any:
         """Plain data for a state."""
         oracle = self.problem.oracle
         if is_opaque(state) and isinstance(oracle, WritingOracle):
-            return {"p": self._write(oracle.plain(state))}
+            return {"p": self._write_data(oracle.plain(state))}
         try:
-            return self._write(state)
+            return self._write_data(state)
         except RecursionError:
             raise self._refusal(state) from None
 
-    def _write(self, x: Any) -> Any:
+    def _write_data(self, x: Any) -> Any:
         kind = type(x)
         if x is None or kind is bool or kind is str:
             return x
@@ -97,7 +97,7 @@ class Spelling:
             return {"x": struct.pack("<d", x).hex()} if math.isnan(x) else x
         writer = _WRITERS.get(kind)
         if writer is not None:
-            return writer(self._write, x)
+            return writer(self._write_data, x)
         if isinstance(x, np.generic) and x.dtype.kind in PLAIN_KINDS:
             return {"g": [x.dtype.str, _text(x.tobytes())]}
         class_name = kind.__qualname__
@@ -113,7 +113,10 @@ class Spelling:
         return {
             "n": [
                 class_name,
-                *(self._write(getattr(x, field_name)) for field_name in field_names),
+                *(
+                    self._write_data(getattr(x, field_name))
+                    for field_name in field_names
+                ),
             ]
         }
 
@@ -126,42 +129,42 @@ class Spelling:
 
     def check(self, state: Any) -> None:
         """Refuse a state that would not come back from a store as the same one."""
-        state_data = self.write(state)
+        state_data = self.write_state(state)
         text = json.dumps(state_data)
-        state_again = self.read(json.loads(text))
-        if json.dumps(self.write(state_again)) != text or self.problem.key_of(
+        state_again = self.read_state(json.loads(text))
+        if json.dumps(self.write_state(state_again)) != text or self.problem.key_of(
             state_again
         ) != self.problem.key_of(state):
             raise self._refusal(state)
 
     # --- reading --------------------------------------------------------------
 
-    def read(self, data: Any) -> Any:
+    def read_state(self, data: Any) -> Any:
         """The state that ``write`` made plain data of; what it cannot be raises."""
         if isinstance(data, dict) and data.keys() == {"p"}:
             oracle = self.problem.oracle
             if not isinstance(oracle, ParsingOracle):
                 raise ValueError("no oracle reads its states")
-            return oracle.parse(self._read(data["p"]))
-        return self._read(data)
+            return oracle.parse(self._read_data(data["p"]))
+        return self._read_data(data)
 
-    def _read(self, data: Any) -> Any:
+    def _read_data(self, data: Any) -> Any:
         if isinstance(data, list):
-            return [self._read(field_data) for field_data in data]
+            return [self._read_data(field_data) for field_data in data]
         if not isinstance(data, dict):
             return data
         ((tag, content),) = data.items()
         if tag in ("s", "S") and len(content) > 1:
             self.sets = True
         if tag in _READERS:
-            return _READERS[tag](self._read, content)
+            return _READERS[tag](self._read_data, content)
         kind = self.kinds[content[0]]
         if tag == "e" and issubclass(kind, Enum):
             return kind[content[1]]
         field_names = _fields(kind)
         if tag != "n" or field_names is None or len(field_names) != len(content) - 1:
             raise ValueError("its states have other fields")
-        field_values = [self._read(field_data) for field_data in content[1:]]
+        field_values = [self._read_data(field_data) for field_data in content[1:]]
         if issubclass(kind, tuple):
             return tuple.__new__(kind, field_values)
         instance = object.__new__(kind)
@@ -222,7 +225,7 @@ def _read_scalar(part: Part, content: Any) -> Any:
     return scalar
 
 
-def _sorted(part: Part, x: Any) -> list[Any]:
+def _sort_members(part: Part, x: Any) -> list[Any]:
     """The members of a set, in an order of their own."""
     return sorted((part(member) for member in x), key=json.dumps)
 
@@ -231,8 +234,8 @@ _WRITERS: dict[type, Callable[[Part, Any], Any]] = {
     tuple: lambda part, x: {"t": [part(y) for y in x]},
     list: lambda part, x: [part(y) for y in x],
     bytes: lambda part, x: {"b": _text(x)},
-    frozenset: lambda part, x: {"s": _sorted(part, x)},
-    set: lambda part, x: {"S": _sorted(part, x)},
+    frozenset: lambda part, x: {"s": _sort_members(part, x)},
+    set: lambda part, x: {"S": _sort_members(part, x)},
     dict: lambda part, x: {"d": [[part(k), part(v)] for k, v in x.items()]},
     complex: lambda part, x: {"c": [part(x.real), part(x.imag)]},
     np.ndarray: _write_array,

@@ -68,7 +68,7 @@ class Steering:
         growth = self._growth(root, limits)
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
-    def allowed(self, limits: Ends, calls: int) -> int:
+    def num_steerable(self, limits: Ends, calls: int) -> int:
         """Return how many of the calls may be steered.
 
         With those before, they are no more than equal samples would certainly
@@ -78,7 +78,7 @@ class Steering:
             return calls
         return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
 
-    def steered(self, root: int, limits: Ends, calls: int) -> Jobs:
+    def steered_jobs(self, root: int, limits: Ends, calls: int) -> Jobs:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
@@ -122,7 +122,7 @@ class Steering:
         is_late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough_gain
         return max(gain_floor, enough_gain) if is_late else gain_floor
 
-    def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
+    def equal_jobs(self, enough: EqualSamples | None, left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.
 
         They continue up to the number that is certainly enough or, where that
@@ -160,7 +160,7 @@ class Steering:
         )
         return pairs[:num_fitting], np.minimum(counts[:num_fitting], left)
 
-    def uniform(self, left: int) -> Jobs:
+    def uniform_jobs(self, left: int) -> Jobs:
         """Return jobs that give every pair seen the same number of samples.
 
         Certified search is compared with this.

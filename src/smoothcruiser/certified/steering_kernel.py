@@ -199,7 +199,7 @@ def gain(node: Any, pair: Any) -> float:
     return float((pair["slope_up"] + pair["slope_down"]) / (n * n))
 
 
-def wanted(pair: Any, level: float, first_batch: int) -> int:
+def wanted_samples(pair: Any, level: float, first_batch: int) -> int:
     """Return the samples that a pair should get when a call must be worth ``level``."""
     gain, n = pair["gain"], pair["total"]
     if gain <= level:
@@ -210,13 +210,15 @@ def wanted(pair: Any, level: float, first_batch: int) -> int:
     return extra_samples if extra_samples >= max(4.0, LEAST_SHARE * n) else 0
 
 
-def asked(g: Graph, order: Ints, count: int, level: float, first_batch: int) -> int:
+def total_wanted(
+    g: Graph, order: Ints, count: int, level: float, first_batch: int
+) -> int:
     """Return the samples that all pairs together should get at ``level``."""
     total_samples = 0
     for i in range(count):
         node = g.nodes[order[i]]
         for p in range(node["first"], node["first"] + node["size"]):
-            total_samples += wanted(g.pairs[p], level, first_batch)
+            total_samples += wanted_samples(g.pairs[p], level, first_batch)
     return total_samples
 
 
@@ -252,12 +254,12 @@ def allocate(
         if largest_gain > 4.0 * floor
         else largest_gain * 1e-20
     )
-    if asked(g, order, count, lower_level, first_batch) <= calls:
+    if total_wanted(g, order, count, lower_level, first_batch) <= calls:
         upper_level = lower_level
     else:
         for _ in range(40):  # halvings of log(high/low) <= 46: the level to 4e-11
             middle_level = math.sqrt(lower_level * upper_level)
-            if asked(g, order, count, middle_level, first_batch) > calls:
+            if total_wanted(g, order, count, middle_level, first_batch) > calls:
                 lower_level = middle_level
             else:
                 upper_level = middle_level
@@ -267,7 +269,7 @@ def allocate(
         for i in range(count):
             node = g.nodes[order[i]]
             for p in range(node["first"], node["first"] + node["size"]):
-                extra_samples = wanted(g.pairs[p], level, first_batch)
+                extra_samples = wanted_samples(g.pairs[p], level, first_batch)
                 if 0 < extra_samples <= calls:
                     pairs[num_jobs], counts[num_jobs] = p, extra_samples
                     g.pairs[p]["gain"] = 0.0

@@ -32,14 +32,14 @@ class Sweeps:
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
-    def narrow(self, at: Position, limits: Ends) -> bool:
+    def is_narrow(self, at: Position, limits: Ends) -> bool:
         """Whether the query is answered."""
         goal = limits.goal_at(self.memory.interval(at.root))
         return (
             goal is not None and self.memory.half_width(at.root, limits.target) <= goal
         )
 
-    def reached(self, at: Position, limits: Ends) -> str:
+    def end_reason(self, at: Position, limits: Ends) -> str:
         """What a narrow answer has reached: epsilon, or what rounding leaves."""
         half_width = self.memory.half_width(at.root, limits.target)
         is_reached = limits.is_reached(half_width, self.memory.interval(at.root))
@@ -66,7 +66,7 @@ class Sweeps:
                 closed = self._sweep(WALK if at.swept == 0 else KEEP)
                 at.swept += 1
                 width = 2.0 * self.memory.half_width(at.root, limits.target)
-                if self.narrow(at, limits):
+                if self.is_narrow(at, limits):
                     at.swept = SETTLED
                 elif closed <= self.region.little * width:
                     at.swept = CLOSING
@@ -85,7 +85,7 @@ class Sweeps:
         self.region.over = limits.over
         self.region.list_reach()
         tune = SCAN
-        while not self.narrow(at, limits) and limits.over(self.seconds) is None:
+        while not self.is_narrow(at, limits) and limits.over(self.seconds) is None:
             widths_before = self.region.widths
             self._sweep(tune)
             goal = limits.goal_at(self.memory.interval(at.root))
@@ -104,7 +104,7 @@ class Sweeps:
         is_closed, region = self.region.close(last), self.region
         crossed_places = np.flatnonzero(region.widths < 0.0)
         if len(crossed_places):
-            raise self.crossed(int(region.listed[crossed_places[0]]))
+            raise self.crossed(int(region.listed_nodes[crossed_places[0]]))
         return is_closed
 
     def _sweep(self, tune: int) -> float:

@@ -390,7 +390,7 @@ def queried(search: Certified) -> list[Estimate]:
     region = search._region if queried_nodes and search._prepared else None
     guess_of: Callable[[int], Guess] | None = None
     if isinstance(region, LayeredRegion):
-        region = region.copied()  # reading changes nothing
+        region = region.copy_layers()  # reading changes nothing
         memory = region.memory
         region.counted.settle(search.num_calls)
         guess_of = region.counted.at

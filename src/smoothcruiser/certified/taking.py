@@ -23,7 +23,7 @@ import numpy as np
 
 from smoothcruiser.certified.inspected import LEAST_SECONDS
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
-from smoothcruiser.certified.limits import Ends, estimated
+from smoothcruiser.certified.limits import Ends, limits_for_samples
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shares import pair_costs
@@ -95,7 +95,7 @@ class Taking:
         return (
             num_waiting * self.entering
             + sweep_seconds
-            + search._inspected.reserved(limits)
+            + search._inspected.reserved_seconds(limits)
         )
 
     def begin_round(self, at: Position, pairs: Ints, counts: Ints) -> None:
@@ -167,7 +167,7 @@ class Taking:
         search._steering.begin_sampling()
         search._sweeps.exact = False
         search._region.sample()
-        return estimated(limits, search.bound, search.problem, search.delta)
+        return limits_for_samples(limits, search.bound, search.problem, search.delta)
 
     @property
     def is_first(self) -> bool:

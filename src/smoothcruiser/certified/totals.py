@@ -104,7 +104,9 @@ class TotalRegion(Region):
         """When closing was tried in vain, and what steering compares with."""
         return {"closing": np.array([self.failed_at, *self.pace])}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Take up what ``sections`` had written."""
         saved_numbers = np.frombuffer(parts["closing"], np.float64)
         require(
@@ -117,7 +119,7 @@ class TotalRegion(Region):
     def sweep(self, tune: int) -> float:
         """Sweep once over the listed nodes, and push their bounds on in between."""
         # pushing and closing move bounds between two sweeps
-        self.memory.graph.nodes["stale"][self.listed] |= SAMPLED
+        self.memory.graph.nodes["stale"][self.listed_nodes] |= SAMPLED
         closed = super().sweep(tune)
         if closed < 0.0:
             return closed
@@ -135,7 +137,7 @@ class TotalRegion(Region):
         return (
             closed
             if len(crossed_places) == 0
-            else float(-1 - self.listed[crossed_places[0]])
+            else float(-1 - self.listed_nodes[crossed_places[0]])
         )
 
     def close(self, last: bool = False) -> bool:
@@ -149,7 +151,7 @@ class TotalRegion(Region):
         must_wait = num_samples < MORE_SAMPLES * self.failed_at and not last
         if not self.closes or must_wait:
             return True
-        g, listed, upper = self.memory.graph, self.listed, self.upper
+        g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
         far_side, near_side = ("upper", "lower") if upper else ("lower", "upper")
         known_bounds = g.nodes[far_side][listed].copy()
         width = abs(float(known_bounds[0] - g.nodes[near_side][listed[0]]))
@@ -159,7 +161,7 @@ class TotalRegion(Region):
         field_names = [field_name for field_name, _ in self.bound.fields]
         kept_fields = g.pairs[field_names].copy()
         try:
-            proved_bounds = self._found(
+            proved_bounds = self._prove_bounds(
                 far_side, near_side, SLACK_SHARE * width, known_bounds
             )
         except TimeoutError:
@@ -244,7 +246,7 @@ class TotalRegion(Region):
 
         Raises TimeoutError where time is up.
         """
-        g, listed, upper = self.memory.graph, self.listed, self.upper
+        g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
         far_side, near_side = ("upper", "lower") if upper else ("lower", "upper")
         field_names = [field_name for field_name, _ in self.bound.fields]
         kept_fields, known_bounds = (
@@ -261,9 +263,11 @@ class TotalRegion(Region):
         finally:
             g.pairs[field_names], g.nodes[far_side][listed] = kept_fields, known_bounds
 
-    def _found(self, far: str, near: str, slack: float, known: Floats) -> Floats | None:
+    def _prove_bounds(
+        self, far: str, near: str, slack: float, known: Floats
+    ) -> Floats | None:
         """Far bounds that hold by induction; None where none better were found."""
-        g, listed, upper = self.memory.graph, self.listed, self.upper
+        g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
         pick_nearest, cell_width = np.minimum if upper else np.maximum, slack / CELLS
         g.nodes[far][listed] = g.nodes[near][listed]
         self._solve(far, STILL * slack)
@@ -289,7 +293,7 @@ class TotalRegion(Region):
 
     def _solve(self, far: str, still: float) -> None:
         """Move f to where it comes to rest, by tangents (``solving_kernel``)."""
-        g, listed, loops = self.memory.graph, self.listed, self.closing_loops
+        g, listed, loops = self.memory.graph, self.listed_nodes, self.closing_loops
         loop_arguments = (g, self.order, self.count, self.upper)
         num_pairs = float(g.nodes["size"][listed].sum())
         lines = Lines(
@@ -328,7 +332,7 @@ class TotalRegion(Region):
         Raises TimeoutError where time is up.
         """
         g = self.memory.graph
-        pairs_per_pass = float(g.nodes["size"][self.listed].sum())
+        pairs_per_pass = float(g.nodes["size"][self.listed_nodes].sum())
         check_every = int(max(1.0, LOOK_WORK / pairs_per_pass))
         for pass_number in range(
             int(min(MOST_PASSES, max(10.0, MOST_WORK / pairs_per_pass)))

@@ -101,7 +101,9 @@ def _loops_of(problem: Problem, state: Any) -> WordLoops | None:
         if float_words is not None and tier != INLINED:
             word_loops = _by_address(problem, kind, state, np.array(float_words))
         if float_words is not None and word_loops is None:
-            word_loops = _inlined(problem.oracle, kind, state, np.array(float_words))
+            word_loops = _inlined_loops(
+                problem.oracle, kind, state, np.array(float_words)
+            )
         _loops[loops_key] = word_loops
     return _loops[loops_key]
 
@@ -127,7 +129,7 @@ def _by_address(
         return int(enter_shared(int(words.ctypes.data), *others))
 
     def build() -> Any:
-        loops = _inlined(problem.oracle, kind, state, floats)
+        loops = _inlined_loops(problem.oracle, kind, state, floats)
         if loops is not None:
             _warm(loops)
         return None if loops is None else loops.draw
@@ -144,7 +146,9 @@ def _by_address(
     )
 
 
-def _inlined(oracle: Any, kind: Any, state: Any, floats: Bools) -> WordLoops | None:
+def _inlined_loops(
+    oracle: Any, kind: Any, state: Any, floats: Bools
+) -> WordLoops | None:
     """Loops with the step in them; None where the step changes the type of states."""
     from smoothcruiser.certified import draws_kernel, words_kernel
     from smoothcruiser.jit.oracle import returned_type
@@ -245,7 +249,9 @@ class WordSampler(PythonSampler):
         if loops.spoken is not None:
             self._room = loops.spoken.buffer()
             self._data = loops.spoken.address, int(self._room.ctypes.data)
-        self._run(np.zeros(0, dtype=np.int64), np.zeros((0, 4), np.uint64))  # compiles
+        self._run_loop(
+            np.zeros(0, dtype=np.int64), np.zeros((0, 4), np.uint64)
+        )  # compiles
         self._cover_nodes()
 
     def warm(self, state: Any) -> None:
@@ -286,7 +292,7 @@ class WordSampler(PythonSampler):
             batch.drawn,
         )
         buffers = batch.raws[drawn_before:], batch.rewards[drawn_before:]
-        num_jobs, num_samples, all_done = self._run(
+        num_jobs, num_samples, all_done = self._run_loop(
             pairs, words, counts, origin_rows, *buffers
         )
         self._add_nodes(rows_before)
@@ -305,7 +311,7 @@ class WordSampler(PythonSampler):
             self.loops = self.loops._replace(draw=inlined_draw, later=None)
             self._data = ()
 
-    def _run(
+    def _run_loop(
         self,
         pairs: Ints,
         words: Any,

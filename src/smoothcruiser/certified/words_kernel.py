@@ -16,7 +16,7 @@ import numpy as np
 
 from smoothcruiser.certified.draws_kernel import STEP
 from smoothcruiser.certified.graph import STREAM_BYTES
-from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
@@ -55,7 +55,7 @@ def first_slot(address: int, width: int, size: int) -> int:
     """The first slot to try for the words at ``address``, of ``size`` = 2**b slots."""
     word = np.uint64(SEED)
     for w in range(width):
-        word = mixed(word + np.uint64(int_at(address, w)))
+        word = mix_word(word + np.uint64(int_at(address, w)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 

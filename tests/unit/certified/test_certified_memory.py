@@ -147,7 +147,7 @@ def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
     assert found == [3, END, 2, 1, 3, END]
     assert memory.states[:] == [None, 5, 7, 8]
     assert dict(memory.nodes.items()) == {5: 1, 7: 2, 8: 3, 9: END}
-    assert (memory.num_nodes, memory.kept) == (4, 4)
+    assert (memory.num_nodes, memory.num_kept) == (4, 4)
 
 
 def test_many_numbers_are_found_again():
@@ -316,7 +316,7 @@ def test_whole_numbers_with_a_key_share_their_nodes():
     seven, seventeen, eight = memory.targets(np.array([7, 17, 8])).tolist()
     assert seven == seventeen != eight
     assert memory.targets(np.array([17])).tolist() == [seven]
-    assert memory.kept == 3
+    assert memory.num_kept == 3
     with pytest.raises(OracleError, match="same key"):
         memory.targets(np.array([27]))
 
