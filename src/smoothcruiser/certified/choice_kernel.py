@@ -76,7 +76,7 @@ def curvature_excess(noise: Floats, size: int, rules: Any) -> float:
 
 
 def choice_excess(noise: Floats, size: int, rules: Any) -> float:
-    """What choosing adds at the action values in ``rules.q``, as their mover sees them."""
+    """The excess of choosing at the mover's action values in ``rules.q``."""
     excess = maximum_excess(rules.q, noise, size)
     if excess > 0.0 and not is_greedy(rules.operator):
         excess = min(excess, curvature_excess(noise, size, rules))

@@ -1,10 +1,10 @@
 """The best estimate of certified search: the solution of the counted model.
 
-The bounds say what is certain. They are wide long before the samples are few: at
-gamma = 0.97 the middle of an interval can be three times the value. The counted model,
-the frequencies and mean rewards of the samples in memory, says what is likely
-(``counted_kernel``), and the delta method how likely (``influence_kernel``). Neither is
-promised.
+The bounds are certain. They are wide long before the samples are few: at gamma = 0.97
+the middle of an interval can be three times the value. The counted model, the
+frequencies and mean rewards of the samples in memory, gives the likely value
+(``counted_kernel``), and the delta method its usual error (``influence_kernel``).
+Neither is promised.
 
 It is solved at the end of a query over the nodes that the query has listed, from the
 values of the query before, in at most ``MOST_WORK`` steps and ``CALL_WORK`` more for
@@ -39,7 +39,7 @@ LOST = 0.01
 
 
 class Guess(NamedTuple):
-    """What the counted model says of a node; no value where nothing was sampled."""
+    """The counted model's estimate of a node; no value where nothing was sampled."""
 
     value: float | None
     # of its pairs; empty where none of them was sampled, and the value is a frontier's
@@ -121,7 +121,7 @@ class CountedNodes:
         return Guess(value, q_values, self._error(), self.unsolved)
 
     def guess_all(self, num_calls: int) -> list[Guess]:
-        """What the model says of every node; it leaves the values as they are."""
+        """The model's estimates of every node; the values are left as they are."""
         memory, model_copy = self.memory, copy(self)
         model_copy.values = self.values.copy()
         num_nodes = memory.num_nodes
@@ -145,13 +145,13 @@ class CountedNodes:
         ]
 
     def sections(self) -> dict[str, Any]:
-        """What a snapshot keeps: where the next query begins to solve."""
+        """The section of a snapshot: the values at which the next query starts."""
         return {"estimates": self.values}
 
     def read_sections(
         self, parts: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
-        """Take up what ``sections`` had written, if it had."""
+        """Restore the section that ``sections`` had written, if there is one."""
         values = np.frombuffer(parts.get("estimates", b""), np.float64).copy()
         values_fit = len(values) <= self.memory.num_nodes
         require(values_fit and not np.isinf(values).any(), "an estimate is none")
@@ -293,12 +293,12 @@ class CountedLayers(CountedNodes):
 def usual_error(influence: Influence, pairs: Any) -> float | None:
     """The root mean square of deviation and excess; None where too much is unseen.
 
-    The deviation is that of the delta method. What choosing the best of noisy values adds
-    (``choice_kernel``) is not subtracted from the value, so it is part of its error.
-    An action without samples is guessed, and may be the best one: where the model's
-    play meets such actions, the error of the guess is not that of any mean.
-    A pair that was sampled once says nothing of its deviation: it is taken to have
-    that of the others.
+    The deviation is that of the delta method. The excess of choosing the best of noisy
+    values (``choice_kernel``) is not subtracted from the value, so it is part of its
+    error. An action without samples is guessed, and may be the best one: where the
+    model's play meets such actions, the error of the guess is not that of any mean. A
+    pair that was sampled once says nothing of its deviation: it is taken to have that
+    of the others.
     """
     num_visits, sample_totals = float(influence.mass.sum()), pairs["total"]
     if float(influence.lost[0]) > LOST * num_visits:

@@ -5,8 +5,8 @@ its mean reward for its reward; a known row is exact. Its values solve
 
     q(s, a) = mean of r + gamma v(z) over the samples,      v(s) = F(q(s, .)),
 
-each kept within the promised bounds, which can only bring it nearer to the truth. What
-was never sampled has to be guessed:
+each kept within the promised bounds, which can only bring it nearer to the truth.
+Actions and nodes without samples have to be guessed:
 
 - an action without samples is worth the mean of the node's sampled ones, so it never
   beats the best of these;
@@ -121,7 +121,7 @@ def node_means(g: Graph, i: int, guesses: Guesses, rules: SweepRules) -> int:
 
 
 def best_slope(g: Graph, i: int, slope: Floats, rules: SweepRules) -> float:
-    """By how much the node's value moves per unit of what it has not yet seen moved."""
+    """The change of the node's value per unit of shift that it has not yet seen."""
     pairs, entries, node = g.pairs, g.entries, g.nodes[i]
     best_action, best_q = -1, -math.inf
     for a in range(node["size"]):
@@ -196,7 +196,7 @@ def solve_nodes(
     guesses: Guesses,
     rules: SweepRules,
 ) -> int:
-    """Pass over the listed nodes until what is still to come is at most ``still``.
+    """Pass over the listed nodes until the change still to come is at most ``still``.
 
     Returns the number of passes, of which there are at most ``passes``.
     """
@@ -285,7 +285,7 @@ def solve_layers(
     steps: Steps,
     rules: SweepRules,
 ) -> None:
-    """Pass once from the deepest layer up; what lies beyond it pays ``rate`` per step."""
+    """Pass once from the deepest layer up; the steps beyond it pay ``rate`` each."""
     deepest = len(layers.counts) - 1
     for d in range(deepest + 1, -1, -1):
         steps_left = float(steps.horizon - d)

@@ -1,6 +1,6 @@
 """The compiled loop that samples batches.
 
-It has a file of its own because what it calls imports Numba.
+It has a file of its own because the functions it calls import Numba.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def draw_jobs(
 ) -> int:
     """Fill the buffers with ``counts[i]`` samples of each job.
 
-    Returns FINE, or what was wrong with sample ``fault[1]`` of job
-    ``fault[0]``. ``streams`` is the address of four words per job. They are
-    left where the next batch continues.
+    Returns FINE, or the code of the fault of sample ``fault[1]`` of job ``fault[0]``.
+    ``streams`` is the address of four words per job. They are left where the next batch
+    continues.
     """
     sample_index = 0
     for job in range(len(states)):

@@ -1,4 +1,4 @@
-"""What a query of certified search returns: an estimate and its certificate.
+"""The result of a query of certified search: an estimate and its certificate.
 
 The values are those of the counted model (``counted``), brought into the intervals, and
 the policy is the one at these action values. Where a query has reached its epsilon they
@@ -11,8 +11,8 @@ corner: with up to ``CORNERS`` actions all corners are tried, beyond that D <=
 min(curv s**2 / 8, s) bounds it, with s the largest span of Q - q over the box:
 (Q - q)(a) - (Q - q)(b) is at most the way from q(a) up plus that from q(b) down.
 
-Bounds that cross (L > U) have probability at most delta if what the certificate
-assumes is true. The query then raises an error that says so. Far more often the
+Bounds that cross (L > U) have probability at most delta if the certificate's
+assumptions are true. The query then raises an error that says so. Far more often the
 cause is a key that leaves out something on which the state's future depends.
 """
 
@@ -139,7 +139,7 @@ def answer(
 
 
 def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess:
-    """What the counted model says of the node that the search's region begins with."""
+    """The counted model's estimate of the first node of the search's region."""
     if not search._prepared:
         return UNKNOWN
     counted = search._region.counted
@@ -326,7 +326,7 @@ def assumed_in_search(
     """The assumptions of a search over rows, over samples, or over both.
 
     ``rows`` of a known model were read, None: there is none. ``exact`` says that
-    nothing was estimated, ``twice`` and ``looked`` what was checked of the samples.
+    nothing was estimated. ``twice`` and ``looked`` describe the checks of the samples.
     """
     if rows is not None and exact:
         return known_assumptions(problem)
@@ -337,20 +337,20 @@ def assumed_in_search(
 
 
 def known_assumptions(problem: Problem) -> tuple[str, ...]:
-    """Return what an answer assumes where the model is known and nothing is sampled."""
+    """Return the assumptions of an answer from a known model, without samples."""
     return assumptions(problem, KNOWN_LAW, looked="", checked="row")
 
 
 def assumptions(
     problem: Problem, law: str, *, looked: str, checked: str = "call"
 ) -> tuple[str, ...]:
-    """Return what the promise assumes; ``law`` says what the outcomes follow."""
+    """Return the assumptions of the promise; ``law`` is that on the outcomes' law."""
     assumed_texts = assumed(problem, law, looked, checked)
     return (*assumed_texts, SAME_KEY) if problem.key is not None else assumed_texts
 
 
 def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str, ...]:
-    """What the standard error cannot know where no samples of a pair differ.
+    """A note on the standard error where no samples of a pair differ.
 
     Values that epsilon has moved rest on the interval, and need no such note.
     """
@@ -374,7 +374,7 @@ def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
 
 
 def _endless(search: Certified, reason: str, drawn: int) -> tuple[str, ...]:
-    """What keeps bounds of totals without a discount apart, where they stayed apart."""
+    """A note on why bounds of totals without a discount stayed apart."""
     problem = search.problem
     if reason == "epsilon" or not is_undiscounted(problem):
         return ()

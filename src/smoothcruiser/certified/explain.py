@@ -1,11 +1,11 @@
-"""What is known of certified search before it runs: bounds on its price.
+"""The forecast of certified search before it runs: bounds on its price.
 
-Its price depends on the problem: how many pairs matter, how noisy they are, how
-early the bounds meet. For a number of pairs there is a number of calls that
-certainly suffices (``certified.price``). It is twice what equal numbers of
-samples need under the worst law, because the search steers half of them and
-makes the other half equal; with a horizon a third part allows for pairs that are
-sampled anew. Steered samples usually need a small part of it.
+Its price depends on the problem: how many pairs matter, how noisy they are, how early
+the bounds meet. For a number of pairs there is a number of calls that certainly
+suffices (``certified.price``). It is twice the number that equal samples need under the
+worst law, because the search steers half of them and makes the other half equal; with a
+horizon a third part allows for pairs that are sampled anew. Steered samples usually
+need a small part of it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class CertifiedForecast(Shown, Data):
     def most_calls(self, num_pairs: int) -> int | None:
         """Calls that certainly suffice if ``num_pairs`` pairs are met.
 
-        None without an epsilon: the search then ends at its budget or its seconds.
-        None too where no number is certain: at discount 1 without a horizon, and with
-        ``min_probability``, whose bounds rest on the outcomes that are met.
+        None without an epsilon: the search then ends at its budget or its seconds. None
+        too where no number is certain: at discount 1 without a horizon, and with
+        ``min_probability``, because those bounds rest on the outcomes that are met.
         """
         if self.epsilon is None or not self.priced:
             return None

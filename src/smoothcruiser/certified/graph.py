@@ -1,17 +1,17 @@
 """The data layout of certified search: flat arrays that compiled code reads.
 
-A node is a state; node 0 is the end, with value 0: every terminal state and every
-state after the last step. Where there is a horizon, a stage is a node with a number
-of steps left; the stages of one number are neighbours (``Layers``), and what a node
-holds are the bounds of the number that is looked at. A pair is a node with one legal
-action; the pairs of a node are neighbours. An entry is a distinct outcome (next state,
-reward) of a pair with the number of times it came, or with its probability where the
-model is known. The entries of a pair are neighbours in a pool, in a block with room for
-a quarter more than there are at the most (``memory_kernel.room_class``); a block that
-became too small is given to the next pair that needs one of its size, and the pool is
-packed whenever it grows.
+A node is a state; node 0 is the end, with value 0: every terminal state and every state
+after the last step. Where there is a horizon, a stage is a node with a number of steps
+left; the stages of one number are neighbours (``Layers``), and a node holds the bounds
+of the number under consideration. A pair is a node with one legal action; the pairs of
+a node are neighbours. An entry is a distinct outcome (next state, reward) of a pair
+with the number of times it came, or with its probability where the model is known. The
+entries of a pair are neighbours in a pool, in a block with room for a quarter more than
+there are at the most (``memory_kernel.room_class``); a block that became too small is
+given to the next pair that needs one of its size, and the pool is packed whenever it
+grows.
 
-Records are as small as what they hold allows: docs/certified.md, section 9. Indices have
+Records are as small as their contents allow: docs/certified.md, section 9. Indices have
 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
@@ -117,7 +117,7 @@ class Layers(NamedTuple):
 
 
 def pair_type(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Any:
-    """The type of a pair whose bound remembers ``fields`` between sweeps."""
+    """The type of a pair with a bound that remembers ``fields`` between sweeps."""
     wide_types = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
     base_fields = [
         (field_name, wide_types.get(field_name, kind)) for field_name, kind in PAIR

@@ -4,7 +4,7 @@ At discount 1 sweeps from above need not come down: where play can go round for 
 every state keeps the other's bound. With rewards of one sign V is the least fixed point
 of the backup T from 0, so any f >= 0 with T f <= f is at least V (Park's induction).
 Where the bound of a pair holds for every function at once (``bounds.law``) or is exact,
-T f is at most what the bounds of the pairs make of f, and that can be computed.
+T f is at most the backup of f by the bounds of the pairs, which can be computed.
 ``climb`` looks for such an f from the lower bounds upwards, and ``is_inductive`` is the
 proof: nothing before it matters. All of it is mirrored where no reward is above 0.
 
@@ -52,7 +52,7 @@ def farthest(seen: Outcomes, pair: Any, upper: bool, rules: SweepRules) -> float
 
 
 def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
-    """What the bounds of the pairs make of f at a node; plain max and min are exact."""
+    """The backup of f at a node by its pairs' bounds; plain max and min are exact."""
     node, outcomes = g.nodes[i], Outcomes(g.nodes, g.entries)
     best_bound = -math.inf
     for p in range(node["first"], node["first"] + node["size"]):
@@ -75,7 +75,7 @@ def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
 
 
 def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> float:
-    """Pass once over the listed nodes, updating only what decides their bound.
+    """Pass once over the listed nodes, updating only the pair that decides their bound.
 
     That is the pair with the best upper (or lower) bound; the others keep theirs, which
     hold as well. Returns by how much a bound closed at most.

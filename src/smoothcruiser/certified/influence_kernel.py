@@ -7,13 +7,13 @@ visits of s under the model's own policy pi = grad F(q),
 
 sigma the deviation of r + gamma v(z) within the pair's samples. With a horizon one pair
 serves many layers; their deviations are added before they are squared, as if they were
-wholly correlated, which is on the safe side. What choosing the best of noisy action
-values adds at a node (``choice_kernel``) is no deviation and cancels over no nodes: the
-sum of m(s) times it, for both players alike, is ``excess``.
+wholly correlated, which is on the safe side. The excess of choosing the best of noisy
+action values at a node (``choice_kernel``) is no deviation and cancels over no nodes:
+the sum of m(s) times it, for both players alike, is ``excess``.
 
-It is no bound: it leaves out what was never sampled. So visits of nodes that have an
-action without samples are counted apart (``lost``): such an action is only guessed to be
-no better than the others.
+It is no bound: it leaves out outcomes that were never sampled. So visits of nodes that
+have an action without samples are counted apart (``lost``): such an action is only
+guessed to be no better than the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LATE = 0.03  # of all visits: what may be left out
 
 
 class Influence(NamedTuple):
-    """Visits, and what they make of the samples' deviations."""
+    """Visits, and the samples' deviations weighted by them."""
 
     mass: Floats  # (N,) or (S,): visits
     residual: Floats  # (N,): visits not yet passed on

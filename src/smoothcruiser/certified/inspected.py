@@ -1,4 +1,4 @@
-"""What was seen of the step before the first sample and after each query."""
+"""Inspections of the step before the first sample and after each query."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Inspected:
         return num_calls - calls_counted
 
     def words(self, sampler: Sampler) -> str:
-        """What was seen, as a sentence for a certificate; empty before the first."""
+        """A sentence on the inspections for a certificate; empty before the first."""
         if self.looked is None:
             return ""
         doubts = sampler.guard.doubts

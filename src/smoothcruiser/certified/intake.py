@@ -7,8 +7,8 @@ and parts are cut is part of the result. How arrays grow is not. A batch may be
 sampled in slices of any size, because every pair has a stream of its own. So the
 clock may decide where a slice ends, and a snapshot between two slices loses nothing.
 
-A memory that is full (``room.Full``) leaves samples in their batch. They are
-never dropped for what they show: what is entered of a pair is always the
+A memory that is full (``room.Full``) leaves samples in their batch. They are never
+dropped because of their outcomes: the entered samples of a pair are always the
 beginning of its stream, and a bound that holds for all n holds there
 (docs/certified.md, section 9).
 """

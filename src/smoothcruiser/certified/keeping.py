@@ -3,10 +3,10 @@
 The clock decides both, and neither changes a bit of the result: a snapshot is
 taken between two slices (``intake``), and a slice ends where one likes.
 
-A snapshot holds the whole search, so that a large one takes its time. Between
-two of them lies at least ``LEAST_SECONDS``, and ``RARELY`` times what the last
-one took. So saving takes at most 3% of the time, and a kill costs at most that
-interval and one slice.
+A snapshot holds the whole search, so that a large one takes its time. Between two of
+them lies at least ``LEAST_SECONDS``, and ``RARELY`` times the duration of the last one.
+So saving takes at most 3% of the time, and a kill costs at most that interval and one
+slice.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class LayeredRegion(Region):
 
     @property
     def steps(self) -> Steps:
-        """What the loops over layers need to know."""
+        """Boxes, horizon, places and claims for the loops over layers."""
         num_nodes, num_layers = len(self.memory.graph.nodes), self.depth + 1
         if len(self._place) < num_nodes:
             self._place = np.zeros(num_nodes, dtype=np.int64)
@@ -182,7 +182,7 @@ class LayeredRegion(Region):
             self._check_root(require)
 
     def _check_root(self, require: Callable[[bool, str], None]) -> None:
-        """Refuse a requested node whose bounds are not those of its stage."""
+        """Refuse a requested node if its bounds are not those of its stage."""
         root, root_stage = int(self.order[0]), self.layers.stages[0]
         node, pairs = self.memory.graph.nodes[root], self.memory.pairs_of(root)
         box = self.steps.boxes[0, 0 if node["sign"] > 0.0 else 1]
@@ -212,15 +212,15 @@ class LayeredRegion(Region):
             self.depth = min(self.deepest, 2 * self.depth)
 
     def list_all(self) -> None:
-        """List what is in reach; every state of the memory is, of some query."""
+        """List all stages in reach; each state of the memory is, of some query."""
         self.list_reach()
 
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone.
 
-        Their outcomes are rewards. A state that turns out to be met earlier is
-        sampled anew, as a new pair with a share of its own: nothing of what was
-        sampled counts any more. It is called while no sample waits to be entered.
+        Their outcomes are rewards. A state that turns out to be met earlier is sampled
+        anew, as a new pair with a share of its own: none of the earlier samples counts
+        any more. It is called while no sample waits to be entered.
         """
         memory, nodes = self.memory, self.memory.graph.nodes[: self.memory.num_nodes]
         pairs = memory.graph.pairs[: memory.num_pairs]
@@ -247,7 +247,7 @@ class LayeredRegion(Region):
         self.loops.rehash(memory.graph)
 
     def sweep(self, tune: int) -> float:
-        """List what is in reach and pass over it; 0, or -1 minus a crossed node."""
+        """List the stages in reach and sweep them; 0, or -1 minus a crossed node."""
         self._list()
         return self._pass(tune)
 
@@ -320,9 +320,9 @@ class LayeredRegion(Region):
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold their bounds with all steps left.
 
-        A node that is not the requested one may hold what the last sweep wrote: its
-        bounds with fewer steps left. One that was never asked about has none with all
-        of them but those of the facts: then it returns False.
+        A node that is not the requested one may hold bounds from the last sweep, with
+        fewer steps left. One that was never asked about has none with all of them but
+        those of the facts: then it returns False.
         """
         root_layer = self.layers.stages["node"][: self.layers.starts[:2][-1]]
         places = np.flatnonzero(root_layer == node)
@@ -344,7 +344,7 @@ class LayeredRegion(Region):
         return 0.0 if sweep_code == 0 else float(sweep_code + 1)
 
     def _list(self) -> None:
-        """List the layers anew, from what was sampled so far."""
+        """List the layers anew, from the samples so far."""
         self.make_room()
         memory, old_layers = self.memory, self.layers
         num_stages = max(1024, len(old_layers.stages))
@@ -380,7 +380,7 @@ class LayeredRegion(Region):
         memory.layer_bytes = new_layers.stages.nbytes
 
     def _check_claims(self) -> None:
-        """Refuse bounds on V of the user that leave nothing of what the facts allow."""
+        """Refuse bounds on V of the user that exclude all that the facts allow."""
         stages = self.layers.stages[: self.layers.starts[-1]]
         if self.problem.value_gap is None or np.all(stages["lower"] <= stages["upper"]):
             return

@@ -1,10 +1,10 @@
 """Bounds by the number of steps left, from samples that they share, compiled.
 
-A pair has one law, whatever number of steps is left. So its samples serve all of
-them, and only the bounds on V differ: layer d of ``Layers`` holds those of the states
-that d steps lead to, with H - d steps left. For one layer, the nodes are made to hold
-the bounds of the next one (``load``), and everything else is what a sweep without a
-horizon does. There are no cycles, so one pass from the deepest layer up is final.
+A pair has one law, whatever number of steps is left. So its samples serve all of them,
+and only the bounds on V differ: layer d of ``Layers`` holds those of the states that d
+steps lead to, with H - d steps left. For one layer, the nodes are made to hold the
+bounds of the next one (``load``), and everything else is as in a sweep without a
+horizon. There are no cycles, so one pass from the deepest layer up is final.
 
 This file decides the order of the passes: it cannot break a bound.
 """
@@ -24,7 +24,7 @@ CROWDED, CROSSED = -1, -2  # what a pass returns; CROSSED - node names the node
 
 
 class Steps(NamedTuple):
-    """What is known of layers before the first sample, and room to work in."""
+    """Facts about layers before the first sample, and working memory."""
 
     # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
     # the bounds on V and on Q that the facts give
@@ -50,7 +50,7 @@ def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:
 
 
 def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -> int:
-    """List what the requested node, ``order[0]``, leads to, layer by layer.
+    """List the nodes that the requested one, ``order[0]``, leads to, layer by layer.
 
     ``new`` has as many layers as are wanted. Stages that ``old`` has keep their
     bounds, in reach or not. Returns the number of nodes listed in ``order``, or
@@ -123,7 +123,7 @@ def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -
 def load(g: Graph, layers: Layers, d: int, steps: Steps) -> None:
     """Make the nodes hold the bounds of layer ``d``, and ``place`` its stages.
 
-    What was loaded before is taken back with ``unload``.
+    ``unload`` takes back the layer that was loaded before.
     """
     if d == steps.horizon:  # nothing is left: all are worth 0
         for i in range(len(g.nodes)):
@@ -213,12 +213,12 @@ def flow_layers(
     steps: Steps,
     rules: SweepRules,
 ) -> float:
-    """Add to the gains of all pairs, and return what the deepest layer leaves open.
+    """Add to the gains of all pairs; return the width that the deepest layer leaves.
 
-    Gains and masses are 0 before. Visits pass from the requested node, whose actions
-    count in proportion to ``source``, layer by layer; a stage where visits times width
-    are below ``least`` passes none on. The return value is the sum of that product over
-    the deepest layer, unless it has one step left.
+    Gains and masses are 0 before. Visits pass from the requested node, with its actions
+    in proportion to ``source``, layer by layer; a stage where visits times width are
+    below ``least`` passes none on. The return value is the sum of that product over the
+    deepest layer, unless it has one step left.
     """
     deepest = len(layers.counts) - 1
     has_rim = deepest + 1 < steps.horizon

@@ -83,7 +83,7 @@ class Ends:
         return replace(self, due=self.due + seconds, watch=Stopwatch())
 
     def closing(self) -> Ends:
-        """The limits of what only the answer needs, after a stop."""
+        """The limits of the work after a stop, which only the answer needs."""
         hand_deadline = time.perf_counter() + HAND_SECONDS
         closing_time = (
             min(self.deadline, hand_deadline) if self.hold.came else self.deadline
@@ -164,7 +164,7 @@ def make_limits(
 def limits_for_rows(limits: Ends, facts: Facts) -> Ends:
     """Return the limits where rows of a known model are read.
 
-    The goal is never below what rounding allows.
+    The goal is never below the half-width that rounding allows.
     """
     if limits.epsilon is None:
         return limits
@@ -181,8 +181,8 @@ def limits_for_samples(
 ) -> Ends:
     """Return the limits where outcomes are estimated from samples.
 
-    The goal is never below what rounding allows, and the price has a bound if it is
-    known before.
+    The goal is never below the half-width that rounding allows. The price has a bound
+    if one is known before.
     """
     facts = problem.facts
     if is_undiscounted(problem):

@@ -172,7 +172,7 @@ class ClosingLoops(NamedTuple):
 
 
 class PooledLoops(NamedTuple):
-    """The loops that bound a state by what all pairs together never showed."""
+    """The loops that bound a state by the unseen mass of all pairs together."""
 
     prepare: Any
     gaps: Any
@@ -214,9 +214,9 @@ def make_closing_loops(bound: Bound) -> ClosingLoops:
 
 
 def _mark(bound: Bound) -> str | None:
-    """What a bound's loops are cached by on disk.
+    """The key by which a bound's loops are cached on disk.
 
-    None unless the bound is of this package, whose sources are followed.
+    None unless the bound is of this package: only its own sources are followed.
     """
     is_ours = _is_ours(bound.side)
     return f"{bound.word}_{source_fingerprint(bound.side)}" if is_ours else None
@@ -256,7 +256,7 @@ def _builtin(bound: Bound) -> Loops:
 
 
 def _is_ours(function: Any) -> bool:
-    """Whether a function is of this package, and not of one whose name begins alike."""
+    """Whether a function is of this package, and not of one with a similar name."""
     return str(function.__module__).split(".", maxsplit=1)[0] == _PACKAGE
 
 
@@ -294,7 +294,7 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 
 
 def warm_intake(loops: Loops, graph: Any) -> None:
-    """Compile (or load) what enters samples and shares them out, on an empty graph."""
+    """Compile (or load) the loops that enter and share out samples."""
     no_indices, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
     loops.record(
         graph, no_indices, no_indices, no_indices, no_values, 0, 0.0, 1.0, np.uint64(0)
@@ -305,7 +305,7 @@ def warm_intake(loops: Loops, graph: Any) -> None:
 
 
 def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
-    """Compile (or load) what runs over nodes, on an empty graph."""
+    """Compile (or load) the loops that run over nodes, on an empty graph."""
     no_indices, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
     try:
         loops.sweep(graph, no_indices, 0, KEEP, rules)

@@ -56,7 +56,7 @@ ASKED_BOUNDS = 16  # the first states, whose bounds on V are: a critic may be sl
 
 
 class Seen(NamedTuple):
-    """A node whose state is no plain value, with the data to compare later states."""
+    """A node of a state that is no plain value, with data to compare later states."""
 
     node: int
     state: Any
@@ -279,9 +279,9 @@ class Memory:
         return seen_state.node
 
     def check_untouched(self, deadline: float = math.inf) -> None:
-        """Refuse a state whose key has changed since a step wrote into it.
+        """Refuse a state if its key has changed because a step wrote into it.
 
-        Also refuse companion functions whose answers have changed; bounds on V are
+        Also refuse companion functions if their answers have changed; bounds on V are
         asked for again until ``time.perf_counter()`` passes ``deadline``.
         """
         problem = self.problem
@@ -307,7 +307,7 @@ class Memory:
                 )
 
     def _profile(self, node: int) -> tuple[int, ...] | None:
-        """Return what ``Problem.profile`` says of the node's state, as stored."""
+        """Return the stored ``Problem.profile`` of the node's state."""
         if node == END:
             return None
         first_pair, num_pairs, sign = (

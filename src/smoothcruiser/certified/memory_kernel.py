@@ -217,7 +217,7 @@ def record(
 def rehash(g: Graph) -> None:
     """Fill an empty hash table from the pairs.
 
-    Rows of a known model, whose total is 1, are never looked up.
+    Rows of a known model have the total 1 and are never looked up.
     """
     g.sizes[HASHED] = 0
     for p in range(len(g.pairs)):
@@ -229,7 +229,7 @@ def rehash(g: Graph) -> None:
 def repack(g: Graph, pool: Any) -> None:
     """Move all entries to ``pool``, each pair's in a block of its own, none free.
 
-    A row of a known model, whose total is 1, never grows.
+    A row of a known model has the total 1 and never grows.
     """
     entries_used = 0
     for p in range(len(g.pairs)):

@@ -29,7 +29,7 @@ _steps: dict[Any, Any] = {}  # what is called by address; False where that canno
 
 @dataclass(frozen=True)
 class NumberLoop:
-    """A loop, and what it is given."""
+    """A loop and its data."""
 
     kernel: Any  # ``draws_kernel.draw_jobs``
     problem: Problem  # as Python calls it
@@ -38,7 +38,7 @@ class NumberLoop:
     later: Handover | None = None
 
     def data(self) -> tuple[Any, Any]:
-        """(what its step needs, what has to live as long); threads share nothing."""
+        """(data of its step, objects to keep alive as long); threads share nothing."""
         if self.spoken is None:
             return self.fixed, None
         buffer, state = self.spoken.buffer(), np.zeros(1, dtype=np.int64)
@@ -54,7 +54,7 @@ class NumberLoop:
 
 
 def number_loop(problem: Problem) -> NumberLoop:
-    """The loop of a problem whose states are whole numbers."""
+    """The loop of a problem over whole numbers."""
     from smoothcruiser.certified import draws_kernel
 
     if problem.tables is not None:

@@ -1,8 +1,8 @@
 """From whole numbers to nodes without a Python object per state, compiled.
 
-A hash table of 4 bytes per slot: a slot holds the node whose number it is, or, below
-0, the place of a number that has no node of its own (a terminal state, or one that
-``key=`` merges with another).
+A hash table of 4 bytes per slot: a slot holds the node of its number, or, below 0, the
+place of a number that has no node of its own (a terminal state, or one that ``key=``
+merges with another).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def look_up(book: Book, numbers: Ints, nodes: Ints, missing: Ints) -> int:
 
 
 def enter_nodes(book: Book, first: int, last: int) -> None:
-    """Enter nodes ``first`` .. ``last - 1``, whose numbers are written."""
+    """Enter nodes ``first`` .. ``last - 1``; their numbers are written already."""
     for node in range(first, last):
         book.slots[slot_of(book, book.numbers[node])] = node
 

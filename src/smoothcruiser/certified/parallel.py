@@ -1,10 +1,10 @@
 """Certified search's samples on workers in other processes, for plain Python oracles.
 
-The tasks run on the pools of ``engines``. A round of the search is a list of
-jobs, (pair, number of samples). Every pair has its own stream, which continues
-where it stopped, and what the workers return is entered in the order of the
-jobs. So the result has the bits of one process, whoever sampled what. Compiled
-oracles use threads instead (``sampling.CompiledSampler``).
+The tasks run on the pools of ``engines``. A round of the search is a list of jobs,
+(pair, number of samples). Every pair has its own stream, which continues where it
+stopped, and the workers' samples are entered in the order of the jobs. So the result
+has the bits of one process, whichever worker took a sample. Compiled oracles use
+threads instead (``sampling.CompiledSampler``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PairJob(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """The result of a job, or what was raised.
+    """The result of a job, or its error.
 
     It has the rewards, the next states, which samples ended, and the stream's
     words after it.
@@ -99,7 +99,7 @@ def look_elsewhere(
 
 
 def itself(problem: Problem) -> Problem:
-    """Return the problem, which is what a worker builds."""
+    """Return the problem itself: a worker builds nothing else."""
     return problem
 
 
@@ -143,7 +143,7 @@ class ParallelSampler(Sampler):
     def _in_time(self) -> Iterator[None]:
         """Wait for workers until the deadline; then ``Interrupted`` is raised.
 
-        What they had under way is given up, and the next task starts them anew.
+        Their unfinished work is given up, and the next task starts them anew.
         """
         seconds_left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
         timer = threading.Timer(max(0.0, seconds_left), self.pool.stop)
@@ -193,7 +193,7 @@ class ParallelSampler(Sampler):
     def _gather_results(
         self, jobs: list[PairJob]
     ) -> tuple[list[Drawn], BaseException | None]:
-        """Return the results of the jobs, in their order, and what stopped them.
+        """Return the results of the jobs, in order, and the error that ended them.
 
         After a stop they are those before the first job that was not finished.
         """

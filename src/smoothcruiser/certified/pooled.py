@@ -12,10 +12,10 @@ mixtures, with T samples of the pool and D discoveries among them. With probabil
 u_r the mass that pair r has never shown, m_r its pooled samples that were no discovery.
 ``pooled_kernel`` turns this into bounds on V and Q of the requested state.
 
-This file decides who joins, B, which pairs are looked at, and how samples are steered
-(no part of the promise). It is for one player with a discount, and has to be asked for:
-``POOLED`` is the bound ``law`` with an eighth of delta kept for the pool. Proofs:
-docs/pooled.md.
+This file decides which pairs join, B, which pairs are considered, and how samples are
+steered (no part of the promise). It is for one player with a discount, and has to be
+requested: ``POOLED`` is the bound ``law`` with an eighth of delta kept for the pool.
+Proofs: docs/pooled.md.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def log_price(samples: float, discoveries: float) -> float:
 
 
 class PooledRegion(Region):
-    """The nodes that a query lists, with what all pairs together never showed."""
+    """The nodes that a query lists, with the unseen mass of all pairs together."""
 
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
@@ -193,7 +193,7 @@ class PooledRegion(Region):
         self.inner, self.effects, self.pays, self._seen_at = {}, {}, False, 0.0
 
     def sections(self) -> dict[str, Any]:
-        """Who joined and when, and what samples are steered by."""
+        """The pairs that joined and when, and the values that steer samples."""
         saved_arrays: dict[str, Any] = {
             "joined_total": self.joined_total,
             "joined_length": self.joined_length,
@@ -215,7 +215,7 @@ class PooledRegion(Region):
     def read_sections(
         self, parts: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
-        """Take up what ``sections`` had written."""
+        """Restore the arrays that ``sections`` had written."""
         self.joined_total = np.frombuffer(parts["joined_total"], np.float64).copy()
         self.joined_length = np.frombuffer(parts["joined_length"], np.int64).copy()
         num_joined = len(self.joined_total)
@@ -249,7 +249,7 @@ class PooledRegion(Region):
                 self.inner[side], self.effects[side] = (values, q), effects
 
     def close(self, last: bool = False) -> bool:
-        """Bring the bounds of the requested state to what the pool proves."""
+        """Narrow the bounds of the requested state to those that the pool proves."""
         price, repeats = self.pool()
         num_samples = self.num_samples
         sample_factor = 1.0 if self.pays else SELDOM
@@ -286,7 +286,7 @@ class PooledRegion(Region):
         return True
 
     def _work(self, side: float, pooled: Ints) -> PoolWork:
-        """Arrays for one side, beginning with what was found last."""
+        """Arrays for one side, beginning with the last bounds."""
         g, num_nodes, num_pairs = (
             self.memory.graph,
             self.memory.num_nodes,
@@ -366,7 +366,7 @@ class PooledRegion(Region):
         base: Floats,
         tuned: tuple[Any, ...],
     ) -> Floats | None:
-        """What the worst pair makes of ``base``."""
+        """The bounds ``base`` with the bonus of the worst pair."""
         g = self.memory.graph
         values = self.inner[side][0]
         largest_bounds, effects = base.copy(), np.zeros(self.memory.num_pairs)
@@ -412,7 +412,7 @@ class PooledRegion(Region):
         return self.memory.graph if self._view is None else self._view
 
     def spread(self, source: Floats, least: float, passes: int) -> None:
-        """Bring the flow up to date, and choose what samples are steered by."""
+        """Bring the flow up to date, and choose the graph that steers samples."""
         super().spread(source, least, passes)
         price, repeats = self.pool()
         self._view = None
@@ -453,7 +453,7 @@ class PooledRegion(Region):
             view.pairs["gain"][:num_pairs] *= unjoined
 
     def _seen_view(self, repeats: Floats) -> Graph:
-        """The graph with the bounds of what was seen in the place of those that hold."""
+        """The graph with the bounds of seen outcomes in place of those that hold."""
         g = self.memory.graph
         view = g._replace(nodes=g.nodes.copy(), pairs=g.pairs.copy())
         for side, far_side, q_far, slope in (
@@ -476,9 +476,9 @@ class PooledRegion(Region):
     def _forecast(self, view: Graph, price: float, repeats: Floats) -> float:
         """The root of the calls for a width of 1 with the pool, as far as can be told.
 
-        Radii like slope/n and flows take (sum of sqrt(flow slope))**2 calls for a
-        width of 1. The pool takes sum of m_r x_r, x_r what pair r may add now; a pair
-        that has not joined is taken to be like the others with its flow.
+        Radii like slope/n and flows take (sum of sqrt(flow slope))**2 calls for a width
+        of 1. The pool takes sum of m_r x_r, with x_r the effect that pair r may have
+        now; a pair that has not joined is taken to be like the others with its flow.
         """
         num_pairs = self.memory.num_pairs
         pairs = view.pairs[:num_pairs]
@@ -501,7 +501,7 @@ class PooledRegion(Region):
         )
 
     def _effect(self) -> Floats:
-        """What the unseen mass of every pair may add to either side."""
+        """The most that the unseen mass of every pair may add to either side."""
         effect = np.zeros(self.memory.num_pairs)
         for side_effects in self.effects.values():
             effect[: len(side_effects)] = np.maximum(
@@ -562,7 +562,7 @@ class PooledRegion(Region):
 
 
 def _extra(effect: Floats, level: float, repeats: Floats) -> Ints:
-    """Samples that bring what every pair may add down to ``level``."""
+    """Samples that bring the effect of every pair down to ``level``."""
     sample_growth = np.minimum(effect / level - 1.0, MOST_GROWTH)
     extra_samples: Ints = (repeats * np.maximum(sample_growth, 0.0)).astype(np.int64)
     return np.where(

@@ -1,4 +1,4 @@
-"""Values under the laws of what was seen, with a bonus at one pair, compiled.
+"""Values under the laws of seen outcomes, with a bonus at one pair, compiled.
 
 Pooled over all pairs, the mass u_r that was never seen at pair r obeys
 
@@ -9,9 +9,9 @@ m_r the pooled samples of r that were no discovery (``pooled``). With P~ the law
 
     W(s) = F(Q(s, .)),   Q(p) = sup of P~(r + gamma W) + [p = r] c_r,   c_r = gap_r B/m_r,
 
-and Q(p) is the bound that p has already where p has no part in the pool. P~ lies in
-the set of Lemma K, whose support is what was seen. Below everything is mirrored, with
-a fixed policy in the place of F.
+and Q(p) is the bound that p has already where p has no part in the pool. P~ lies in the
+set of Lemma K with support on the seen outcomes. Below everything is mirrored, with a
+fixed policy in the place of F.
 
 ``solve`` looks for W by policy iteration. ``residual`` is the proof: nothing before it
 matters. It computes Q and F with all rounding on the safe side, and W + rho/(1 - gamma)
@@ -165,7 +165,7 @@ def at_offset(
 def largest_mean(
     g: Graph, p: int, side: float, scale: float, work: PoolWork, rules: SweepRules
 ) -> float:
-    """An upper bound of P~(r + gamma W) over the laws of Lemma K on what was seen.
+    """An upper bound of P~(r + gamma W) over the laws of Lemma K on seen outcomes.
 
     Writes the weights for which it is nearly that.
     """
@@ -334,10 +334,11 @@ def solve(
     work: PoolWork,
     rules: SweepRules,
 ) -> float:
-    """Bring W near its fixed point; return what has to be added to all of it.
+    """Bring W near its fixed point; return the number to add to all of it.
 
-    What comes back, with ``work.values`` and ``work.q``, is a proof: ``rho`` is that of
-    the last backup of exactly this W. At a pair the same is added to Q, times gamma.
+    The returned number, with ``work.values`` and ``work.q``, is a proof: ``rho`` is
+    that of the last backup of exactly this W. At a pair the same is added to Q, times
+    gamma.
     """
     rho = residual(g, order, count, at, bonus, side, scale, work, rules)
     for _ in range(MOST_POLICIES):
@@ -398,13 +399,12 @@ def worst_pair(
     work: PoolWork,
     rules: SweepRules,
 ) -> int:
-    """Raise ``tops`` to what each candidate in turn makes of the requested state.
+    """Raise ``tops`` to the values of the requested state with each candidate in turn.
 
     ``tops`` is side * V of the requested node, then side * Q of its pairs; ``base`` and
-    ``base_q`` are those of no bonus. A candidate whose largest possible effect is below
-    ``tops`` is left out. Ends where ``tops`` is nowhere below ``enough``: nothing is
-    gained then. ``found`` is side * V of each candidate. Returns how many were
-    done.
+    ``base_q`` are those of no bonus. A candidate is left out if its largest possible
+    effect is below ``tops``. Ends where ``tops`` is nowhere below ``enough``: nothing
+    is gained then. ``found`` is side * V of each candidate. Returns how many were done.
     """
     root = order[0]
     num_actions, first_pair = g.nodes[root]["size"], g.nodes[root]["first"]

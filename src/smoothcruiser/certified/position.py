@@ -1,9 +1,9 @@
 """Where a query of certified search is, so that it can be left and taken up.
 
-The points at which it can be left are those where the memory is whole: between
-two sweeps, between two slices of a round, and at the end. From each of them the
-search goes on as if it had never stopped. So a stop that the clock decides
-saves the search first, and then does what only its answer needs.
+The points at which it can be left are those where the memory is whole: between two
+sweeps, between two slices of a round, and at the end. From each of them the search goes
+on as if it had never stopped. So a stop that the clock decides saves the search first,
+and then does the work that only its answer needs.
 """
 
 from __future__ import annotations

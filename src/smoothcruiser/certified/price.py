@@ -1,6 +1,6 @@
 """The price of certified search as a function of the number of pairs it meets.
 
-It is what equal numbers of samples certainly reach.
+Equal numbers of samples certainly reach it.
 
 A bound knows n(N), the samples of each of N pairs that are certainly enough
 (``Bound.price``). The search steers its samples for the first N n(N) calls of a
@@ -12,8 +12,8 @@ legend   symbol      public name
                      the search ends
   n(N)               ``each``
 
-This file decides when samples become equal and what ``explain`` promises. No
-bound depends on it.
+This file decides when samples become equal, and the promise of ``explain``. No bound
+depends on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A declared least probability, compared with what was seen.
+"""A declared least probability, compared with the samples.
 
 ``min_probability=p`` says that no outcome of a step is less likely than p. Bounds rely
 on it as soon as the outcomes of a pair are complete (docs/certified.md, section 2b). It

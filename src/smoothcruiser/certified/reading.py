@@ -14,8 +14,8 @@ added together, because NumPy is slow one by one: where all of them are plain va
 and there is room for certain. Otherwise states are added one by one, and a row that
 has no room is left out as a whole (``room.Full``).
 
-This file decides what of a row is kept: outcomes with the same next state and reward
-are one. It leaves out what a row must be (``problem.rows``).
+This file decides which outcomes of a row are kept: those with the same next state and
+reward are one. It leaves out the checks of a row (``problem.rows``).
 """
 
 from __future__ import annotations

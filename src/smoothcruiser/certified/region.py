@@ -73,7 +73,7 @@ class Region:
         return float(g.pairs["total"][:num_pairs][in_region].sum())
 
     def close(self, last: bool = False) -> bool:
-        """Close what sweeps leave open; with a discount or a horizon that is nothing.
+        """Close the gaps that sweeps leave: none with a discount or a horizon.
 
         Returns False where it was left because ``over`` gave a reason.
         """
@@ -84,13 +84,13 @@ class Region:
         return None
 
     def sections(self) -> dict[str, Any]:
-        """What a snapshot keeps beside the graph and the list of nodes."""
+        """The sections of a snapshot beside the graph and the list of nodes."""
         return {}
 
     def read_sections(
         self, parts: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
-        """Take up what ``sections`` had written; ``require`` refuses what cannot be."""
+        """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
     def allow(self, delta: float) -> None:
         """Give the region its part of ``delta``; most have none."""
@@ -107,7 +107,7 @@ class Region:
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold the bounds that a query about it has.
 
-        Returns False where these are no more than what the facts give.
+        Returns False where these are no narrower than those of the facts.
         """
         return True
 

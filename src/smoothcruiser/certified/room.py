@@ -1,17 +1,16 @@
-"""How many states a search may keep: what was asked for, and the memory at hand.
+"""The limit on the states of a search: the requested number, and the memory at hand.
 
 A search that meets more states than fit ends with the interval it has. The
 limit changes no bit of a search that does not reach it.
 
   max_states   the states kept, ends included; by default no number is set
-  max_bytes    what the memory may take: ``SHARE`` of what is available when the
+  max_bytes    the limit of the memory: ``SHARE`` of the bytes available when the
                search begins, ``LARGE_SHARE`` where ``max_states`` was given. It
                counts the arrays with their free room, the array that replaces
                one that grows, and states that are Python objects
 
-Available is the least of what the system, the control group and the process
-limit leave. What this file leaves out: what happens to samples that do not fit
-(``intake``).
+The available bytes are the least that the system, the control group and the process
+limit leave. This file leaves out the handling of samples that do not fit (``intake``).
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 class Full(Exception):
-    """The memory has no room for what was sampled; ``reason`` is the limit it met.
+    """The memory has no room for the samples; ``reason`` is the limit it met.
 
-    ``calls`` are those whose samples were not taken.
+    ``calls`` counts the calls without an entered sample.
     """
 
     def __init__(self, reason: str) -> None:
@@ -71,7 +70,7 @@ class Full(Exception):
 
 @dataclass(frozen=True)
 class Room:
-    """What a memory may hold."""
+    """The limits of a memory, in states and in bytes."""
 
     max_states: int | None = None
     max_bytes: int = 2**63
@@ -121,7 +120,7 @@ def _system() -> list[int]:
 
 
 def _groups() -> list[int]:
-    """What the control groups of this process leave, from its own to the root."""
+    """The bytes that each control group of this process leaves, up to the root."""
     try:
         group_lines = OWN_GROUP.read_text().splitlines()
     except OSError:

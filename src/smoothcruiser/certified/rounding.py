@@ -1,4 +1,4 @@
-"""What rounding costs where nothing is estimated: rows of a known model.
+"""The cost of rounding where nothing is estimated: rows of a known model.
 
 A search from samples has radii far above rounding. One from rows has none, and its
 intervals must hold the value of the model as it was given, to the last bit. Sweeps

@@ -2,10 +2,10 @@
 
 Each pair has a stream of its own that continues where it stopped.
 
-The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
-SplitMix64 under the seed. So pairs cost nothing until they are sampled, and the i-th
-sample of a pair does not depend on how batches were cut. No two pairs share a stream,
-because the radii need samples that are independent across pairs.
+The stream of pair k has the four words 4k..4k+3 of SplitMix64 under the seed. So pairs
+cost nothing until they are sampled, and the i-th sample of a pair does not depend on
+how batches were cut. No two pairs share a stream, because the radii need samples that
+are independent across pairs.
 
 Three samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
@@ -145,7 +145,7 @@ class Sampler:
         """Refuse a state that the job in progress has written into, before it is kept."""
 
     def _is_torn(self, node: int) -> bool:
-        """Whether a node's state is not what it was, after a step was broken off.
+        """Whether a node's state has changed, after a step was broken off.
 
         A step that makes a move and takes it back has then only made it.
         """
@@ -337,7 +337,7 @@ class PythonSampler(Sampler):
     def draw(self, batch: Batch, most: int) -> None:
         """Take the next samples of a batch, at most ``most`` of them.
 
-        ``Full`` ends it before the sample for whose next state there is no room.
+        ``Full`` ends it before the sample with a next state that has no room.
         """
         from smoothcruiser.jit.streams import from_words
 
@@ -382,7 +382,7 @@ class PythonSampler(Sampler):
         return 0 if self._samples is None else self._samples.__length_hint__()
 
     def _node(self, state: Any) -> int:
-        """The node of a next state; a stop must not break off what enters it."""
+        """The node of a next state; a stop must not interrupt its entry."""
         self.hold.open = False
         node = self.memory.node_of(state)
         self.hold.begin()

@@ -52,7 +52,7 @@ def save(search: Certified, path: str | Path) -> int:
 def find_memory(
     path: str | Path, problem: Problem | None, run: int | None, trust: bool
 ) -> tuple[StoredRun, bytes, Problem, tuple[str, ...]]:
-    """A run that has a memory, the memory, its problem, and notes on what is unseen."""
+    """A run that has a memory, the memory, its problem, and notes on its limits."""
     from smoothcruiser.store import Store, StoredRun
     from smoothcruiser.store.sameness import same_problem
     from smoothcruiser.store.versions import check_versions
@@ -97,7 +97,7 @@ def load_memory(
     notes: tuple[str, ...],
     **rest: Any,
 ) -> Certified:
-    """A new memory that holds what ``found`` has found; ``rest`` are its options."""
+    """A new search with the memory of ``find_memory``; ``rest`` are its options."""
     header = read_header(data)
     search = kind(
         problem,

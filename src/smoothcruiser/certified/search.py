@@ -27,7 +27,7 @@ about log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came
 too late to be steered. Nothing depends on the clock except a stop by
 ``seconds``.
 
-What this file decides: rounds and stops. Proofs: docs/certified.md.
+This file decides rounds and stops. Proofs: docs/certified.md.
 """
 
 from __future__ import annotations
@@ -90,13 +90,15 @@ class Certified(Shown, Viewed):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
-        problem: one whose states come back. Rows of ``outcomes=`` are read, not sampled.
+        problem: one with states that come back. Rows of ``outcomes=`` are read, and
+            not sampled.
         delta: probability that any interval ever fails; 0 where ``outcomes=`` is whole.
         seed: of the samples; 0 by default.
         bound: how far a mean of samples can be off, a word of
-            ``certified.bounds.BOUNDS``; by default what serves the problem best.
+            ``certified.bounds.BOUNDS``; by default the best one for the problem.
         max_states: most states to keep; by default as many as fit in half of the
-            memory that is available. A query that meets more ends with what it has.
+            memory that is available. A query that meets more states ends with the
+            interval it has.
         executor: "processes" or "dask" to spread samples; this and ``workers``,
             ``scheduler`` and ``tls`` (as in ``plan``) change no bit of the result.
 
@@ -174,7 +176,7 @@ class Certified(Shown, Viewed):
         return Spelling(self.problem)
 
     def save(self, path: str | Path) -> int:
-        """Keep what is known in the store ``path``; return its number there."""
+        """Save the memory in the store ``path``; return its number there."""
         from smoothcruiser.certified.saving import save
 
         self._check_whole()
@@ -278,8 +280,8 @@ class Certified(Shown, Viewed):
     ) -> Estimate:
         """Return the Estimate of the query that was under way when this was saved.
 
-        Its bits are those of a query that was never stopped. ``budget`` counts
-        all calls of the query; with a larger one it goes on from what it had.
+        Its bits are those of a query that was never stopped. ``budget`` counts all
+        calls of the query; with a larger one it goes on from where it was.
         """
         start_time, position = time.perf_counter(), self._at
         if position is None:
@@ -305,7 +307,7 @@ class Certified(Shown, Viewed):
             return self._answer(limits, start_time, compile_seconds)
 
     def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
-        """Search from the position on, and describe what was found."""
+        """Search from the position on, and return the estimate."""
         if self.exact and self.known:
             limits = limits_for_rows(limits, self.problem.facts)
         elif not self.exact:
@@ -359,7 +361,7 @@ class Certified(Shown, Viewed):
             raise
 
     def _prepare(self, state: Any, limits: Ends) -> float:
-        """Compile what the first query needs, and return the seconds spent."""
+        """Compile the loops of the first query, and return the seconds spent."""
         self._check_whole()
         self._loading = 0.0  # of these seconds, those that count against no limit
         if self._prepared:
@@ -481,12 +483,12 @@ class Certified(Shown, Viewed):
         )
 
     def _crossing_error(self, node: int) -> Exception:
-        """What to raise where the bounds of a node exclude each other."""
+        """The error for a node with bounds that exclude each other."""
         delta = 0.0 if self.known and self.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)
 
     def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
-        """Choose what to sample; return None, or why there is nothing."""
+        """Choose the pairs to sample; return None, or why there are none."""
         if self._intake.batch is None:  # else samples wait that were taken before
             self._region.mark_last()
         uniform_jobs = self._steering.uniform_jobs

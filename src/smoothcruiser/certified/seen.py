@@ -36,7 +36,7 @@ class SeenNodes:
         return index + 1, self._left
 
     def row(self, index: int) -> tuple[Any, Any, Guess]:
-        """The node of a row and its pairs, with their bounds, and what is likely."""
+        """The node of a row and its pairs, with their bounds, and its likely value."""
         node = self._nodes[index + 1]
         pairs = self._pairs[node["first"] : node["first"] + node["size"]]
         return node, pairs, self._guesses[index + 1]
@@ -66,7 +66,7 @@ class SeenStages(SeenNodes):
         return int(self._layers.stages["node"][index]), steps_left
 
     def row(self, index: int) -> tuple[Any, Any, Guess]:
-        """The node of a row and its pairs, with their bounds, and what is likely."""
+        """The node of a row and its pairs, with their bounds, and its likely value."""
         layer = self._layer(index)
         self._region.show(layer, index)
         node_number, _ = self.place(index)
@@ -96,7 +96,7 @@ class SeenStages(SeenNodes):
 
 
 def seen_in(memory: Memory, region: Region | None, num_calls: int) -> SeenNodes:
-    """What a memory has seen; ``region`` is None before the first query."""
+    """The states that a memory has seen; ``region`` is None before the first query."""
     if isinstance(region, LayeredRegion):
         return SeenStages(region)
     if region is None:

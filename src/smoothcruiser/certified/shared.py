@@ -19,8 +19,8 @@ from smoothcruiser.problem.tabular import Floats, Ints
 class _Part(NamedTuple):
     """Jobs for one thread.
 
-    It has the first of them, the place of its first sample, and the arguments of
-    what runs it (``sampling.CompiledSampler``).
+    It has the first of them, the place of its first sample, and the arguments of the
+    loop that runs it (``sampling.CompiledSampler``).
     """
 
     first: int
@@ -43,7 +43,7 @@ def run_shared(
     rewards: Floats,
     fault: Ints,
 ) -> int:
-    """What the samples report, as if one thread had taken them."""
+    """The status of the samples, as if one thread had taken them."""
     job_ends, num_parts = np.cumsum(counts), pool.size
     cut_places = [
         0,
@@ -90,7 +90,7 @@ def run_shared(
 
 
 def _run_part(run: Callable[..., int], part: _Part) -> int | BaseException:
-    """Return how a part ended, or what it raised.
+    """Return how a part ended, or its error.
 
     The sampler decides which fault comes first.
     """

@@ -2,16 +2,16 @@
 
     MAGIC, length of the header (8 bytes), header (JSON), sections one after another
 
-The header names the sections and their sizes. Arrays are kept as they are, their
-types known to the reader; of the pool of outcomes only what is in use. Where outcomes
-lie in the pool and how much room arrays have changes no bit, so that they are laid out
-anew. Hash tables are filled anew, and what follows from the problem (boxes, movers,
-legal actions) is computed anew and compared.
+The header names the sections and their sizes. Arrays are kept as they are, their types
+known to the reader; of the pool of outcomes only the used entries. The places of
+outcomes in the pool and the free room of arrays change no bit, so that they are laid
+out anew. Hash tables are filled anew. Consequences of the problem (boxes, movers, legal
+actions) are computed anew and compared.
 
-Whoever wrote the bytes, what is read here can be searched on: no index points
-outside an array, no bound is open or crossed, no sample without a share of delta
-(``soundness``). What cannot be seen is whether the counts are those of samples
-that were ever taken: docs/security.md.
+Whoever wrote the bytes, a search can go on from a snapshot that is read here: no index
+points outside an array, no bound is open or crossed, no sample without a share of delta
+(``soundness``). Reading cannot tell whether the counts are those of samples that were
+ever taken: docs/security.md.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
 
 
 def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
-    """Copy what was checked into the arrays of the memory; outcomes are laid out anew."""
+    """Copy checked rows into the arrays of the memory; outcomes are laid out anew."""
     graph = memory.graph
     graph.nodes[: len(nodes)], graph.pairs[: len(pairs)] = nodes, pairs
     lengths = pairs["length"].astype(np.int64)

@@ -1,14 +1,14 @@
 """Where bounds of totals without a discount will come to rest, guessed fast, compiled.
 
-Sweeps from below reach the least fixed point of what the bounds of the pairs make of f,
-but slowly where plays are long, and each update takes logarithms. Here every pair's
-bound is replaced by its tangent at f (``straighten``): a constant and a weight for
-each next state. Passes over these straight lines cost little (``follow``). Where they
-rest, new tangents are taken. Self-loops are solved on the way: with weight w on itself a
-state has x = (c + rest)/(1 - w).
+Sweeps from below reach the least fixed point of the backup by the pairs' bounds, but
+slowly where plays are long, and each update takes logarithms. Here every pair's bound
+is replaced by its tangent at f (``straighten``): a constant and a weight for each next
+state. Passes over these straight lines cost little (``follow``). Where they rest, new
+tangents are taken. Self-loops are solved on the way: with weight w on itself a state
+has x = (c + rest)/(1 - w).
 
 The bound above is convex in f and the one below concave, so this is Newton's method; a
-few rounds suffice. Nothing here is a bound: ``inductive_kernel`` proves what is found.
+few rounds suffice. Nothing here is a bound: ``inductive_kernel`` proves the result.
 
 legend   symbol      public name
   x                  ``Lines.value``: the guess, by node

@@ -1,10 +1,10 @@
-"""What a snapshot of a search can be: checks that hold whoever wrote it.
+"""Checks of a snapshot of a search, which hold whoever wrote it.
 
 A seal tells damage from a whole snapshot (``store.seal``), and can be computed by
-anyone. So every number that compiled code relies on is checked: indices lie
-within their arrays, counts are whole and add up, bounds lie within the boxes that
-the problem gives and do not cross, every pair with samples has its own share of
-delta. One sentence says what was wrong.
+anyone. So every number that compiled code relies on is checked: indices lie within
+their arrays, counts are whole and add up, bounds lie within the boxes that the problem
+gives and do not cross, every pair with samples has its own share of delta. One sentence
+names the flaw.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """States as plain JSON, exact to the bit and without pickle.
 
-Nothing that a file says is imported or called. Numbers, words and containers
-are spelled out with their types. Named tuples, dataclasses and enumerations are
-spelled by their fields, and read as the classes that the problem's own state is
-made of. States of adapters are spelled by what their oracle says of them
-(``WritingOracle``) and read by its ``parse``. Everything else is ``Unspelled``: a
-root before anything is sampled; a search that meets such a state later goes on
-and is not saved any more.
+Nothing that a file says is imported or called. Numbers, words and containers are
+spelled out with their types. Named tuples, dataclasses and enumerations are spelled by
+their fields, and read as the classes that the problem's own state is made of. States of
+adapters are written by their oracle (``WritingOracle``) and read by its ``parse``.
+Everything else is ``Unspelled``: a root before anything is sampled; a search that meets
+such a state later goes on and is not saved any more.
 
   as they are   None, bool, int of 64 bits, float, str, list
   tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int
@@ -15,7 +14,7 @@ and is not saved any more.
                 {"g": [type, text]}: NumPy scalar
                 {"a": [type, shape, order, fixed, text]}: NumPy array
                 {"n": [name, ...]}: named tuple, dataclass        {"e": [name, member]}
-                {"p": ...}: what ``parse`` of the oracle reads
+                {"p": ...}: data for ``parse`` of the oracle
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Spelling:
     """Writes and reads the states of one problem."""
 
     def __init__(self, problem: Problem, *examples: Any) -> None:
-        """``examples`` are states whose classes may be used beside the problem's own."""
+        """``examples`` are states that add classes to those of the problem."""
         self.problem = problem
         self.kinds: dict[str, Any] = {}
         self.sets = False  # whether sets were read, whose order no file keeps
@@ -140,7 +139,7 @@ class Spelling:
     # --- reading --------------------------------------------------------------
 
     def read_state(self, data: Any) -> Any:
-        """The state that ``write`` made plain data of; what it cannot be raises."""
+        """The state that ``write_state`` made plain data of; impossible data raise."""
         if isinstance(data, dict) and data.keys() == {"p"}:
             oracle = self.problem.oracle
             if not isinstance(oracle, ParsingOracle):

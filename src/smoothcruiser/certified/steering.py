@@ -101,7 +101,7 @@ class Steering:
         return pairs[:num_jobs], counts[:num_jobs]
 
     def _floor(self, root: int, limits: Ends) -> float:
-        """Return what a sample has to narrow the answer by, where any does.
+        """Return the least gain of a sample that is worth a call, where any is.
 
         Radii of slope/n, weighted by flow, add up to the goal where every gain
         flow * slope/n**2 is (goal / sum of sqrt(flow * slope))**2. While some pair
@@ -199,8 +199,7 @@ class Steering:
     def _source(self, root: int, limits: Ends) -> Floats:
         """Return the weights with which the requested state's actions matter.
 
-        They are those of F, or those of the actions whose intervals are too
-        wide.
+        They are those of F, or those of the actions with intervals that are too wide.
         """
         pairs = self.memory.pairs_of(root)
         player = 1 if self.memory.graph.nodes["sign"][root] > 0 else 2

@@ -45,11 +45,10 @@ LEAST_SHARE = 0.125
 def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
     """Write the policy of the optimistic walk at node ``i``, ``wide`` apart.
 
-    It is half grad F at Q_U (max; at Q_L for min), half a softmax there. The
-    softmax has a tenth of the node's width as temperature: actions that lead
-    now by less than this round's likely progress share the samples. grad F
-    alone (plain max above all) would double one action at a time, long past
-    what it needs.
+    It is half grad F at Q_U (max; at Q_L for min), half a softmax there. The softmax
+    has a tenth of the node's width as temperature: actions that lead now by less than
+    this round's likely progress share the samples. grad F alone (plain max above all)
+    would double one action at a time, long past its need.
     """
     node = g.nodes[i]
     size = node["size"]
@@ -135,11 +134,10 @@ def spread(
 ) -> int:
     """Bring masses up to date, and return the number of listed nodes.
 
-    Walks start with the requested state's actions in proportion to ``source``.
-    The masses of the last time are the starting point. What they fail to
-    balance is the residual. It is passed on in the order of discovery until
-    what is left at each node matters less than ``least`` (mass times width) or
-    ``passes`` are over.
+    Walks start with the requested state's actions in proportion to ``source``. The
+    masses of the last time are the starting point. Their imbalance is the residual. It
+    is passed on in the order of discovery until the rest at each node matters less than
+    ``least`` (mass times width) or ``passes`` are over.
     """
     for i in range(count):
         node = g.nodes[order[i]]

@@ -1,6 +1,6 @@
 """How long a query sweeps: between two rounds, and before it ends.
 
-What a sweep is, and why any number of them is right: ``sweeps_kernel``.
+``sweeps_kernel`` defines a sweep and proves that any number of them is right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Sweeps:
     def __init__(
         self, problem: Problem, region: Region, crossed: Callable[[int], Exception]
     ) -> None:
-        """``crossed`` says what to raise where the bounds of a node cross."""
+        """``crossed`` makes the error for a node with bounds that cross."""
         self.region, self.memory, self.crossed = region, region.memory, crossed
         self.exact = problem.deterministic or has_rows(problem)
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
@@ -40,7 +40,7 @@ class Sweeps:
         )
 
     def end_reason(self, at: Position, limits: Ends) -> str:
-        """What a narrow answer has reached: epsilon, or what rounding leaves."""
+        """The reason why a narrow query ends: epsilon, or the limit of rounding."""
         half_width = self.memory.half_width(at.root, limits.target)
         is_reached = limits.is_reached(half_width, self.memory.interval(at.root))
         return "epsilon" if is_reached else "rounding"
@@ -79,8 +79,8 @@ class Sweeps:
         """Sweep all nodes in reach until a scan moves none of them, or time is up.
 
         Sweeps are cheap and make full use of the samples. The widest node then
-        satisfies width <= gamma width + radii + what the last sweep moved, so
-        stopping here adds at most ``SWEPT`` of the goal.
+        satisfies width <= gamma width + radii + the move of the last sweep, so stopping
+        here adds at most ``SWEPT`` of the goal.
         """
         self.region.over = limits.over
         self.region.list_reach()

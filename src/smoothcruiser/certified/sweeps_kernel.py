@@ -29,7 +29,7 @@ from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 
 
 class SweepRules(NamedTuple):
-    """What does not change during a query."""
+    """The constants of a query, and scratch arrays."""
 
     bound: BoundRules
     operator: int

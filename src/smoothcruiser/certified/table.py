@@ -1,12 +1,12 @@
-"""What a memory of certified search knows of every state that it has seen.
+"""The bounds and estimates of every state that a memory of certified search has seen.
 
 All bounds of one memory hold together with probability 1 - delta (docs/certified.md,
 section 3), whatever was asked and wherever it stopped. So a table of them is one
 promise about all states, not one per state. A state that was only met on the way has
 the bounds that its samples allow, at worst those of the rewards.
 
-What this file decides: how that is read. Reading changes nothing in the memory, and
-a table keeps what it was made of when queries go on.
+This file decides how they are read. Reading changes nothing in the memory, and a table
+keeps its own data when queries go on.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class RowTable(Framed, Sequence[Row]):
 
 @dataclass(frozen=True, repr=False)
 class KeptTable(Shown, Data, RowTable):
-    """A table apart from its memory: what JSON holds, and ``Table.from_dict`` returns.
+    """A table apart from its memory: the form in JSON and of ``Table.from_dict``.
 
     All intervals of all rows hold together with probability at least ``confidence``.
     """
@@ -340,7 +340,7 @@ def _known_at(
     guess: Guess,
     spent: tuple[int, float, float],
 ) -> Estimate:
-    """What a memory says of a node now; ``spent``: calls and seconds.
+    """The estimate of a node by a memory now; ``spent``: calls and seconds.
 
     ``memory`` is the search's own or a copy; with a horizon the node must be shown
     (``Region.show_whole``). Where the last query's promise is kept here too, the
@@ -375,7 +375,7 @@ def _known_at(
 
 
 def queried(search: Certified) -> list[Estimate]:
-    """What a memory knows now of the states that it was asked about, in their order.
+    """The present estimates of the states of a memory's queries, in their order.
 
     Calls and the usual error are those of the last query there. A memory that was
     loaded knows of the queries since, and of the one that was under way. One that an

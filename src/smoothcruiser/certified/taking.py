@@ -1,14 +1,14 @@
 """Taking the samples of a round, and leaving it in the middle when it is time.
 
-A round may be left by the clock, by Ctrl-C, by a callback that returns False, and
-where the memory is full. Whatever ends it, what is entered of a pair is the
-beginning of its stream, and nothing more is sampled until what waits is entered
-(docs/certified.md, section 9). So a round is left between two slices, or inside a
-slice that is then sampled again from where it began.
+A round may be left by the clock, by Ctrl-C, by a callback that returns False, and where
+the memory is full. Whatever ends it, the entered samples of a pair are the beginning of
+its stream, and nothing more is sampled until the waiting samples are entered
+(docs/certified.md, section 9). So a round is left between two slices, or inside a slice
+that is then sampled again from where it began.
 
 The clock: entering samples, the last sweeps and the inspection afterwards take time
-too. What they took before is kept apart (``ending``), so that the answer is there
-when the time is up.
+too. Their last durations are reserved (``ending``), so that the answer is there when
+the time is up.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ class Taking:
     def round(self, at: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.
 
-        A search that was left by the clock or by hand is saved before what was
-        sampled is entered.
+        A search that was left by the clock or by hand is saved before its samples are
+        entered.
         """
         search, intake = self.search, self.search._intake
         try:
@@ -247,7 +247,7 @@ class Taking:
         return reason
 
     def _enter(self, limits: Ends) -> str | None:
-        """Enter what was sampled; return None, or why some of it waits."""
+        """Enter the samples; return None, or why some of them wait."""
         start_time, batch = time.perf_counter(), self.search._intake.batch
         if batch is None:
             return None

@@ -1,7 +1,7 @@
 """The part of the memory that matters for one query at discount 1 without a horizon.
 
 Sweeps are those with a discount: from the bounds that the declarations give they move
-towards V, and what they say holds. From above (rewards that are not negative) they can
+towards V, and they always hold. From above (rewards that are not negative) they can
 stop short of V where play can go round for ever. Where every bound of a pair holds for
 all functions and supports can be complete, ``close`` finds bounds that come down there
 too, and proves them (``inductive_kernel``).
@@ -101,13 +101,13 @@ class TotalRegion(Region):
         self.failed_at, self.pace = 0.0, UNPACED
 
     def sections(self) -> dict[str, Any]:
-        """When closing was tried in vain, and what steering compares with."""
+        """When closing was tried in vain, and the pace that steering compares with."""
         return {"closing": np.array([self.failed_at, *self.pace])}
 
     def read_sections(
         self, parts: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
-        """Take up what ``sections`` had written."""
+        """Restore the numbers that ``sections`` had written."""
         saved_numbers = np.frombuffer(parts["closing"], np.float64)
         require(
             len(saved_numbers) == 5 and bool(np.isfinite(saved_numbers).all()),
@@ -182,8 +182,8 @@ class TotalRegion(Region):
     def urgent(self, calls: int) -> Jobs | None:
         """Samples that complete supports, where that narrows the answer faster.
 
-        It is compared with what the last samples that were steered did. There are
-        none, and it is ``unfinished``, where time is up before this is known.
+        It is compared with the effect of the last steered samples. There are none, and
+        it is ``unfinished``, where time is up before this is known.
         """
         g, num_pairs = self.memory.graph, self.memory.num_pairs
         node, num_samples = (

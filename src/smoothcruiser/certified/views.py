@@ -1,6 +1,6 @@
 """How a memory of certified search is looked at: as text, as a table, as a picture.
 
-What this file leaves out: the table (``certified.table``), the record of intervals
+This file leaves out the table (``certified.table``), the record of intervals
 (``certified.history``) and the drawing (``smoothcruiser.plots``).
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Viewed(Framed):
-    """What can be seen of a memory; ``Certified`` is one."""
+    """The displays of a memory; ``Certified`` is one."""
 
     frame_columns = Table.frame_columns
     problem: Problem

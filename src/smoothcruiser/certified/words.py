@@ -6,7 +6,7 @@ dictionary. Here states are rows of words, which compiled code hashes and compar
 Nodes are numbered in the order in which states are met, and streams are those of
 ``PythonSampler``, so both return the same bits.
 
-What this file leaves to ``PythonSampler``: samples whose next state has no such row
+This file leaves to ``PythonSampler``: samples with a next state that has no such row
 (-0.0, which equals 0.0; NaN; an array of another shape) or that are an error, batches
 for which there may be no room, and everything after ``MOST_MISFITS`` of the first kind.
 Such a sample is taken a second time, from the same stream.
@@ -48,7 +48,7 @@ NO_REWARDS: Floats = np.zeros(0)
 
 
 class WordLoops(NamedTuple):
-    """What is compiled for one step and one kind of state."""
+    """The loops compiled for one step and one kind of state."""
 
     draw: Callable[..., int]
     enter: Callable[..., int]  # (state, frame, ...)
@@ -231,7 +231,7 @@ def _floats(kind: Any, state: Any) -> list[bool] | None:
 
 
 class WordSampler(PythonSampler):
-    """Batches of a compiled step whose states are rows of words."""
+    """Batches of a compiled step over states that are rows of words."""
 
     def __init__(
         self, problem: Problem, memory: Memory, seed: int, loops: WordLoops
@@ -255,7 +255,7 @@ class WordSampler(PythonSampler):
         self._cover_nodes()
 
     def warm(self, state: Any) -> None:
-        """Compile what rows need, on rows that nobody keeps."""
+        """Compile the functions of rows, on rows that are thrown away."""
         keys, slots, sizes = self._keys.copy(), self._slots.copy(), self._sizes.copy()
         frame, floats = np.zeros_like(self._frame), self.loops.floats
         self.loops.enter(state, int(frame.ctypes.data), floats, keys, slots, sizes)

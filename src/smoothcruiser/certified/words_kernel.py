@@ -5,7 +5,7 @@ the other in ``keys``, each in the place where it was met first, and a hash tabl
 them: open addressing, ``slots`` of rows, -1 where one is free. Row 0 stands for the end
 of an episode and is in no slot.
 
-It has a file of its own because what it calls imports Numba.
+It has a file of its own because the functions it calls import Numba.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def enter_state(
 
 
 def load_state(address: int) -> Any:
-    """The state whose words are at ``address``."""
+    """The state with its words at ``address``."""
     return LOAD(address)
 
 
@@ -130,10 +130,10 @@ def draw_states(
 ) -> int:
     """Fill the buffers with ``counts[i]`` samples of each job, next states as rows.
 
-    ``data`` is what STEP needs, and ``origins`` are the rows of the jobs' states.
-    ``streams`` is the address of four words per job, ``before`` that of four more, and
-    ``frame`` that of two rows to work in. Returns DONE, or MISFIT for sample ``at[1]``
-    of job ``at[0]``, which is no row of words, or an error that plain Python will tell;
+    ``data`` is for STEP, and ``origins`` are the rows of the jobs' states. ``streams``
+    is the address of four words per job, ``before`` that of four more, and ``frame``
+    that of two rows to work in. Returns DONE, or MISFIT for sample ``at[1]`` of job
+    ``at[0]``, which is no row of words, or an error that plain Python will tell;
     ``before`` is its stream. It is WRITTEN where the step has changed the state of job
     ``at[0]``.
     """

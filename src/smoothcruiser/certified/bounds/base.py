@@ -1,4 +1,4 @@
-"""What certified search requires of a bound on a pair.
+"""The interface of a bound on a pair, as certified search requires it.
 
 A bound says how far Q(s, a) can be from the mean of its samples, for all pairs
 and all numbers of samples at once.
@@ -9,8 +9,8 @@ for the upper side (with L(z_i) for the lower one), so it must be monotone: a
 larger Y_i may not make it smaller. Any monotone bound that holds for all n can
 be used, and docs/certified.md, section 3, applies to it without a change.
 
-This file decides what a bound consists of, and holds what every bound may use:
-the shares of delta, the mean, and the search for a number of samples.
+This file defines the parts of a bound. It also holds the tools that every bound may
+use: the shares of delta, the mean, and the search for a number of samples.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Outcomes(NamedTuple):
 
 
 class BoundRules(NamedTuple):
-    """What a bound needs that does not change during a query."""
+    """The constants of a bound during a query."""
 
     discount: float
     scale: float  # largest |value| in sight, for rounding

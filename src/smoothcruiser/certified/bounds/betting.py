@@ -2,10 +2,9 @@
 
 It is a product of bets against a mean that is too far away.
 
-The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all
-in [m, M], with mean Q. V is fixed but unknown; upper bounds U >= V are known,
-so Y_i = r_i + gamma U(z_i) >= X_i is what can be computed. For a pole nu >= M,
-fixed before the first sample,
+The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all in [m,
+M], with mean Q. V is fixed but unknown; upper bounds U >= V are known, so Y_i = r_i +
+gamma U(z_i) >= X_i can be computed. For a pole nu >= M, fixed before the first sample,
 
     W_n = product of (nu - X_i) / (nu - Q)
 
@@ -30,8 +29,8 @@ legend   symbol      public name
   p_k                the share of the k-th pair that was ever sampled;
                      ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the poles, their shares, and what is known of the price before
-a run. The proofs are in docs/certified.md: sections 2, 4 and 7.
+This file decides the poles, their shares, and the bound on the price before a run. The
+proofs are in docs/certified.md: sections 2, 4 and 7.
 """
 
 from __future__ import annotations
@@ -108,10 +107,9 @@ def pole_guard(pole: float, scale: float) -> float:
 def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) -> float:
     """The upper (or lower) bound on Q at pole ``at``.
 
-    Rounding is on the safe side: ``guard`` is above the error of pole - Y, so
-    what stands under the logarithm is too small, the geometric mean is
-    shortened by more than its sum, logarithm and exponential can err, and
-    ``guard`` covers the last sum too.
+    Rounding is on the safe side: ``guard`` is above the error of pole - Y, so the
+    argument of the logarithm is too small, the geometric mean is shortened by more than
+    its sum, logarithm and exponential can err, and ``guard`` covers the last sum too.
     """
     nodes, entries, discount = g.nodes, g.entries, rules.discount
     node = nodes[pair["node"]]
@@ -173,9 +171,9 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     itself. The bounds of the next poles are worse than that while samples are
     few, so a walk would never leave pole 0.
 
-    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose
-    derivative by n is -+ cost/n**2 times |pole - bound|. It is 0 at a pole that
-    a sample hit, so it is not taken to be less than ``SLOWEST`` allows.
+    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n). Its derivative by n is
+    -+ cost/n**2 times |pole - bound|. It is 0 at a pole that a sample hit, so it is not
+    taken to be less than ``SLOWEST`` allows.
     """
     if tune == KEEP:
         return bound_at(
@@ -250,7 +248,7 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
 
 
 def price_rounding(facts: Facts) -> Floats:
-    """Return what rounding adds to the half-width, per pole without the first."""
+    """Return the half-width that rounding adds, per pole without the first."""
     scale, t, widest_span = largest_value(facts), POLE_OFFSETS[1:], max(widths(facts))
     pole_rounding = pole_guard(scale, scale) + 4.0 * UNIT * t * widest_span
     pair_rounding = (

@@ -1,4 +1,4 @@
-"""What the counts of a pair alone tell: the event E of ``law``, and complete supports.
+"""Facts from the counts of a pair alone: event E of ``law``, and complete supports.
 
 Q_n, beta and the unseen mass are functions of the counts (docs/certified.md, section
 2b). With a declared least probability p of every outcome a support is complete where

@@ -258,7 +258,7 @@ def declared_side(
 
 
 def spare(g: Outcomes, pair: Any, rules: BoundRules) -> float:
-    """What the outcomes leave of the probability, times the span of their values."""
+    """The probability that the outcomes leave over, times the span of their values."""
     node, num_outcomes = g.nodes[pair["node"]], pair["length"]
     smallest_value, largest_value = node["q_high"], node["q_low"]
     for e in range(pair["start"], pair["start"] + num_outcomes):
@@ -384,11 +384,11 @@ def bets_side(
 def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
     """Return the better of the law's bound and that of bets, and write its slope.
 
-    A pair with many entries may hold rewards rounded at random, which are no
-    outcomes of its law: bets alone bound it. Where a least probability is declared no
-    reward is rounded, and the law alone serves: what it says holds for all functions.
-    SCAN tries both wherever it may: the price rests on the bets. EVERY makes no bets,
-    which are about V alone; where rewards may be rounded, nothing is left but [m, M].
+    A pair with many entries may hold rewards rounded at random, which are no outcomes
+    of its law: bets alone bound it. Where a least probability is declared no reward is
+    rounded, and the law alone serves: its bound holds for all functions. SCAN tries
+    both wherever it may: the price rests on the bets. EVERY makes no bets, which are
+    about V alone; where rewards may be rounded, nothing is left but [m, M].
     """
     is_declared, num_outcomes = rules.min_probability > 0.0, pair["length"]
     if tune == EVERY and not is_declared and num_outcomes >= MANY_OUTCOMES:
@@ -427,7 +427,7 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
 
 
 def readable(pairs: Any) -> bool:
-    """Return whether every pair remembers what ``side`` can compute with.
+    """Return whether every pair remembers numbers that ``side`` can compute with.
 
     Like the bounds of a pair themselves, beta is taken as stored: it cannot be
     computed anew without the counts.
