@@ -32,7 +32,7 @@ from smoothcruiser.problem.tabular import Floats, Ints
 # each call of the memory
 MOST_WORK, CALL_WORK = 1e6, 1.0
 FEWEST_PASSES = 4
-STILL = 1e-3  # of the answer's half-width: what solving may leave out
+STILL = 1e-3  # of the answer's half-width: the part that solving may leave out
 LEAST_STILL = 1e-12  # of the largest value in sight
 # of all visits: where more are of nodes with an action without samples, no error is usual
 LOST = 0.01
@@ -62,7 +62,7 @@ class CountedNodes:
         # by node, as the last query left them; NaN where none has solved it
         self.values: Floats = np.zeros(0)
         self.listed_nodes: Ints = np.zeros(0, dtype=np.int64)
-        self.unsolved = math.inf  # what solving may have left out of a value
+        self.unsolved = math.inf  # the error that solving may have left in a value
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
@@ -230,7 +230,7 @@ class CountedLayers(CountedNodes):
         if not stages_used:
             return
         reward_rate, discount = 0.0, region.rules.bound.discount
-        for _ in range(2):  # then with what the first layers paid per step
+        for _ in range(2):  # then with the rate of the first layers
             self.loops.solve_layers(
                 self.memory.graph,
                 layers,

@@ -44,7 +44,7 @@ class Guesses(NamedTuple):
 
     value: Floats  # (N,) by node, or (S,) by stage; NaN where there is none yet
     slope: Floats  # (N,): how the values of a pass move with those before it
-    # (1,), or (D + 2,) by layer: what is worth a node without samples
+    # (1,), or (D + 2,) by layer: the value of a node without samples
     frontier: Floats
     claimed: bool  # whether the user bounds V state by state
 

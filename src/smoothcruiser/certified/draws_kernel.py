@@ -12,7 +12,7 @@ from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Floats, Ints
 from smoothcruiser.problem.tabular_kernel import tabular_step
 
-FINE, BAD_REWARD, ENDED, RESERVED = 0, 1, 2, 3  # what a batch reports
+FINE, BAD_REWARD, ENDED, RESERVED = 0, 1, 2, 3  # results of a batch
 
 
 def step_tabular(data: Any, state: int, action: int, rng: Any) -> Any:

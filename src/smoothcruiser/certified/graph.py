@@ -26,7 +26,7 @@ import numpy as np
 from smoothcruiser.problem.tabular import Ints
 
 END = 0  # the node of every terminal state
-END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
+END_RAW = -(2**63)  # the next state where the step said ``terminated``
 MOST = 2**31 - 1  # nodes, pairs and places in the pool, each
 # places in ``sizes``: entries used, hash slots used, entries in blocks that are free, and
 # for each class of blocks 1 + the place of the first one that is free
@@ -104,7 +104,7 @@ class Graph(NamedTuple):
     # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN
     # entries; pair -1 is a free slot
     slots: Any
-    sizes: Ints  # (FREE + CLASSES,): what is used, and what is free within that
+    sizes: Ints  # (FREE + CLASSES,): numbers of used and of free places
 
 
 class Layers(NamedTuple):

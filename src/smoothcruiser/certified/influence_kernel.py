@@ -34,7 +34,7 @@ from smoothcruiser.certified.layers_kernel import Steps, is_usable
 from smoothcruiser.certified.sweeps_kernel import SweepRules, write_policy
 from smoothcruiser.problem.tabular import Floats, Ints
 
-LATE = 0.03  # of all visits: what may be left out
+LATE = 0.03  # of all visits: the part that may be left out
 
 
 class Influence(NamedTuple):
@@ -47,7 +47,7 @@ class Influence(NamedTuple):
     spread: Floats  # (P,): m pi sigma
     lost: Floats  # (1,): visits of nodes with an action that was never sampled
     noise: Floats  # (K,): usual errors of a node's action values
-    excess: Floats  # (1,): what choosing among noisy action values adds to the value
+    excess: Floats  # (1,): added to the value by choosing among noisy action values
 
 
 def face_mover(g: Graph, i: int, rules: Any) -> None:

@@ -41,7 +41,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 
 FIRST_DEPTH = 8
-# of the answer's width: what the deepest layer may leave open
+# of the answer's width: the part that the deepest layer may leave open
 RIM_SHARE = 0.1
 # Stages that cost less to sweep than the rest of a query, and more for each sample: some
 # microseconds of sweeps for each call. Without it 1,000 calls at a horizon of 10^5 sweep
@@ -238,10 +238,8 @@ class LayeredRegion(Region):
             pairs[field_name][sampled_anew] = 0.0
         for field_name in ("start", "length"):
             pairs[field_name][sampled_anew] = 0
-        for (
-            field_name,
-            _,
-        ) in self.bound.fields:  # what it remembers is of other outcomes
+        # the bound's own fields belong to the earlier outcomes
+        for field_name, _ in self.bound.fields:
             pairs[field_name][sampled_anew] = 0
         memory.graph = memory.graph._replace(slots=free_slots(len(memory.graph.slots)))
         self.loops.rehash(memory.graph)
@@ -370,7 +368,7 @@ class LayeredRegion(Region):
             )
             if num_listed != CROWDED:
                 break
-            # two layers are the least: what is asked, and where it leads
+            # two layers are the least: the requested state, and its next states
             if self.depth <= 1 or memory.has_bytes(3 * num_stages * STAGE.itemsize):
                 num_stages *= 2
             else:

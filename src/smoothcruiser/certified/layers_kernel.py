@@ -20,7 +20,7 @@ from smoothcruiser.certified.sweeps_kernel import SweepRules, node_bound, update
 from smoothcruiser.problem.tabular import Floats, Ints
 
 V_LOW, V_HIGH, Q_LOW, Q_HIGH = 0, 1, 2, 3  # places in ``Steps.boxes``
-CROWDED, CROSSED = -1, -2  # what a pass returns; CROSSED - node names the node
+CROWDED, CROSSED = -1, -2  # results of a pass; CROSSED - node names the node
 
 
 class Steps(NamedTuple):
@@ -31,7 +31,7 @@ class Steps(NamedTuple):
     boxes: Any
     horizon: int
     place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
-    claims: Any  # (N, 2): what the user's functions say of V; (0, 2) without them
+    claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
 
 
 def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:

@@ -37,8 +37,8 @@ class Ends:
     """When a query ends."""
 
     epsilon: float | None
-    goal: float | None  # epsilon, or what double precision can reach if larger
-    # what equal numbers of samples need for epsilon; None where nothing is estimated
+    goal: float | None  # epsilon, or the half-width of double precision if larger
+    # equal numbers of samples for epsilon; None where nothing is estimated
     equal: EqualSamples | None
     budget: int
     seconds: float | None

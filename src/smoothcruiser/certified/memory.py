@@ -48,11 +48,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import check_recognizable, identical, is_fixed
 from smoothcruiser.problem.tabular import Floats, Ints
 
-# states whose mover and legal actions are requested again after a query
+# states: their mover and legal actions are requested again after a query
 ASKED_AGAIN = 512
 # of a state that is a number, twice: its number, and slots that are 3/8 full or more
 NUMBER_BYTES = 2 * (8 + 11)
-ASKED_BOUNDS = 16  # the first states, whose bounds on V are: a critic may be slow
+ASKED_BOUNDS = 16  # the first states, for bounds on V: a critic may be slow
 
 
 class Seen(NamedTuple):
@@ -70,8 +70,8 @@ class Memory:
         self, problem: Problem, bound: Bound = BOUNDS[DEFAULT], room: Room = Room()
     ) -> None:
         self.problem, self.room = problem, room
-        self.states: Any = [None]  # what each node stands for; node 0 is the end
-        self.nodes: Any = {}  # of plain values, whose keys suffice
+        self.states: Any = [None]  # the state of each node; node 0 is the end
+        self.nodes: Any = {}  # of plain values: their keys suffice
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
         self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
         self._types: set[type] = set()  # of the states checked so far
@@ -79,12 +79,12 @@ class Memory:
         self._fit = 0  # so many states fit for certain
         self.num_pairs = 0
         self._boxes: dict[int, tuple[float, float, float, float]] = {}
-        # with a horizon: what the user's functions say of V at each node, if anything
+        # with a horizon: the user's bounds on V at each node, if there are any
         self.claims: Floats = np.zeros((0, 2))
         self.stream_bytes = STREAM_BYTES  # per pair, for its stream
         self.layer_bytes = 0  # of the bounds by steps left, which a region keeps
         self.key_bytes = 0  # of the states as words, which a sampler keeps
-        # (state, range of V, what the user's functions left of it) of the first ones
+        # (state, range of V, the user's bounds within it) of the first ones
         self._claims: list[tuple[Any, Interval | None, Interval]] = []
         self.weights = np.array(problem.operator.weights(problem.num_actions))
         self.graph = empty_graph(bound.fields, problem.num_actions)

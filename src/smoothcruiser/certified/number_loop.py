@@ -24,7 +24,7 @@ from smoothcruiser.engines.compiled.handover import (
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.problem import Problem
 
-_steps: dict[Any, Any] = {}  # what is called by address; False where that cannot be
+_steps: dict[Any, Any] = {}  # steps by address; False where that cannot be
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class NumberLoop:
     kernel: Any  # ``draws_kernel.draw_jobs``
     problem: Problem  # as Python calls it
     fixed: Any = ()  # the data of a loop that calls nothing by address
-    spoken: Any = None  # what it calls by address
+    spoken: Any = None  # the user's functions that it calls by address
     later: Handover | None = None
 
     def data(self) -> tuple[Any, Any]:
@@ -72,7 +72,7 @@ def number_loop(problem: Problem) -> NumberLoop:
         if tier == ADDRESS
         else Handover(checked(lambda: _compile_inlined(problem), user_step))
     )
-    # what comes from the disk is not compiled for Python either
+    # a step from the disk is not compiled for Python either
     python_problem = calling(user_step, problem) if user_step.kept else problem
     return NumberLoop(kernel, python_problem, spoken=user_step, later=handover)
 

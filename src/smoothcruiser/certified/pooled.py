@@ -43,14 +43,14 @@ from smoothcruiser.problem.tabular import Floats, Ints
 JOIN_SAMPLES, JOIN_WEIGHT = 24.0, 3.0
 # Solving for every pair takes seconds beyond; pairs have their own bounds then.
 MOST_POOLED = 500
-# With so many samples it joins in any case: what came twice in them is rare.
+# With so many samples it joins in any case: an outcome that came twice in them is rare.
 JOIN_ANYWAY = 8.0 * JOIN_SAMPLES
 # Beta(a, 1) laws of the rate of discoveries, and their weights. None in 1e5 samples
 # costs 0.6, one 15, ten 95.
 RATES: Floats = np.array([0.01, 0.1, 1.0, 10.0])
 RATE_LOGS: Floats = np.log([0.7, 0.15, 0.1, 0.05])
 B_ROUNDING = 1e-13
-STILL = 0.002  # of the width: what policy iteration may leave, times 1 - gamma
+STILL = 0.002  # of the width: the part that policy iteration may leave, times 1 - gamma
 INNER = 0.3  # of the width: the pool is steered by once known outcomes leave less
 UNJOINED = 0.5  # of that: above it, only pairs that have not joined are sampled
 LEAST_SHARE = 1.0 / 32.0  # of a pair's samples: a smaller job is not worth its time
@@ -61,7 +61,7 @@ MOST_PRICE = 25.0
 MARGIN = 1.1  # by which it has to pay, in the root of calls
 FIRST = 8.0 * math.sqrt(3.0)  # the samples that a pair without any is forecast with
 LITTLE = 0.01  # of the width: a side that can gain no more is left alone
-# of M - m: a pair whose bonus is larger keeps its own bound
+# of M - m: a pair with a larger bonus keeps its own bound
 MOST_BONUS = 0.25
 CHUNK = 32  # pairs between two looks at the clock
 
@@ -103,7 +103,7 @@ class PooledRegion(Region):
         num_steps = 1.0 / (1.0 - facts.discount)
         largest_step = facts.reward_bound + facts.regularizer_bound
         self.scale = self.rules.bound.scale + num_steps * largest_step
-        # by side and pair: what its unseen mass may add
+        # by side and pair: the most that its unseen mass may add
         self.effects: dict[float, Floats] = {}
         self.inner: dict[float, tuple[Floats, Floats]] = {}  # by side: W, Q
         self.num_helped = 0  # times that the requested interval was narrowed

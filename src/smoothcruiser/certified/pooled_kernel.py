@@ -55,7 +55,7 @@ class PoolWork(NamedTuple):
     """Arrays of one computation: by node (N,), by pair (P,), by entry (E,)."""
 
     values: Floats  # (N,): side * W; 0 at the end
-    backed: Floats  # (N,): what a backup makes of it
+    backed: Floats  # (N,): its backup
     constant: Floats  # (N,): the part of a policy's backup without W
     q: Floats  # (P,)
     pooled: Ints  # (P,): 1 where the pair has a part in the pool

@@ -16,7 +16,7 @@ from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import Ends, Target
 from smoothcruiser.problem.tabular import Ints
 
-# in the place of a number of sweeps: no further one is due, or only what closes the rest
+# in the place of a number of sweeps: no further one is due, or only ``Region.close``
 SETTLED, CLOSING = -1, -2
 
 

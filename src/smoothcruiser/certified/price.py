@@ -27,8 +27,8 @@ from smoothcruiser.certified.ranges import largest_value, widest
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 
-# N n(N) calls that are steered, and as many that make up for what these missed; with a
-# horizon N n(N) more, for what is sampled anew
+# N n(N) calls that are steered, and as many that bring the other pairs to n(N); with a
+# horizon N n(N) more, for pairs that are sampled anew
 STEERED_AND_EQUAL = 2
 
 

@@ -64,7 +64,7 @@ def _largest_share(memory: Memory, pair: Any) -> float:
     weights = memory.graph.entries["weight"][
         pair["start"] : pair["start"] + pair["length"]
     ]
-    # counts have grown since, so this share is at least what it was then
+    # counts have grown since, so this share is at least that of then
     count_share = min(1.0, max(0.0, float(weights.min()) - 1.0) / num_repeats)
     log_share = math.log(pair["law_share"])
     log_bounds = (

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 BLOCK = 4096  # rows that are entered together
 OVER = object()  # the next state of a call that ended the episode
-# what a reader and the sampler of its pairs without rows have in common
+# attributes that a reader shares with the sampler of its pairs without rows
 SHARED = ("words", "guard", "arrivals", "hold", "deadline")
 # for rows that are read again after a query: the clock cuts short slow models alone
 LEAST_SECONDS = 0.1
@@ -207,7 +207,7 @@ class RowReader(Sampler):
         num_entered, left_out = self._enter_rows(
             pairs[row_places], [nodes[i] for i in row_places], known_rows
         )
-        # a row that has no room is read again; so is what comes after it
+        # a row that has no room is read again, with all rows after it
         num_read = len(pairs) if left_out is None else row_places[num_entered]
         self.missing += [
             int(pairs[i]) for i in range(num_read) if block_rows[i] is None

@@ -33,7 +33,7 @@ UNKNOWN = 2**30  # bytes taken for available where no system says
 # a place in a list and in a dict that is two thirds full at the most, and the boxes of
 # two whole numbers
 PYTHON_BYTES = 200
-# why a search keeps no more, and what to change
+# why a search keeps no more, and the remedy
 FULL = {
     "max_states": (
         "it keeps all the states that max_states allows (allow more, or merge states "
@@ -74,7 +74,7 @@ class Room:
 
     max_states: int | None = None
     max_bytes: int = 2**63
-    why: str = "memory"  # what sets ``max_bytes``
+    why: str = "memory"  # the limit that sets ``max_bytes``
 
     @classmethod
     def at_hand(cls, max_states: int | None) -> Room:
@@ -113,7 +113,7 @@ def _system() -> list[int]:
                 return [1024 * int(line.split()[1])]
     except (OSError, ValueError, IndexError):
         pass  # no Linux
-    try:  # half of the machine: what others use is not known
+    try:  # half of the machine: the use by others is not known
         return [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2]
     except (AttributeError, OSError, ValueError):
         return []
@@ -139,7 +139,7 @@ def _groups() -> list[int]:
     return bytes_left
 
 
-# names of the limit, of what is used, and of what of that can be dropped
+# names of the limit, of the bytes in use, and of the droppable ones among these
 V2 = ("memory.max", "memory.current", "inactive_file")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 

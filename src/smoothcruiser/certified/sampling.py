@@ -331,7 +331,7 @@ class PythonSampler(Sampler):
 
     gives_nodes = True
 
-    _before: Any = None  # a copy of the state whose job is watched
+    _before: Any = None  # a copy of the state of the watched job
     _samples: Any = None  # counts those of the job under way
 
     def draw(self, batch: Batch, most: int) -> None:
@@ -364,8 +364,8 @@ class PythonSampler(Sampler):
                 if not is_stop:
                     raise
                 # The job is sampled again from where it began. A sample that was
-                # dropped because it took long, and not sampled again, would be
-                # missing for what it is.
+                # dropped because it took long, and not sampled again, would bias
+                # the rest.
                 rng, batch.drawn = from_words(words[job]), drawn_before
                 self.torn = self._is_torn(node)
                 raise Interrupted(

@@ -109,11 +109,11 @@ class Certified(Shown, Viewed):
         'right'
     """
 
-    steering = Steering  # chooses what to sample; tests replace it by worse ones
-    # whether every pair is sampled equally often: what benchmarks compare with
+    steering = Steering  # chooses the pairs to sample; tests replace it by worse ones
+    # whether every pair is sampled equally often, for comparisons in benchmarks
     uniform = False
     radius_scale = 1.0  # tests make radii wrong
-    notes: tuple[str, ...] = ()  # what a store could not keep or compare
+    notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
     keeper: Keeper | None = None  # where the search is saved while it runs
 
     def __init__(

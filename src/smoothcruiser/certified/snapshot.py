@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 MAGIC = b"SCCERT3\n"
-MOST_BYTES = 10**9  # what SQLite keeps in one place
-# what the header keeps of the search and of the guard of its states
+MOST_BYTES = 10**9  # the most that SQLite keeps in one place
+# fields of the search and of the guard of its states in the header
 COUNTS = ("num_calls", "num_rows", "_drawn_pairs", "_twice")
 GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
 SETS = (
@@ -210,7 +210,7 @@ def _written_looks(looked: Looks | None, spelling: Spelling) -> Any:
                 "action": look.action,
                 "place": look.place,
                 "reward": reward,
-                # nobody compares what comes after the end
+                # a state after the end is never compared
                 "after": None if ended else spelling.write_state(next_state),
                 "ended": ended,
                 "kept": look.kept is not None and not ended,
@@ -381,7 +381,7 @@ def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
     graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
     entry_pool = np.zeros(max(len(entries), 1024), ENTRY)
     entry_pool[: len(entries)] = entries
-    # rows of a known model, whose total is 1, are never looked up
+    # rows of a known model have the total 1 and are never looked up
     num_hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
     num_slots = 1024
     while num_slots < 4 * (num_hashed + SHORT_SCAN):

@@ -35,7 +35,7 @@ from smoothcruiser.problem.oracle import ParsingOracle, WritingOracle
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import is_opaque
 
-PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those whose bytes are their value
+PLAIN_KINDS = "biufcSUmM"  # of NumPy's types: those with their value in their bytes
 
 
 class Unspelled(InvalidInput):
@@ -49,7 +49,7 @@ class Spelling:
         """``examples`` are states that add classes to those of the problem."""
         self.problem = problem
         self.kinds: dict[str, Any] = {}
-        self.sets = False  # whether sets were read, whose order no file keeps
+        self.sets = False  # whether sets were read: no file keeps their order
         for example in (problem.initial_state, *examples):
             self._learn(example)
 

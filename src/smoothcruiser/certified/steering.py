@@ -31,8 +31,8 @@ LEAST_GROWTH = 0.04
 UNTOLD = 0.8
 # A sample has to narrow the answer by this share of width / (samples so far). In a
 # balanced allocation the marginal gain is width/n (radii that decrease like 1/n) or
-# width/(2n) (like 1/sqrt(n)). A pair whose gain is far smaller has more samples than
-# it needs.
+# width/(2n) (like 1/sqrt(n)). A pair with a far smaller gain has more samples than it
+# needs.
 WORTH = 0.25
 LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one sample is exact

@@ -37,7 +37,7 @@ SOFTNESS = 0.1  # see set_policy
 # A pair has at most four times as many samples after a round: enough to catch up, few
 # enough to check again in time.
 MOST_GROWTH = 3.0
-# A batch is at least an eighth of what the pair has. Smaller ones cost more in
+# A batch is at least an eighth of the pair's samples. Smaller ones cost more in
 # bookkeeping than they are worth.
 LEAST_SHARE = 0.125
 

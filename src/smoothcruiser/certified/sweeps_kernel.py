@@ -36,7 +36,7 @@ class SweepRules(NamedTuple):
     temperature: float
     shrink: float  # 1; tests divide radii by 4 to see the promise break
     # how much the near bound of an action counts beside the far one when samples are
-    # steered: it tells apart actions whose far bounds are equal
+    # steered: it tells apart actions with equal far bounds
     tie: float
     priors: Any  # (K,) of floats: the operator's weight of each action
     q: Any  # (K,) of floats: scratch

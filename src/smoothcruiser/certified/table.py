@@ -50,14 +50,14 @@ class Row:
 
     state: Any
     remaining: int | None  # steps left, where the problem has a horizon
-    player: int  # who moves: 1 maximizes, 2 minimizes
+    player: int  # the mover: 1 maximizes, 2 minimizes
     value: float  # the best estimate of V
     interval: Interval  # of V: the promise
     q_intervals: tuple[Interval, ...]
     policy: tuple[float, ...]  # at the best estimates of the action values
     action: int  # the recommended one
     samples: tuple[int, ...]  # of each action
-    label: str = ""  # what the recommended action is called, by default its number
+    label: str = ""  # name of the recommended action, by default its number
 
     def json_flaw(self) -> str | None:
         """Lists that differ in length, or an action that there is not."""

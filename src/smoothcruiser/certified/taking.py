@@ -49,7 +49,7 @@ class Taking:
     def __init__(self, search: Certified) -> None:
         self.search = search
         self.entering = 0.0  # seconds per sample, when some were last entered
-        self.lost = 0  # calls whose samples were dropped, of a slice that was left
+        self.lost = 0  # calls of dropped samples, in a slice that was left
         self._begun = self._told = 0.0  # the query, and the last report to a callback
 
     def start(self, begin: float) -> None:

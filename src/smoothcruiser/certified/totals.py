@@ -27,12 +27,12 @@ from smoothcruiser.problem.tabular import Floats, Ints
 
 Jobs = tuple[Ints, Ints]  # pairs, and the samples of each
 
-# of the answer's width: what is added to f so that induction succeeds
+# of the answer's width: added to f so that induction succeeds
 SLACK_SHARE = 0.02
 CELLS = 4096  # of the grid, in that slack
 STILL = 1e-4  # of the slack: f has come to rest when a pass moves it less
 MOST_PASSES = 20_000
-PUSHES = 64  # passes between two sweeps that update only what decides a bound
+PUSHES = 64  # passes between two sweeps that update only deciding pairs
 PUSHED = 1e-6  # of the answer's width: less is not worth a further pass
 # passes times pairs, at about 0.1 microseconds each: in all, and between two looks at
 # the clock
@@ -42,9 +42,9 @@ NARROWEST = 1e-7  # of the largest value in sight
 # each: in all, and between two looks at the clock
 MOST_TANGENTS, MOST_LINES, LOOK_LINES = 12, 1e7, 2e6
 # samples and width when it was last decided whether supports come first, by how much a
-# steered sample narrowed the answer before (-1: not known), and what was decided
+# steered sample narrowed the answer before (-1: not known), and the decision
 UNPACED = 0.0, 0.0, -1.0, 0.0
-LEAST_SPAN = 0.1  # of the samples: what tells how much they narrow
+LEAST_SPAN = 0.1  # of the samples: so many new ones tell how much they narrow
 WORTH_MORE = 8.0  # so many times the samples so far may be spent on complete supports
 MORE_SAMPLES = 1.5  # so many times those with which it was tried in vain
 

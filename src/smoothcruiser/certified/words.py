@@ -245,7 +245,7 @@ class WordSampler(PythonSampler):
         self._rows: Ints = np.zeros(1, dtype=np.int64)  # (N,) of nodes; -1: it has none
         self._frame: Ints = np.zeros((2, num_words), dtype=np.int64)
         self._misfits = 0
-        self._data: Any = ()  # what the step in ``draw`` needs
+        self._data: Any = ()  # for the step in ``draw``
         if loops.spoken is not None:
             self._room = loops.spoken.buffer()
             self._data = loops.spoken.address, int(self._room.ctypes.data)

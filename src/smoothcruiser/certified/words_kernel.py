@@ -21,7 +21,7 @@ from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-DONE, MISFIT, WRITTEN = 0, 1, 2  # what a batch reports
+DONE, MISFIT, WRITTEN = 0, 1, 2  # results of a batch
 WORD = 8  # bytes
 STREAM_WORDS = STREAM_BYTES // WORD
 NEGATIVE_ZERO = -(2**63)  # the bits of -0.0, which is equal to another row of words

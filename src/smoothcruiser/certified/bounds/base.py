@@ -27,12 +27,12 @@ from smoothcruiser.operators.base import value_rounding as value_rounding
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.tabular import Floats, Ints
 
-SWEPT = 0.005  # of epsilon: what the last sweeps may leave
-# What a sweep does with a choice that a bound has (the pole of betting): it keeps the
-# choice, improves it step by step, or tries everything.
+SWEPT = 0.005  # of epsilon: the part that the last sweeps may leave
+# A bound may have a choice (the pole of betting). A sweep keeps the choice, improves it
+# step by step, or tries everything.
 KEEP, WALK, SCAN = 0, 1, 2
-# It keeps it, and uses only what holds for every function of the outcome at once: what
-# induction at discount 1 needs. Only bounds with ``every_function`` meet it.
+# It keeps it, and uses only bounds that hold for every function of the outcome at once,
+# as induction at discount 1 needs. Only bounds with ``every_function`` meet it.
 EVERY = 3
 
 
@@ -69,9 +69,9 @@ def frequencies(
 class Bound(NamedTuple):
     """One way to bound Q from samples; a row of ``BOUNDS``."""
 
-    # in the certificate, and what ``Certified(bound=...)`` takes
+    # its name in certificates and in ``Certified(bound=...)``
     word: str
-    # what a pair remembers between sweeps, (name, NumPy type): appended to PAIR
+    # the memory of a pair between sweeps, (name, NumPy type): appended to PAIR
     fields: tuple[tuple[str, str], ...]
     # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
     # on Q of a pair that has samples; compiled. It holds for all n with probability
@@ -94,13 +94,13 @@ class Bound(NamedTuple):
     readable: Callable[[Any], bool] = lambda pairs: True
     # whether one event bounds the mean of every function of the outcome at once
     every_function: bool = False
-    # the part of delta that is kept for what all pairs share (``pooled``)
+    # the part of delta that is reserved for the pool of all pairs (``pooled``)
     pool_share: float = 0.0
     # the part that is given out to pairs; a pair's bets then count 1 + 3/4 of its own
     pair_share: float = 1.0
     # (g, pair, upper, rules, weights) -> None: by how much ``side`` moves with the value
     # of each next state, written at the places of the pair's entries; compiled. It
-    # serves the search at discount 1 (``solving_kernel``), which checks what it finds.
+    # serves the search at discount 1 (``solving_kernel``), which checks the result.
     tilt: Callable[..., None] = frequencies
 
 

@@ -83,7 +83,7 @@ POLE_COSTS: Floats = np.array(
         for j in range(NUM_POLES - 1)
     ]
 )
-# Half of the longest |log| under the geometric mean, whose terms err by half of UNIT. The
+# Half of the longest |log| under the geometric mean: its terms err by half of UNIT. The
 # smallest argument is 4 * 2**-52 * scale, the largest 5.3e4 * scale: 128 covers the scales
 # that ``ranges.checked_scale`` lets pass.
 LONGEST_LOG = 64.0
@@ -188,7 +188,7 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
         node["q_high"] - bound if upper else bound - node["q_low"]
     )
     mean = sample_mean(g, pair, upper, rules)
-    # less what rounding may have added
+    # without the allowance for rounding
     radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
     slope = max(
         (pair["cost"] + POLE_COSTS[pole_index]) * pole_reach,

@@ -30,7 +30,7 @@ LABEL_LOGS: Floats = np.log(LABEL_WEIGHTS)
 MOST_LABELS = len(LABEL_WEIGHTS)
 RESTAURANT_LOG = math.log(0.04)
 LOG_GAMMA_HALF = 0.5 * math.log(math.pi)
-# Of the sum of |terms| of beta, beside what a sum of K of them errs by. lgamma erred by
+# Of the sum of |terms| of beta, beside the error of a sum of K of them. lgamma erred by
 # 3e-16 of 1 + its value at most (20,000 arguments up to 1e15, against 50 digits).
 BETA_ROUNDING = 1e-13
 # A pair's alpha is delta p_k = 2 exp(-cost): 3/4 for the law, for both sides and all

@@ -316,11 +316,11 @@ def law_side(
         if seen_often and pair["total"] >= 64.0 and not is_complete:
             known_share = 1.0
         pole_reach = max(abs(pole - bound), known_share * abs(pole - other_mean))
-        # less what rounding may have added
+        # without the allowance for rounding
         radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
         beta = pair["law_beta"] if pair["law_share"] > 0.0 else pair["cost"]
         slope = max(beta * pole_reach, SLOWEST * pair["total"] * max(0.0, radius))
-        if is_complete:  # samples move no bound by more than what was declared leaves
+        if is_complete:  # samples move no bound beyond the declared rest
             slope = min(slope, pair["total"] * spare(g, pair, rules))
     if upper:
         pair["nu_up"], pair["slope_up"] = offset, slope
@@ -466,8 +466,8 @@ LAW = Bound(
         ("law_found", "f8"),
         ("law_length", "i4"),  # and the outcomes
         ("law_complete", "i4"),
-        # Last: Numba takes a record for that of a bound whose fields it begins with,
-        # and warns.
+        # Last: Numba takes a record that begins with the fields of another bound for
+        # that bound's, and warns.
         *betting.BETTING.fields,
     ),
     side=side,
