@@ -149,10 +149,10 @@ class CountedNodes:
         return {"estimates": self.values}
 
     def read_sections(
-        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
         """Restore the section that ``sections`` had written, if there is one."""
-        values = np.frombuffer(parts.get("estimates", b""), np.float64).copy()
+        values = np.frombuffer(sections.get("estimates", b""), np.float64).copy()
         values_fit = len(values) <= self.memory.num_nodes
         require(values_fit and not np.isinf(values).any(), "an estimate is none")
         self.values = values
@@ -254,15 +254,22 @@ class CountedLayers(CountedNodes):
             return UNKNOWN
         return self.at_stage(0, int(places[0]), with_error=with_error)
 
-    def at_stage(self, d: int, at: int, *, with_error: bool = False) -> Guess:
-        """The values of stage ``at``, in layer d."""
+    def at_stage(
+        self, layer: int, stage_index: int, *, with_error: bool = False
+    ) -> Guess:
+        """The values of a stage of ``layer``."""
         region, g = self.region, self.memory.graph
-        if at >= len(self.guesses.value) or not self.memory.num_entries:
+        if stage_index >= len(self.guesses.value) or not self.memory.num_entries:
             return UNKNOWN
         model_arguments = self.guesses, self._steps(), region.rules
-        if self.loops.show_means(g, region.layers, d, at, *model_arguments) == 0:
-            return Guess(float(self.guesses.value[at]))
-        node = int(region.layers.stages["node"][at])
+        if (
+            self.loops.show_means(
+                g, region.layers, layer, stage_index, *model_arguments
+            )
+            == 0
+        ):
+            return Guess(float(self.guesses.value[stage_index]))
+        node = int(region.layers.stages["node"][stage_index])
         q_values = tuple(region.rules.q[: int(g.nodes[node]["size"])].tolist())
         value = float(self.loops.close(g, node, region.rules))
         error = None
@@ -271,7 +278,12 @@ class CountedLayers(CountedNodes):
             num_actions = len(region.rules.q)
             influence = _influence(len(self.guesses.value), len(pairs), num_actions)
             self.loops.spread_layers(
-                g, region.layers, at, self.guesses, influence, *model_arguments[1:]
+                g,
+                region.layers,
+                stage_index,
+                self.guesses,
+                influence,
+                *model_arguments[1:],
             )
             error = usual_error(influence, pairs)
         return Guess(value, q_values, error)
@@ -281,7 +293,7 @@ class CountedLayers(CountedNodes):
         return {}
 
     def read_sections(
-        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
         """Read nothing."""
 
@@ -317,10 +329,10 @@ def usual_error(influence: Influence, pairs: Any) -> float | None:
     return math.hypot(math.sqrt(variance), float(influence.excess[0]))
 
 
-def _fit_values(values: Floats, size: int) -> Floats:
-    """The values with room for ``size`` nodes."""
-    if len(values) < size:
-        new_values = np.full(size - len(values), math.nan)
+def _fit_values(values: Floats, num_nodes: int) -> Floats:
+    """The values with room for ``num_nodes``."""
+    if len(values) < num_nodes:
+        new_values = np.full(num_nodes - len(values), math.nan)
         values = np.concatenate([values, new_values])
     values[0] = 0.0  # the end
     return values

@@ -80,14 +80,14 @@ def answer(
     root: int,
     state: Any,
     *,
-    asked: Ends,
-    reached: float,
+    limits: Ends,
+    half_width: float,
     reason: str,
     num_calls: int,
     num_rows: int,
     **spent: Any,
 ) -> Estimate:
-    """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
+    """The Estimate of a query that ended for ``reason`` with this ``half_width``.
 
     It took ``num_calls`` of the step and of ``outcomes``, of which ``num_rows`` were
     rows; ``spent`` is its ``seconds`` and ``compile_seconds``.
@@ -97,7 +97,7 @@ def answer(
     num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     guess = guess_at(search, root, with_error=True)
     if reason == "epsilon":
-        guess = guess._replace(within=promised_within(asked, memory.interval(root)))
+        guess = guess._replace(within=promised_within(limits, memory.interval(root)))
     seen_text = (
         f"{counts(memory.num_nodes - 1, 'state')}, {counts(num_sampled, 'pair')} and "
         f"{counts(memory.num_entries, 'outcome')}"
@@ -111,7 +111,7 @@ def answer(
     notes = (
         *search.notes,
         *((NO_WORKERS,) if unused_workers else ()),
-        *_notes(asked, reached, reason, num_calls),
+        *_notes(limits, half_width, reason, num_calls),
         *((NO_SAMPLE,) if not guess.q_values else ()),
         *_agreement(search, guess, memory.interval(root)),
         f"{seen_text} seen; {calls_text} in this memory so far.",
@@ -127,9 +127,9 @@ def answer(
         confidence=1.0 if is_exact else 1.0 - search.delta,
         bound="interval iteration" if is_exact else search.bound.word,
         assumptions=search.assumed,
-        epsilon=asked.epsilon
-        if reason == "epsilon" and asked.epsilon is not None
-        else reached,
+        epsilon=limits.epsilon
+        if reason == "epsilon" and limits.epsilon is not None
+        else half_width,
         delta=0.0 if is_exact else search.delta,
         num_calls=num_calls - num_rows,
         **spent,
@@ -148,11 +148,11 @@ def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess
 
 
 def promised_within(
-    asked: Ends, interval: Interval
+    limits: Ends, interval: Interval
 ) -> tuple[float | None, float | None]:
     """How far the values of a query that is answered may be from either end."""
-    promised_width = asked.promised_width(interval)
-    return promised_width, promised_width if asked.target == "q_values" else None
+    promised_width = limits.promised_width(interval)
+    return promised_width, promised_width if limits.target == "q_values" else None
 
 
 def describe(
@@ -165,7 +165,7 @@ def describe(
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
-    **rest: Any,
+    **fields: Any,
 ) -> Estimate:
     """Return the Estimate at node ``root``: the ``guess``, brought into the box.
 
@@ -201,7 +201,7 @@ def describe(
         certificate=certificate,
         standard_error=error_if_near(guess.standard_error, guess.value, value),
         **about(problem, state),
-        **rest,
+        **fields,
     )
 
 
@@ -308,32 +308,39 @@ def _largest_span(boxes: list[Interval], q_values: list[float]) -> float:
     return max(ups[a] + downs[b] for a in largest_ups for b in largest_downs if a != b)
 
 
-def one_outcome(twice: int) -> str:
+def one_outcome(num_checked: int) -> str:
     """Return the assumption behind a problem that is declared deterministic.
 
-    ``twice`` of its pairs were sampled twice.
+    ``num_checked`` counts the pairs that were sampled twice.
     """
-    pairs_text = "pair was" if twice == 1 else "pairs were"
+    pairs_text = "pair was" if num_checked == 1 else "pairs were"
     check_text = (
-        f"spot-checked: {twice} {pairs_text} drawn twice" if twice else "not checked"
+        f"spot-checked: {num_checked} {pairs_text} drawn twice"
+        if num_checked
+        else "not checked"
     )
     return f"deterministic=True: every state and action has one outcome ({check_text})"
 
 
 def assumed_in_search(
-    problem: Problem, rows: int | None, exact: bool, twice: int, looked: str
+    problem: Problem,
+    num_rows: int | None,
+    exact: bool,
+    num_checked: int,
+    inspection_text: str,
 ) -> tuple[str, ...]:
     """The assumptions of a search over rows, over samples, or over both.
 
-    ``rows`` of a known model were read, None: there is none. ``exact`` says that
-    nothing was estimated. ``twice`` and ``looked`` describe the checks of the samples.
+    ``num_rows`` of a known model were read, None: there is none. ``exact`` says that
+    nothing was estimated. ``num_checked`` and ``inspection_text`` describe the checks
+    of the samples.
     """
-    if rows is not None and exact:
+    if num_rows is not None and exact:
         return known_assumptions(problem)
-    law_text = one_outcome(twice) if problem.deterministic else SAME_LAW
-    if rows is not None:
-        law_text = PARTLY_KNOWN.format(rows=rows) + law_text
-    return assumptions(problem, law_text, looked=looked)
+    law_text = one_outcome(num_checked) if problem.deterministic else SAME_LAW
+    if num_rows is not None:
+        law_text = PARTLY_KNOWN.format(rows=num_rows) + law_text
+    return assumptions(problem, law_text, looked=inspection_text)
 
 
 def known_assumptions(problem: Problem) -> tuple[str, ...]:
@@ -361,19 +368,20 @@ def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str
     return note_agreement("samples", by_chance, 0.5 * (interval[1] - interval[0]))
 
 
-def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
+def _no_chance(search: Certified, num_sampled: int) -> tuple[str, ...]:
     """Advice where every pair that was sampled has had one outcome."""
-    is_single = search.memory.num_entries == drawn and not search.known
-    if search.exact or not is_single or search.num_calls < 2 * max(drawn, 1):
+    is_single = search.memory.num_entries == num_sampled and not search.known
+    if search.exact or not is_single or search.num_calls < 2 * max(num_sampled, 1):
         return ()
     return (
-        f"{ADVICE}no chance was seen in {counts(drawn, 'pair')}. If there is none, "
-        f"deterministic=True learns as much from {counts(drawn, 'call')}, not "
+        f"{ADVICE}no chance was seen in {counts(num_sampled, 'pair')}. "
+        "If there is none, "
+        f"deterministic=True learns as much from {counts(num_sampled, 'call')}, not "
         f"{search.num_calls:,}.",
     )
 
 
-def _endless(search: Certified, reason: str, drawn: int) -> tuple[str, ...]:
+def _endless(search: Certified, reason: str, num_sampled: int) -> tuple[str, ...]:
     """A note on why bounds of totals without a discount stayed apart."""
     problem = search.problem
     if reason == "epsilon" or not is_undiscounted(problem):
@@ -396,18 +404,21 @@ def _endless(search: Certified, reason: str, drawn: int) -> tuple[str, ...]:
         return ()
     num_complete = int((pairs["law_complete"] == 1).sum())
     return (
-        f"All outcomes are known to be seen in {num_complete:,} of {counts(drawn, 'pair')} "
+        f"All outcomes are known to be seen in {num_complete:,} of "
+        f"{counts(num_sampled, 'pair')} "
         f"so far; the {side_word} bound comes down behind them.",
     )
 
 
-def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:
+def _notes(
+    limits: Ends, half_width: float, reason: str, num_calls: int
+) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     if reason == "hand":
         return (
             f"Stopped by hand after {counts(num_calls, 'call')}, "
-            f"at half-width {reached:.4g}; "
+            f"at half-width {half_width:.4g}; "
             "the intervals hold as they are.",
         )
     stop_text = {
@@ -423,14 +434,15 @@ def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[st
         ),
         **FULL,
     }[reason]
-    promise_text = f"epsilon={asked.epsilon:g}" if asked.epsilon is not None else None
-    if asked.relative is not None:
-        promise_text = f"epsilon={100.0 * asked.relative:g}% of the value"
+    promise_text = f"epsilon={limits.epsilon:g}" if limits.epsilon is not None else None
+    if limits.relative is not None:
+        promise_text = f"epsilon={100.0 * limits.relative:g}% of the value"
     if promise_text is None:
         return (f"Stopped because {stop_text}; the intervals hold as they are.",)
     return (
         (
-            f"{promise_text} was not reached: {stop_text} at half-width {reached:.4g}. "
+            f"{promise_text} was not reached: {stop_text} "
+            f"at half-width {half_width:.4g}. "
             "The intervals hold as they are."
         ),
     )

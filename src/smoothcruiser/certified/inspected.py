@@ -26,7 +26,7 @@ class Inspected:
         self._fewer: int | None = None  # pairs to repeat after this query; None: all
         self._each = 0.0  # seconds per call, before the first sample
 
-    def begin(self, sampler: Sampler, state: Any, left: int, limits: Ends) -> int:
+    def begin(self, sampler: Sampler, state: Any, calls_left: int, limits: Ends) -> int:
         """Inspect the step; the calls include those of the inspection afterwards.
 
         A stop in the middle leaves the step uninspected, and it is inspected when the
@@ -38,7 +38,7 @@ class Inspected:
         try:
             with limits.hold.opened():
                 num_calls, self.looked = sampler.look(
-                    state, None, left // INSPECTED_SHARE, seconds
+                    state, None, calls_left // INSPECTED_SHARE, seconds
                 )
         except (KeyboardInterrupt, Interrupted) as stop:
             return getattr(stop, "calls", 0)

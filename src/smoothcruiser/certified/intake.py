@@ -63,23 +63,23 @@ class Batch:
         """The number of samples when it is whole."""
         return int(self.ends[-1])
 
-    def ahead(self, most: int) -> tuple[int, Ints]:
+    def ahead(self, max_samples: int) -> tuple[int, Ints]:
         """Return the first job that is not done, and the samples to take next.
 
-        There are at most ``most`` of them, as counts of that job and of those
+        There are at most ``max_samples`` of them, as counts of that job and of those
         that follow.
         """
         first_job = int(np.searchsorted(self.ends, self.drawn, side="right"))
-        stop_sample = min(self.size, self.drawn + most)
+        stop_sample = min(self.size, self.drawn + max_samples)
         return first_job, self.between(self.drawn, stop_sample)[1]
 
-    def between(self, begin: int, end: int) -> Jobs:
-        """The jobs of samples ``begin`` .. ``end - 1``, as pairs and counts."""
-        first_job = int(np.searchsorted(self.ends, begin, side="right"))
-        last_job = int(np.searchsorted(self.ends, end, side="left"))
+    def between(self, first_sample: int, end_sample: int) -> Jobs:
+        """The pairs and counts of samples ``first_sample`` .. ``end_sample - 1``."""
+        first_job = int(np.searchsorted(self.ends, first_sample, side="right"))
+        last_job = int(np.searchsorted(self.ends, end_sample, side="left"))
         counts = self.counts[first_job : last_job + 1].copy()
-        counts[-1] -= self.ends[last_job] - end
-        counts[0] -= begin - (self.ends[first_job] - self.counts[first_job])
+        counts[-1] -= self.ends[last_job] - end_sample
+        counts[0] -= first_sample - (self.ends[first_job] - self.counts[first_job])
         return self.pairs[first_job : last_job + 1], counts
 
     def truncate(self) -> None:
@@ -134,11 +134,11 @@ class Intake:
         self.batch = Batch(pairs[:num_jobs], counts[:num_jobs])
         return pairs[num_jobs:], counts[num_jobs:]
 
-    def enter(self, over: Callable[[], str | None] = _never) -> str | None:
+    def enter(self, stop_reason: Callable[[], str | None] = _never) -> str | None:
         """Enter the samples that the batch has; the others are not taken any more.
 
         Raises ``Full`` where the memory has no room, and returns the reason where
-        ``over`` gives one; the rest then waits. Between two parts of a batch the
+        ``stop_reason`` gives one; the rest then waits. Between two parts of a batch the
         memory is whole, and entering may go on from there. Rows of a known model are
         entered when they are read (``reading``).
         """
@@ -156,7 +156,7 @@ class Intake:
         while batch.entered < batch.drawn and reason is None:
             self._enter_part(batch)
             if batch.entered < batch.drawn:
-                reason = over()
+                reason = stop_reason()
         if self.problem.deterministic:
             self._compare(batch.pairs)
         if reason is None:
@@ -190,10 +190,10 @@ class Intake:
         if self.problem.min_probability is not None:
             check_rarest(memory, self.problem.min_probability, pairs)
 
-    def _check_payoffs(self, batch: Batch, end: int) -> None:
+    def _check_payoffs(self, batch: Batch, end_mark: int) -> None:
         """Refuse rewards on steps that do not end the episode."""
-        paid_samples = np.flatnonzero((batch.rewards != 0.0) & (batch.raws != end))
-        if end == END_RAW:  # states, some of which may be terminal
+        paid_samples = np.flatnonzero((batch.rewards != 0.0) & (batch.raws != end_mark))
+        if end_mark == END_RAW:  # states, some of which may be terminal
             raws, first_places = np.unique(batch.raws[paid_samples], return_index=True)
             are_terminal = [self.problem.is_terminal(int(raw)) for raw in raws]
             paid_samples = paid_samples[

@@ -58,13 +58,13 @@ class Pace:
         self.last = 0  # samples of the last slice
         self.each = 0.0  # seconds per sample there
 
-    def within(self, seconds: float, more: float = 0.0) -> int:
-        """The samples that take about so long, with ``more`` seconds each for entering.
+    def within(self, seconds: float, entry_seconds: float = 0.0) -> int:
+        """The samples that take about so long, with ``entry_seconds`` for each.
 
         The first slice is one sample, and none is much larger than the one before.
         """
         max_samples = max(1, MOST_GROWTH * self.last)
-        sample_seconds = self.each + more
+        sample_seconds = self.each + entry_seconds
         return (
             max_samples
             if sample_seconds <= 0.0

@@ -127,16 +127,16 @@ class LayeredRegion(Region):
         }
 
     def read_sections(
-        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
         """Take up the stages of a snapshot; their bounds lie within those of the facts.
 
         They are listed anew before they are swept, so it does not matter which of them
         are in reach.
         """
-        stages = np.frombuffer(parts["stages"], STAGE).copy()
-        starts = np.frombuffer(parts["starts"], np.int64).copy()
-        counts = np.frombuffer(parts["counts"], np.int64).copy()
+        stages = np.frombuffer(sections["stages"], STAGE).copy()
+        starts = np.frombuffer(sections["starts"], np.int64).copy()
+        counts = np.frombuffer(sections["counts"], np.int64).copy()
         depth, memory = len(counts) - 1, self.memory
         require(
             len(starts) == len(counts) + 1
@@ -249,7 +249,7 @@ class LayeredRegion(Region):
         self._list()
         return self._pass(tune)
 
-    def spread(self, source: Floats, least: float, passes: int) -> None:
+    def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Write the gains of all pairs; list deeper layers where they matter.
 
         It is ``unfinished`` where there is no time for them.
@@ -261,7 +261,7 @@ class LayeredRegion(Region):
             g.pairs["gain"][: self.memory.num_pairs] = 0.0
             self.layers.stages["mass"] = 0.0
             width_left = loops.flow(
-                g, self.layers, source, least, WALK, self.steps, self.rules
+                g, self.layers, source, least_width, WALK, self.steps, self.rules
             )
             width = float(self.widths[0])
             has_gains = g.pairs["gain"][: self.memory.num_pairs].any()
@@ -309,10 +309,16 @@ class LayeredRegion(Region):
         region_copy.counted = CountedLayers(region_copy)
         return region_copy
 
-    def show(self, d: int, at: int) -> None:
-        """Make the node of stage ``at``, in layer d, and its pairs hold its bounds."""
+    def show(self, layer: int, stage_index: int) -> None:
+        """Make the node of a stage and its pairs hold the bounds of the stage."""
         self.layer_loops.show(
-            self.memory.graph, self.layers, d, at, SCAN, self.steps, self.rules
+            self.memory.graph,
+            self.layers,
+            layer,
+            stage_index,
+            SCAN,
+            self.steps,
+            self.rules,
         )
 
     def show_whole(self, node: int) -> bool:

@@ -70,13 +70,15 @@ class Ends:
         """When a call of the oracle that is still under way is ended."""
         return self.deadline + GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
 
-    def over(self, need: float = 0.0) -> str | None:
-        """Why to stop now, with ``need`` seconds for the answer; None: go on."""
+    def over(self, seconds_needed: float = 0.0) -> str | None:
+        """Why to stop now, with ``seconds_needed`` for the answer; None: go on."""
         if self.hold.came:
             return "hand"
         if self.phases.refused:
             return "callback"
-        return "seconds" if time.perf_counter() + need > self.deadline else None
+        return (
+            "seconds" if time.perf_counter() + seconds_needed > self.deadline else None
+        )
 
     def later(self, seconds: float) -> Ends:
         """The same limits after ``seconds`` of compiling, which count against none."""

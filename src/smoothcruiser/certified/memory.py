@@ -150,11 +150,11 @@ class Memory:
             else min(num_fitting, max_states - self.num_kept)
         )
 
-    def is_crowded(self, more: int) -> bool:
+    def is_crowded(self, more_states: int) -> bool:
         """Whether there may be no room for so many new states."""
-        if self.num_kept + more > self._fit:
+        if self.num_kept + more_states > self._fit:
             self._fit = self.num_kept + self.left
-        return self.num_kept + more > self._fit
+        return self.num_kept + more_states > self._fit
 
     def _used_bytes(self, more_states: int) -> int:
         """The bytes of the arrays, of the pairs' streams, and of the states."""
@@ -166,38 +166,43 @@ class Memory:
     def _pair_bytes(self) -> int:
         return int(self.graph.pairs.itemsize) + self.stream_bytes
 
-    def has_bytes(self, more: int) -> bool:
+    def has_bytes(self, more_bytes: int) -> bool:
         """Whether so many bytes more are allowed."""
-        return self._used_bytes(0) + more <= self.room.max_bytes
+        return self._used_bytes(0) + more_bytes <= self.room.max_bytes
 
-    def box(self, player: int, left: int | None) -> tuple[float, float, float, float]:
-        """The bounds on V, then on Q, that the facts give with ``left`` steps left."""
-        return box(self.problem.facts, player, left)
+    def box(
+        self, player: int, steps_left: int | None
+    ) -> tuple[float, float, float, float]:
+        """The bounds on V, then on Q, that the facts give with ``steps_left``."""
+        return box(self.problem.facts, player, steps_left)
 
-    def _check_states(self, more: int) -> None:
+    def _check_states(self, more_states: int) -> None:
         """Raise ``Full`` where there is no room for so many new states."""
-        if more == 0 or not self.is_crowded(more):
+        if more_states == 0 or not self.is_crowded(more_states):
             return
         max_states = self.room.max_states
-        if max_states is not None and self.num_kept + more > max_states:
+        if max_states is not None and self.num_kept + more_states > max_states:
             raise Full("max_states")
-        grown_bytes, pairs_needed = 0, self.num_pairs + more * self.problem.num_actions
+        grown_bytes, pairs_needed = (
+            0,
+            self.num_pairs + more_states * self.problem.num_actions,
+        )
         for array, size_needed in (
-            (self.graph.nodes, len(self.states) + more),
+            (self.graph.nodes, len(self.states) + more_states),
             (self.graph.pairs, pairs_needed),
         ):
             if size_needed > len(array):
                 grown_bytes += larger(len(array), size_needed) * array.itemsize
         if isinstance(self.states, NumberStates):
-            grown_bytes += self.states.grown_bytes(more)
-        grown_bytes += self.stream_bytes * more * self.problem.num_actions
+            grown_bytes += self.states.grown_bytes(more_states)
+        grown_bytes += self.stream_bytes * more_states * self.problem.num_actions
         self._check_indices(pairs_needed)
-        if self._used_bytes(more) + grown_bytes > self.room.max_bytes:
+        if self._used_bytes(more_states) + grown_bytes > self.room.max_bytes:
             raise Full(self.room.why)
 
-    def _check_indices(self, need: int) -> None:
+    def _check_indices(self, size_needed: int) -> None:
         """Raise ``Full`` where an array would have places that no index has."""
-        if need > MOST:
+        if size_needed > MOST:
             raise Full("indices")
 
     def admit(self, raws: Ints) -> None:
@@ -489,12 +494,12 @@ class Memory:
             self.graph = self.graph._replace(slots=free_slots(2 * len(g.slots)))
             loops.rehash(self.graph)
 
-    def repack(self, size: int, loops: Any) -> None:
-        """Pack the outcomes into a pool of ``size`` entries."""
-        entry_pool = np.zeros(size, self.graph.entries.dtype)
+    def repack(self, pool_size: int, loops: Any) -> None:
+        """Pack the outcomes into a pool of ``pool_size`` entries."""
+        entry_pool = np.zeros(pool_size, self.graph.entries.dtype)
         loops.repack(self.graph, entry_pool)
         self.graph = self.graph._replace(entries=entry_pool)
 
-    def _grow(self, name: str, need: int) -> None:
-        larger_array = copy_larger(getattr(self.graph, name), need)
-        self.graph = self.graph._replace(**{name: larger_array})
+    def _grow(self, array_name: str, size_needed: int) -> None:
+        larger_array = copy_larger(getattr(self.graph, array_name), size_needed)
+        self.graph = self.graph._replace(**{array_name: larger_array})

@@ -41,20 +41,26 @@ def make_book_loops() -> BookLoops:
     )
 
 
-def larger(size: int, need: int) -> int:
-    """The room that an array of ``size`` gets when it has to hold ``need``.
+def larger(size: int, size_needed: int) -> int:
+    """The room that an array of ``size`` gets when it has to hold ``size_needed``.
 
     It is a sixteenth more: arrays are copied 17 times as they grow, and the free room
     takes 3% of them on average.
     """
-    return size if need <= size else max(need, size + max(size // 16, FIRST_ROOM))
+    return (
+        size
+        if size_needed <= size
+        else max(size_needed, size + max(size // 16, FIRST_ROOM))
+    )
 
 
-def copy_larger(array: Any, need: int) -> Any:
-    """An array with room for ``need``: the same one, or a copy with free room."""
-    if need <= len(array):
+def copy_larger(array: Any, size_needed: int) -> Any:
+    """An array with room for ``size_needed``: the same, or a copy with free room."""
+    if size_needed <= len(array):
         return array
-    larger_array = np.zeros((larger(len(array), need), *array.shape[1:]), array.dtype)
+    larger_array = np.zeros(
+        (larger(len(array), size_needed), *array.shape[1:]), array.dtype
+    )
     larger_array[: len(array)] = array
     return larger_array
 
@@ -98,10 +104,13 @@ class NumberStates(Sequence[Any]):
         """The size of the arrays."""
         return sum(array.nbytes for array in self.book)
 
-    def grown_bytes(self, more: int) -> int:
-        """The bytes of the arrays that replace others when there are ``more`` states."""
+    def grown_bytes(self, more_states: int) -> int:
+        """The bytes of arrays that replace others when there are ``more_states``."""
         numbers_room, num_slots = len(self.book.numbers), len(self.book.slots)
-        new_room, new_slots = larger(numbers_room, self.size + more), self._table(more)
+        new_room, new_slots = (
+            larger(numbers_room, self.size + more_states),
+            self._table(more_states),
+        )
         return (8 * new_room if new_room > numbers_room else 0) + (
             4 * new_slots if new_slots > num_slots else 0
         )
@@ -140,15 +149,15 @@ class NumberStates(Sequence[Any]):
         self.book = self.book._replace(others=other_rows)
         make_book_loops().enter_others(self.book, first_other, self.others)
 
-    def _table(self, more: int) -> int:
-        """The slots that the hash table needs for ``more`` numbers."""
+    def _table(self, more_numbers: int) -> int:
+        """The slots that the hash table needs for ``more_numbers``."""
         num_slots = len(self.book.slots)
-        while 4 * (self.size + self.others + more) > 3 * num_slots:
+        while 4 * (self.size + self.others + more_numbers) > 3 * num_slots:
             num_slots *= 2
         return num_slots
 
-    def _make_room(self, more: int) -> None:
-        num_slots = self._table(more)
+    def _make_room(self, more_numbers: int) -> None:
+        num_slots = self._table(more_numbers)
         if num_slots > len(self.book.slots):
             self.book = self.book._replace(slots=np.zeros(num_slots, np.int32))
             loops = make_book_loops()

@@ -158,13 +158,13 @@ class ParallelSampler(Sampler):
             timer.join()
             self.pool.restart()
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them.
 
         ``Full`` ends it before the job with a next state that has no room.
         """
         drawn_before = batch.drawn
-        first_job, counts = batch.ahead(most)
+        first_job, counts = batch.ahead(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         jobs = []
         for pair, count, stream_words in zip(
@@ -219,13 +219,13 @@ class ParallelSampler(Sampler):
             for job_result in part_result or ()
         ], stop_error
 
-    def _enter(self, pair: int, drawn: Drawn, batch: Batch) -> None:
+    def _enter(self, pair: int, result: Drawn, batch: Batch) -> None:
         facts, memory = self.problem.facts, self.memory
         low, high = facts.reward_range
         is_last = memory.graph.nodes["last"][memory.graph.pairs[pair]["node"]] == 1
         sample_index = batch.drawn
         for reward, next_state, ended in zip(
-            drawn.rewards, drawn.states, drawn.ended, strict=True
+            result.rewards, result.states, result.ended, strict=True
         ):
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
@@ -236,11 +236,11 @@ class ParallelSampler(Sampler):
                 END if ended or is_last else memory.node_of(next_state)
             )
             sample_index += 1
-        if drawn.error is not None:
+        if result.error is not None:
             raise (
-                OracleError(drawn.error)
-                if drawn.told
-                else raised(drawn.error, self._where(pair))
+                OracleError(result.error)
+                if result.told
+                else raised(result.error, self._where(pair))
             )
         batch.drawn = sample_index
 
@@ -249,13 +249,13 @@ class ParallelSampler(Sampler):
         self.pool.close()
 
 
-def _parts(jobs: list[PairJob], number: int) -> list[list[PairJob]]:
-    """Split the jobs, in order, into at most ``number`` parts.
+def _parts(jobs: list[PairJob], max_parts: int) -> list[list[PairJob]]:
+    """Split the jobs, in order, into at most ``max_parts``.
 
     The parts have about the same number of samples.
     """
     total_samples = sum(job.draws for job in jobs)
-    part_goal = max(1, -(-total_samples // number))
+    part_goal = max(1, -(-total_samples // max_parts))
     job_parts: list[list[PairJob]] = [[]]
     part_size = 0
     for job in jobs:

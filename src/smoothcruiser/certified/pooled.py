@@ -213,11 +213,11 @@ class PooledRegion(Region):
         return saved_arrays
 
     def read_sections(
-        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
         """Restore the arrays that ``sections`` had written."""
-        self.joined_total = np.frombuffer(parts["joined_total"], np.float64).copy()
-        self.joined_length = np.frombuffer(parts["joined_length"], np.int64).copy()
+        self.joined_total = np.frombuffer(sections["joined_total"], np.float64).copy()
+        self.joined_length = np.frombuffer(sections["joined_length"], np.int64).copy()
         num_joined = len(self.joined_total)
         require(
             num_joined == len(self.joined_length)
@@ -228,7 +228,7 @@ class PooledRegion(Region):
         is_inside = (self.joined_total >= 0.0) & (self.joined_total <= pairs["total"])
         is_inside &= (self.joined_length >= 0) & (self.joined_length <= pairs["length"])
         require(bool(np.all(is_inside)), "a pair joined its pool before it had samples")
-        pool_state = np.frombuffer(parts["pool_state"], np.float64).tolist()
+        pool_state = np.frombuffer(sections["pool_state"], np.float64).tolist()
         require(len(pool_state) == 4, "its pool is none")
         self.was_left, self.void, self.pays = (x != 0.0 for x in pool_state[:3])
         self._seen_at = pool_state[3]
@@ -236,7 +236,7 @@ class PooledRegion(Region):
         for side in (1.0, -1.0):
             values, q, effects = (
                 np.frombuffer(
-                    parts[f"pool_{array_name}_{side:+.0f}"], np.float64
+                    sections[f"pool_{array_name}_{side:+.0f}"], np.float64
                 ).copy()
                 for array_name in ("values", "q", "effects")
             )
@@ -361,27 +361,29 @@ class PooledRegion(Region):
     def _add_worst_pair(
         self,
         side: float,
-        could: Ints,
+        poolable_pairs: Ints,
         bonus: Floats,
-        base: Floats,
-        tuned: tuple[Any, ...],
+        base_bounds: Floats,
+        solve_arguments: tuple[Any, ...],
     ) -> Floats | None:
-        """The bounds ``base`` with the bonus of the worst pair."""
+        """The ``base_bounds`` with the bonus of the worst pair."""
         g = self.memory.graph
         values = self.inner[side][0]
-        largest_bounds, effects = base.copy(), np.zeros(self.memory.num_pairs)
+        largest_bounds, effects = base_bounds.copy(), np.zeros(self.memory.num_pairs)
         self.effects[side] = effects
         far_side, q_far = ("upper", "q_upper") if side > 0.0 else ("lower", "q_lower")
         root = int(self.order[0])
         node, root_pairs = g.nodes[root], self.memory.pairs_of(root)
         enough_bounds = side * np.append(node[far_side], root_pairs[q_far])
         little_width = LITTLE * float(node["upper"] - node["lower"])
-        if np.all(base >= enough_bounds - little_width):
-            return base
-        could = could[np.argsort(-bonus[could], kind="stable")]
-        enough_bounds = np.full(len(base), math.inf)
-        for chunk_start in range(0, max(1, len(could)), CHUNK):
-            chunk_pairs = could[chunk_start : chunk_start + CHUNK]
+        if np.all(base_bounds >= enough_bounds - little_width):
+            return base_bounds
+        poolable_pairs = poolable_pairs[
+            np.argsort(-bonus[poolable_pairs], kind="stable")
+        ]
+        enough_bounds = np.full(len(base_bounds), math.inf)
+        for chunk_start in range(0, max(1, len(poolable_pairs)), CHUNK):
+            chunk_pairs = poolable_pairs[chunk_start : chunk_start + CHUNK]
             pair_values = np.full(len(chunk_pairs), -math.inf)
             self.pooled_loops.worst_pair(
                 g,
@@ -390,15 +392,15 @@ class PooledRegion(Region):
                 chunk_pairs,
                 bonus[chunk_pairs],
                 values,
-                base,
+                base_bounds,
                 enough_bounds,
                 largest_bounds,
                 pair_values,
-                *tuned,
+                *solve_arguments,
             )
             is_done = pair_values > -math.inf
             effects[chunk_pairs[is_done]] = np.maximum(
-                0.0, pair_values[is_done] - base[0]
+                0.0, pair_values[is_done] - base_bounds[0]
             )
             if self.over() is not None:
                 return None
@@ -411,9 +413,9 @@ class PooledRegion(Region):
         """The graph that samples are steered by."""
         return self.memory.graph if self._view is None else self._view
 
-    def spread(self, source: Floats, least: float, passes: int) -> None:
+    def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Bring the flow up to date, and choose the graph that steers samples."""
-        super().spread(source, least, passes)
+        super().spread(source, least_width, passes)
         price, repeats = self.pool()
         self._view = None
         self.pays = False
@@ -432,7 +434,13 @@ class PooledRegion(Region):
         self.make_room()
         self.count = int(
             self.loops.spread(
-                view, self.order, self.count, source, least, 4 * passes, self.rules
+                view,
+                self.order,
+                self.count,
+                source,
+                least_width,
+                4 * passes,
+                self.rules,
             )
         )
         g.nodes["listed"][:num_nodes] = view.nodes["listed"][:num_nodes]

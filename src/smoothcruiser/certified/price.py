@@ -57,16 +57,16 @@ class EqualSamples:
             self.known = (num_pairs, pair_samples)
         return self.known[1]
 
-    def steerable(self, before: int, calls: int, num_pairs: int) -> int:
+    def steerable(self, calls_before: int, calls: int, num_pairs: int) -> int:
         """Return how many of the ``calls`` may be steered.
 
-        With those ``before``, they are at most N n(N). n(N) does not decrease
-        with N, and pairs are never forgotten, so the number for fewer pairs
-        usually settles the question.
+        With the ``calls_before`` they are at most N n(N). n(N) does not decrease with
+        N, and pairs are never forgotten, so the number for fewer pairs usually settles
+        the question.
         """
-        if before + calls < num_pairs * self.known[1]:
+        if calls_before + calls < num_pairs * self.known[1]:
             return calls
-        return int(min(calls, num_pairs * self.each(num_pairs) - before))
+        return int(min(calls, num_pairs * self.each(num_pairs) - calls_before))
 
 
 def price_bound(

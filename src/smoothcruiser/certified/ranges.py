@@ -25,20 +25,20 @@ MANY_STEPS = 2000  # of a horizon: beyond it the sum of radii is bounded, not ad
 
 
 def box(
-    facts: Facts, player: int, left: int | None
+    facts: Facts, player: int, steps_left: int | None
 ) -> tuple[float, float, float, float]:
-    """Return bounds on V, then on Q, for a ``player`` to move and ``left`` steps.
+    """Return bounds on V, then on Q, for a ``player`` to move with ``steps_left``.
 
     The second also hold r' + gamma V(z) for a reward r' that was rounded to the grid
     of ``memory_kernel``. Bounds by the range of one reward do so by themselves;
     those by a known total need room for a cell.
     """
     value_bounds, (low, high) = (
-        facts.value_bounds(player, left),
-        facts.q_bounds(player, left),
+        facts.value_bounds(player, steps_left),
+        facts.q_bounds(player, steps_left),
     )
     if facts.known_total is not None:
-        widest_bounds = replace(facts, total_range=None).q_bounds(player, left)
+        widest_bounds = replace(facts, total_range=None).q_bounds(player, steps_left)
         cell_width = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)
         low, high = widened((low, high), cell_width)
         low, high = max(widest_bounds[0], low), min(widest_bounds[1], high)
@@ -67,9 +67,9 @@ def checked_scale(facts: Facts) -> float:
     )
 
 
-def widest(facts: Facts, left: int | None) -> float:
-    """Return the width M - m of the widest box with ``left`` steps to go."""
-    boxes = [box(facts, player, left) for player in _players(facts)]
+def widest(facts: Facts, steps_left: int | None) -> float:
+    """Return the width M - m of the widest box with ``steps_left``."""
+    boxes = [box(facts, player, steps_left) for player in _players(facts)]
     return max(high - low for _, _, low, high in boxes)
 
 

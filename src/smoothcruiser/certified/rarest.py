@@ -25,10 +25,10 @@ ROUNDING = 1e-9
 OFFSETS = np.geomspace(1e-4, 1e4, 41)
 
 
-def check_rarest(memory: Memory, least: float, pairs: Ints) -> None:
+def check_rarest(memory: Memory, least_probability: float, pairs: Ints) -> None:
     """Refuse samples of ``pairs`` that prove ``min_probability`` false."""
     pair_rows = memory.graph.pairs[pairs]
-    too_many = pair_rows["length"] * least > 1.0 + ROUNDING
+    too_many = pair_rows["length"] * least_probability > 1.0 + ROUNDING
     too_late = np.zeros(len(pairs), dtype=bool)
     if "law_complete" in pair_rows.dtype.names:
         has_more = (pair_rows["law_complete"] == 1) & (
@@ -37,13 +37,15 @@ def check_rarest(memory: Memory, least: float, pairs: Ints) -> None:
         too_late = has_more | (pair_rows["law_complete"] == -1)
     for flaw_name, is_wrong in (("many", too_many), ("late", too_late)):
         if is_wrong.any():
-            raise _false(memory, least, pair_rows[is_wrong][0], flaw_name)
+            raise _false(memory, least_probability, pair_rows[is_wrong][0], flaw_name)
     # few have an outcome that could be too rare
     lengths = pair_rows["length"].astype(np.int64)
-    for pair in pair_rows[(lengths > 1) & (pair_rows["total"] * least > 1.0)]:
+    for pair in pair_rows[
+        (lengths > 1) & (pair_rows["total"] * least_probability > 1.0)
+    ]:
         largest_share = _largest_share(memory, pair)
-        if largest_share < least * (1.0 - ROUNDING):
-            raise _false(memory, least, pair, "rare")
+        if largest_share < least_probability * (1.0 - ROUNDING):
+            raise _false(memory, least_probability, pair, "rare")
 
 
 def _largest_share(memory: Memory, pair: Any) -> float:
@@ -75,7 +77,9 @@ def _largest_share(memory: Memory, pair: Any) -> float:
     return float((1.0 + OFFSETS - np.exp(log_bounds)).min())
 
 
-def _false(memory: Memory, least: float, pair: Any, how: str) -> OracleError:
+def _false(
+    memory: Memory, least_probability: float, pair: Any, flaw_name: str
+) -> OracleError:
     state = memory.states[int(pair["node"])]
     flaw_text = {
         "many": f"{int(pair['length'])} outcomes were seen",
@@ -83,8 +87,9 @@ def _false(memory: Memory, least: float, pair: Any, how: str) -> OracleError:
             f"outcome {int(pair['length'])} turned up when the others were complete"
         ),
         "rare": "an outcome is less likely than that",
-    }[how]
+    }[flaw_name]
     return OracleError(
-        f"min_probability={least:g} is false {at(state, int(pair['action']))}: {flaw_text}; "
+        f"min_probability={least_probability:g} is false "
+        f"{at(state, int(pair['action']))}: {flaw_text}; "
         "declare the least probability of any outcome, or drop it."
     )

@@ -121,13 +121,13 @@ class RowReader(Sampler):
         is_unread: Bools = (pair_rows["total"] == 0.0) & (pair_rows["cost"] == 0.0)
         return is_unread
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Read the next rows of a batch, at most ``most`` of them, and enter them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Read the next rows of a batch, at most ``max_samples``, and enter them.
 
         ``Full`` ends it before the row for which there is no room. A batch of pairs
         without rows is sampled.
         """
-        first_job, counts = batch.ahead(most)
+        first_job, counts = batch.ahead(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         if not self.reads(pairs[:1])[0]:
             try:
@@ -135,7 +135,7 @@ class RowReader(Sampler):
             except KeyboardInterrupt as stop:  # while it waited for workers
                 raise Interrupted("The search was stopped.") from stop
             try:
-                inner.draw(batch, most)
+                inner.draw(batch, max_samples)
             finally:
                 self.words, self.torn = inner.words, inner.torn
             return

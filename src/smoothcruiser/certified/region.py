@@ -88,7 +88,7 @@ class Region:
         return {}
 
     def read_sections(
-        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
         """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
@@ -141,7 +141,7 @@ class Region:
         self.memory.graph.nodes["listed"][1:num_nodes] = 1
         self.memory.graph.nodes["stale"][1:num_nodes] = SAMPLED
 
-    def spread(self, source: Floats, least: float, passes: int) -> None:
+    def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
 
         The flow starts with the requested node's actions in proportion to
@@ -154,7 +154,7 @@ class Region:
                 self.order,
                 self.count,
                 source,
-                least,
+                least_width,
                 passes,
                 self.rules,
             )
@@ -186,7 +186,7 @@ class Region:
         return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))
 
 
-def _never(need: float = 0.0) -> None:
+def _never(seconds_needed: float = 0.0) -> None:
     """No reason to stop."""
 
 

@@ -119,8 +119,8 @@ class Sampler:
 
         return look(self.problem, state, self.seed, looked, most_calls, seconds)
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them.
 
         A stop raises ``Interrupted`` with the calls that were lost; it leaves the
         batch and the streams as if only the jobs before it had been sampled.
@@ -262,10 +262,10 @@ class CompiledSampler(Sampler):
             )
         )
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them."""
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them."""
         memory = self.memory
-        first_job, counts = batch.ahead(most)
+        first_job, counts = batch.ahead(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         chosen_pairs = memory.graph.pairs[pairs]
         states = memory.states.book.numbers[chosen_pairs["node"]]
@@ -334,14 +334,14 @@ class PythonSampler(Sampler):
     _before: Any = None  # a copy of the state of the watched job
     _samples: Any = None  # counts those of the job under way
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them.
 
         ``Full`` ends it before the sample with a next state that has no room.
         """
         from smoothcruiser.jit.streams import from_words
 
-        first_job, counts = batch.ahead(most)
+        first_job, counts = batch.ahead(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         words, pair_pool = self._streams(pairs), self.memory.graph.pairs
         for job, (pair, count) in enumerate(

@@ -90,21 +90,21 @@ def find_memory(
 
 
 def load_memory(
-    kind: type[Certified],
+    search_class: type[Certified],
     stored: StoredRun,
     data: bytes,
     problem: Problem,
     notes: tuple[str, ...],
-    **rest: Any,
+    **options: Any,
 ) -> Certified:
-    """A new search with the memory of ``find_memory``; ``rest`` are its options."""
+    """A new search with the memory of ``find_memory``, and with ``options``."""
     header = read_header(data)
-    search = kind(
+    search = search_class(
         problem,
         delta=header["delta"] or None,  # 0 where no delta was needed
         seed=stored.seed,
         bound=header["bound"],
-        **rest,
+        **options,
     )
     search.notes = notes
     restore(search, data)

@@ -306,7 +306,9 @@ class Certified(Shown, Viewed):
                 self._taking.drop_round()
             return self._answer(limits, start_time, compile_seconds)
 
-    def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
+    def _answer(
+        self, limits: Ends, start_time: float, compile_seconds: float
+    ) -> Estimate:
         """Search from the position on, and return the estimate."""
         if self.exact and self.known:
             limits = limits_for_rows(limits, self.problem.facts)
@@ -321,7 +323,7 @@ class Certified(Shown, Viewed):
             self._sampler.deadline = limits.deadline
             late_stop = ended_at(limits.latest, limits.hold)
             with self._faults(), overdue(limits.seconds), late_stop:
-                reason = self._search(position, limits, begin + compile_seconds)
+                reason = self._search(position, limits, start_time + compile_seconds)
                 self._taking.end_query(limits, state)
         self.reason = reason
         self._remember(position)
@@ -331,12 +333,12 @@ class Certified(Shown, Viewed):
             self,
             position.root,
             state,
-            asked=limits,
-            reached=self.memory.half_width(position.root, limits.target),
+            limits=limits,
+            half_width=self.memory.half_width(position.root, limits.target),
             reason=reason,
             num_calls=self.num_calls - position.first_call,
             num_rows=self.num_rows - position.first_row,
-            seconds=time.perf_counter() - begin - compile_seconds,
+            seconds=time.perf_counter() - start_time - compile_seconds,
             compile_seconds=compile_seconds,
         )
         self.asked[position.root] = (
@@ -401,72 +403,72 @@ class Certified(Shown, Viewed):
             warm_up()
         return True
 
-    def _search(self, at: Position, limits: Ends, begin: float) -> str:
+    def _search(self, position: Position, limits: Ends, start_time: float) -> str:
         """Run rounds until the query may end, and return why it did."""
-        self._taking.start(begin)
+        self._taking.start(start_time)
         while True:
             if self._steering.exact and not self.exact:
                 limits = self._taking.begin_sampling(limits)
-            calls_left = limits.budget - (self.num_calls - at.first_call)
-            stop_reason = at.ended
+            calls_left = limits.budget - (self.num_calls - position.first_call)
+            stop_reason = position.ended
             if stop_reason == "budget" and calls_left > 0:
                 stop_reason = None
             if stop_reason in FULL and not self.memory.is_crowded(1):
                 stop_reason = None  # it was given more room
-            if stop_reason is None and not at.sampling:
+            if stop_reason is None and not position.sampling:
                 # samples of an earlier round come first
                 stop_reason = self._taking.waiting(limits)
-            if stop_reason is None and not at.sampling:
-                self._sweeps.settle(at, limits, self._save_if_due)
-                self._remember(at)
-                stop_reason = self._stop_reason(at, limits)
+            if stop_reason is None and not position.sampling:
+                self._sweeps.settle(position, limits, self._save_if_due)
+                self._remember(position)
+                stop_reason = self._stop_reason(position, limits)
                 if stop_reason in ENOUGH:
                     return stop_reason
                 if stop_reason is None and calls_left > 0 and self._taking.is_first:
-                    calls_left -= self._taking.inspect(at, calls_left, limits)
+                    calls_left -= self._taking.inspect(position, calls_left, limits)
                     stop_reason = limits.over()
                 if stop_reason is None:
                     stop_reason = (
                         "budget"
                         if calls_left <= 0
-                        else self._begin_round(at, limits, calls_left)
+                        else self._begin_round(position, limits, calls_left)
                     )
             if stop_reason is None:
-                stop_reason = self._taking.round(at, limits)
+                stop_reason = self._taking.round(position, limits)
             if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
-                self._sweeps.settle(at, limits.closing())
-                if self._sweeps.is_narrow(at, limits):
-                    self._save(at)
-                    return self._sweeps.end_reason(at, limits)
+                self._sweeps.settle(position, limits.closing())
+                if self._sweeps.is_narrow(position, limits):
+                    self._save(position)
+                    return self._sweeps.end_reason(position, limits)
                 return stop_reason
             if stop_reason is not None:
-                self._save(at, stop_reason)
-                self._sweeps.finish(at, limits)
-                if self._sweeps.is_narrow(at, limits):
-                    return self._sweeps.end_reason(at, limits)
+                self._save(position, stop_reason)
+                self._sweeps.finish(position, limits)
+                if self._sweeps.is_narrow(position, limits):
+                    return self._sweeps.end_reason(position, limits)
                 return limits.over() or stop_reason
 
-    def _stop_reason(self, at: Position, limits: Ends) -> str | None:
+    def _stop_reason(self, position: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
         reason: str | None
-        if self._sweeps.is_narrow(at, limits):
-            reason = self._sweeps.end_reason(at, limits)
+        if self._sweeps.is_narrow(position, limits):
+            reason = self._sweeps.end_reason(position, limits)
         else:
-            reason = self._taking.said_stop(at, limits, least_seconds=0.0)
+            reason = self._taking.said_stop(position, limits, least_seconds=0.0)
             reason = reason or limits.over(self._taking.ending(limits))
         if reason is not None:
-            self._save(at)
+            self._save(position)
         return reason
 
-    def _save(self, at: Position, ended: str | None = None) -> None:
+    def _save(self, position: Position, ended: str | None = None) -> None:
         """Save the search, if there is a keeper, at a point where it is whole."""
-        at.ended = ended
+        position.ended = ended
         if self.keeper is not None and not self._sampler.torn:
             self.keeper.save(lambda: to_bytes(self), self.num_calls)
 
-    def _save_if_due(self, at: Position) -> None:
+    def _save_if_due(self, position: Position) -> None:
         if self.keeper is not None and self.keeper.due:
-            self._save(at)
+            self._save(position)
 
     @property
     def in_round(self) -> bool:
@@ -487,34 +489,38 @@ class Certified(Shown, Viewed):
         delta = 0.0 if self.known and self.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)
 
-    def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
+    def _begin_round(
+        self, position: Position, limits: Ends, calls_left: int
+    ) -> str | None:
         """Choose the pairs to sample; return None, or why there are none."""
         if self._intake.batch is None:  # else samples wait that were taken before
             self._region.mark_last()
         uniform_jobs = self._steering.uniform_jobs
         pairs, counts = (
-            uniform_jobs(left) if self.uniform else self._jobs(at, limits, left)
+            uniform_jobs(calls_left)
+            if self.uniform
+            else self._jobs(position, limits, calls_left)
         )
         if len(pairs) == 0:
             default_reason = "seconds" if self._region.unfinished else "exhausted"
             return limits.over() or default_reason
-        self._taking.begin_round(at, pairs, counts)
+        self._taking.begin_round(position, pairs, counts)
         return None
 
-    def _jobs(self, at: Position, limits: Ends, left: int) -> Jobs:
+    def _jobs(self, position: Position, limits: Ends, calls_left: int) -> Jobs:
         """Return which pairs to sample, and how often each."""
-        steering, root = self._steering, at.root
+        steering, root = self._steering, position.root
         pairs_seen = self.num_rows if self.known else self._drawn_pairs
-        num_calls = min(left, steering.calls(root, limits, pairs_seen))
+        num_calls = min(calls_left, steering.calls(root, limits, pairs_seen))
         steerable_calls = steering.num_steerable(limits, num_calls)
         if steerable_calls <= 0:
-            pairs, counts = steering.equal_jobs(limits.equal, left)
+            pairs, counts = steering.equal_jobs(limits.equal, calls_left)
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
-            self._save(at)  # a stop in here is taken up from here
-            self._sweeps.finish(at, limits)
-            if self._sweeps.is_narrow(at, limits) or limits.over() is not None:
+            self._save(position)  # a stop in here is taken up from here
+            self._sweeps.finish(position, limits)
+            if self._sweeps.is_narrow(position, limits) or limits.over() is not None:
                 return pairs, counts
             steerable_calls = num_calls
         pairs, counts = steering.steered_jobs(root, limits, steerable_calls)
@@ -522,6 +528,6 @@ class Certified(Shown, Viewed):
             pairs, counts = steering.equal_jobs(None, steerable_calls)
         steering.num_steered += int(counts.sum())
         if self.problem.deterministic and not self.known:
-            counts, num_checked = with_checks(counts, self._drawn_pairs, left)
+            counts, num_checked = with_checks(counts, self._drawn_pairs, calls_left)
             self._twice += num_checked
         return pairs, counts

@@ -28,9 +28,9 @@ class _Part(NamedTuple):
     jobs: tuple[Any, ...]
 
 
-def make_threads(size: int, run: Callable[..., int]) -> Threads:
+def make_threads(num_threads: int, run: Callable[..., int]) -> Threads:
     """Threads that sample with ``run``."""
-    return Threads(size, run, _nothing)
+    return Threads(num_threads, run, _nothing)
 
 
 def run_shared(

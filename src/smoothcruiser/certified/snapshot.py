@@ -198,11 +198,11 @@ def _ends(memory: Memory, spelling: Spelling) -> list[Any]:
     return end_states
 
 
-def _written_looks(looked: Looks | None, spelling: Spelling) -> Any:
-    if looked is None:
+def _written_looks(looks: Looks | None, spelling: Spelling) -> Any:
+    if looks is None:
         return None
     look_rows = []
-    for look in looked:
+    for look in looks:
         reward, next_state, ended = look.answer
         look_rows.append(
             {
@@ -356,9 +356,9 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
             memory.others[key] = Seen(node, state, memory._profile(node))
 
 
-def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
+def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
     problem = memory.problem
-    for state_data, is_kept in rows:
+    for state_data, is_kept in end_rows:
         state = spelling.read_state(state_data)
         require(problem.is_terminal(state), "a terminal state is not over")
         key: Any = problem.key_of(state)
@@ -405,15 +405,15 @@ def _restore_watch(search: Certified, header: dict[str, Any], arrivals: Any) -> 
     sampler.arrivals = dict(arrival_rows.tolist())
 
 
-def _read_looks(rows: Any, search: Certified) -> Looks | None:
-    if rows is None:
+def _read_looks(look_rows: Any, search: Certified) -> Looks | None:
+    if look_rows is None:
         return None
     inspected_looks, problem, read_state = (
         [],
         search.problem,
         search.spelling.read_state,
     )
-    for row in rows:
+    for row in look_rows:
         next_state = None if row["ended"] else read_state(row["after"])
         action, look_place, taken_counts = row["action"], row["place"], row["taken"]
         require(
@@ -445,21 +445,23 @@ def _read_looks(rows: Any, search: Certified) -> Looks | None:
     return tuple(inspected_looks)
 
 
-def _read_position(row: Any, parts: dict[str, Any], search: Certified) -> Position:
+def _read_position(
+    row: Any, section_bytes: dict[str, Any], search: Certified
+) -> Position:
     position = Position(**{field_name: row[field_name] for field_name in AT})
-    position.pairs = np.frombuffer(parts["at_pairs"], np.int64).copy()
-    position.counts = np.frombuffer(parts["at_counts"], np.int64).copy()
+    position.pairs = np.frombuffer(section_bytes["at_pairs"], np.int64).copy()
+    position.counts = np.frombuffer(section_bytes["at_counts"], np.int64).copy()
     soundness.check_position(search, position)
     return position
 
 
-def _read_batch(row: Any, parts: dict[str, Any], search: Certified) -> Batch:
-    pairs = np.frombuffer(parts["batch_pairs"], np.int64).copy()
-    counts = np.frombuffer(parts["batch_counts"], np.int64).copy()
+def _read_batch(row: Any, section_bytes: dict[str, Any], search: Certified) -> Batch:
+    pairs = np.frombuffer(section_bytes["batch_pairs"], np.int64).copy()
+    counts = np.frombuffer(section_bytes["batch_counts"], np.int64).copy()
     soundness.check_jobs(search, pairs, counts)
     raws, rewards = (
-        np.frombuffer(parts["raws"], np.int64),
-        np.frombuffer(parts["rewards"], np.float64),
+        np.frombuffer(section_bytes["raws"], np.int64),
+        np.frombuffer(section_bytes["rewards"], np.float64),
     )
     batch = soundness.batch_of(
         pairs, counts, **{field_name: row[field_name] for field_name in BATCH}

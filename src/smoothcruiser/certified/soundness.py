@@ -204,35 +204,39 @@ def check_order(memory: Memory, order: Ints) -> None:
     )
 
 
-def check_position(search: Certified, at: Position) -> None:
+def check_position(search: Certified, position: Position) -> None:
     """Refuse a query that cannot be under way."""
-    is_known = is_count(at.root) and 0 < at.root < search.memory.num_nodes
+    is_known = is_count(position.root) and 0 < position.root < search.memory.num_nodes
     require(is_known, "the requested state is none")
     region = search._region
     require(
-        region.count > 0 and region.order[0] == at.root, "it lists another state first"
+        region.count > 0 and region.order[0] == position.root,
+        "it lists another state first",
     )
     require(
-        is_count(at.first_call)
-        and at.first_call <= search.num_calls
-        and is_count(at.first_row)
-        and at.first_row <= search.num_rows <= search.num_calls,
+        is_count(position.first_call)
+        and position.first_call <= search.num_calls
+        and is_count(position.first_row)
+        and position.first_row <= search.num_rows <= search.num_calls,
         "its calls are none",
     )
-    for epsilon in (at.epsilon, at.relative):
+    for epsilon in (position.epsilon, position.relative):
         require(
             epsilon is None or (is_number(epsilon) and 0.0 < epsilon < np.inf),
             "its epsilon is none",
         )
-    require(at.target in ("q_values", "value"), "its target is none")
-    require(at.ended in ENDS and isinstance(at.sampling, bool), "its end is none")
+    require(position.target in ("q_values", "value"), "its target is none")
     require(
-        at.swept in (SETTLED, CLOSING)
-        or (is_count(at.swept) and at.swept <= region.most_sweeps),
+        position.ended in ENDS and isinstance(position.sampling, bool),
+        "its end is none",
+    )
+    require(
+        position.swept in (SETTLED, CLOSING)
+        or (is_count(position.swept) and position.swept <= region.most_sweeps),
         "its sweeps are none",
     )
-    require(len(at.pairs) == 0 or at.sampling, "its jobs are none")
-    check_jobs(search, at.pairs, at.counts)
+    require(len(position.pairs) == 0 or position.sampling, "its jobs are none")
+    check_jobs(search, position.pairs, position.counts)
 
 
 def check_jobs(search: Certified, pairs: Ints, counts: Ints) -> None:

@@ -122,7 +122,7 @@ class Steering:
         is_late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough_gain
         return max(gain_floor, enough_gain) if is_late else gain_floor
 
-    def equal_jobs(self, enough: EqualSamples | None, left: int) -> Jobs:
+    def equal_jobs(self, equal_samples: EqualSamples | None, calls_left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.
 
         They continue up to the number that is certainly enough or, where that
@@ -132,7 +132,9 @@ class Steering:
         g, num_pairs = self.memory.graph, self.memory.num_pairs
         known_pairs = g.pairs[:num_pairs]
         n = known_pairs["total"]
-        target_count = math.inf if enough is None else float(enough.each(num_pairs))
+        target_count = (
+            math.inf if equal_samples is None else float(equal_samples.each(num_pairs))
+        )
         q_span = (
             g.nodes["q_high"][known_pairs["node"]]
             - g.nodes["q_low"][known_pairs["node"]]
@@ -146,7 +148,7 @@ class Steering:
         # a row of a known model is read once
         is_exact = (known_pairs["cost"] == 0.0) & (n > 0.0)
         is_short = (g.nodes["listed"][known_pairs["node"]] == 1) & (
-            open_ended if enough is None else (n < target_count) & ~is_exact
+            open_ended if equal_samples is None else (n < target_count) & ~is_exact
         )
         if not is_short.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -156,11 +158,11 @@ class Steering:
         pairs = np.flatnonzero(is_short & (n < target_count))
         counts = (target_count - n[pairs]).astype(np.int64)
         num_fitting = max(
-            1, int(np.searchsorted(np.cumsum(counts), left, side="right"))
+            1, int(np.searchsorted(np.cumsum(counts), calls_left, side="right"))
         )
-        return pairs[:num_fitting], np.minimum(counts[:num_fitting], left)
+        return pairs[:num_fitting], np.minimum(counts[:num_fitting], calls_left)
 
-    def uniform_jobs(self, left: int) -> Jobs:
+    def uniform_jobs(self, calls_left: int) -> Jobs:
         """Return jobs that give every pair seen the same number of samples.
 
         Certified search is compared with this.
@@ -175,13 +177,13 @@ class Steering:
             else max(1, int(LEAST_GROWTH * largest_count))
         )
         pairs = (
-            pairs[: max(1, left // pair_count)]
-            if len(pairs) * pair_count > left
+            pairs[: max(1, calls_left // pair_count)]
+            if len(pairs) * pair_count > calls_left
             else pairs
         )
         self.region.list_all()
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
-        return pairs, np.full(len(pairs), min(pair_count, left), dtype=np.int64)
+        return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
 
     def _growth(self, root: int, limits: Ends) -> float:
         """Return the calls of the next round, as a share of those so far."""
@@ -219,10 +221,10 @@ class Steering:
         return action_shares
 
 
-def with_checks(counts: Ints, drawn_pairs: int, left: int) -> tuple[Ints, int]:
+def with_checks(counts: Ints, drawn_pairs: int, calls_left: int) -> tuple[Ints, int]:
     """Return the samples of new pairs where one is exact, some of them checked.
 
-    The second number says how many pairs are sampled twice: none where ``left``
+    The second number says how many pairs are sampled twice: none where ``calls_left``
     calls do not suffice for it.
     """
     k = drawn_pairs + 1 + np.arange(len(counts))
@@ -230,6 +232,6 @@ def with_checks(counts: Ints, drawn_pairs: int, left: int) -> tuple[Ints, int]:
     checked_counts: Ints = counts + sampled_twice
     return (
         (counts, 0)
-        if checked_counts.sum() > left
+        if checked_counts.sum() > calls_left
         else (checked_counts, int(sampled_twice.sum()))
     )

@@ -32,22 +32,23 @@ class Sweeps:
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
-    def is_narrow(self, at: Position, limits: Ends) -> bool:
+    def is_narrow(self, position: Position, limits: Ends) -> bool:
         """Whether the query is answered."""
-        goal = limits.goal_at(self.memory.interval(at.root))
+        goal = limits.goal_at(self.memory.interval(position.root))
         return (
-            goal is not None and self.memory.half_width(at.root, limits.target) <= goal
+            goal is not None
+            and self.memory.half_width(position.root, limits.target) <= goal
         )
 
-    def end_reason(self, at: Position, limits: Ends) -> str:
+    def end_reason(self, position: Position, limits: Ends) -> str:
         """The reason why a narrow query ends: epsilon, or the limit of rounding."""
-        half_width = self.memory.half_width(at.root, limits.target)
-        is_reached = limits.is_reached(half_width, self.memory.interval(at.root))
+        half_width = self.memory.half_width(position.root, limits.target)
+        is_reached = limits.is_reached(half_width, self.memory.interval(position.root))
         return "epsilon" if is_reached else "rounding"
 
     def settle(
         self,
-        at: Position,
+        position: Position,
         limits: Ends,
         pause: Callable[[Position], None] | None = None,
     ) -> None:
@@ -57,25 +58,25 @@ class Sweeps:
         ``pause`` is called between two sweeps.
         """
         self.region.over = limits.over
-        while at.swept != SETTLED and at.swept < self.region.most_sweeps:
-            if at.swept == CLOSING:
+        while position.swept != SETTLED and position.swept < self.region.most_sweeps:
+            if position.swept == CLOSING:
                 if not self._close():
                     return
-                at.swept = SETTLED
+                position.swept = SETTLED
             else:
-                closed = self._sweep(WALK if at.swept == 0 else KEEP)
-                at.swept += 1
-                width = 2.0 * self.memory.half_width(at.root, limits.target)
-                if self.is_narrow(at, limits):
-                    at.swept = SETTLED
+                closed = self._sweep(WALK if position.swept == 0 else KEEP)
+                position.swept += 1
+                width = 2.0 * self.memory.half_width(position.root, limits.target)
+                if self.is_narrow(position, limits):
+                    position.swept = SETTLED
                 elif closed <= self.region.little * width:
-                    at.swept = CLOSING
+                    position.swept = CLOSING
                 elif limits.over(self.seconds) is not None:
                     return
             if pause is not None:
-                pause(at)
+                pause(position)
 
-    def finish(self, at: Position, limits: Ends) -> None:
+    def finish(self, position: Position, limits: Ends) -> None:
         """Sweep all nodes in reach until a scan moves none of them, or time is up.
 
         Sweeps are cheap and make full use of the samples. The widest node then
@@ -85,12 +86,14 @@ class Sweeps:
         self.region.over = limits.over
         self.region.list_reach()
         tune = SCAN
-        while not self.is_narrow(at, limits) and limits.over(self.seconds) is None:
+        while (
+            not self.is_narrow(position, limits) and limits.over(self.seconds) is None
+        ):
             widths_before = self.region.widths
             self._sweep(tune)
-            goal = limits.goal_at(self.memory.interval(at.root))
+            goal = limits.goal_at(self.memory.interval(position.root))
             if goal is None:
-                goal = self.memory.half_width(at.root, limits.target)
+                goal = self.memory.half_width(position.root, limits.target)
             self._close(last=True)
             is_still = float((widths_before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps

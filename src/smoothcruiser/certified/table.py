@@ -338,9 +338,9 @@ def _known_at(
     node: int,
     state: Any,
     guess: Guess,
-    spent: tuple[int, float, float],
+    calls_and_seconds: tuple[int, float, float],
 ) -> Estimate:
-    """The estimate of a node by a memory now; ``spent``: calls and seconds.
+    """The estimate of a node by a memory now, with the ``calls_and_seconds`` it took.
 
     ``memory`` is the search's own or a copy; with a horizon the node must be shown
     (``Region.show_whole``). Where the last query's promise is kept here too, the
@@ -367,9 +367,9 @@ def _known_at(
         assumptions=search.assumed,
         epsilon=half_width,
         delta=0.0 if search.exact else search.delta,
-        num_calls=spent[0],
-        seconds=spent[1],
-        compile_seconds=spent[2],
+        num_calls=calls_and_seconds[0],
+        seconds=calls_and_seconds[1],
+        compile_seconds=calls_and_seconds[2],
         seed=search.seed,
     )
 

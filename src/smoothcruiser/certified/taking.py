@@ -52,12 +52,12 @@ class Taking:
         self.lost = 0  # calls of dropped samples, in a slice that was left
         self._begun = self._told = 0.0  # the query, and the last report to a callback
 
-    def start(self, begin: float) -> None:
-        """Begin a query; it was asked at ``begin``."""
-        self._begun = self._told = begin
+    def start(self, start_time: float) -> None:
+        """Begin a query that was requested at ``start_time``."""
+        self._begun = self._told = start_time
 
     def said_stop(
-        self, at: Position, limits: Ends, least_seconds: float = REPORT_SECONDS
+        self, position: Position, limits: Ends, least_seconds: float = REPORT_SECONDS
     ) -> str | None:
         """Report to the callback, if the last report is old; return whether it stops."""
         search, now = self.search, time.perf_counter()
@@ -67,11 +67,11 @@ class Taking:
             return None
         has_deadline = limits.seconds is not None
         progress_report = Progress(
-            calls=search.num_calls - at.first_call,
+            calls=search.num_calls - position.first_call,
             seconds=now - self._begun,
             seconds_left=max(0.0, limits.deadline - now) if has_deadline else None,
-            interval=search.memory.interval(at.root),
-            half_width=search.memory.half_width(at.root, limits.target),
+            interval=search.memory.interval(position.root),
+            half_width=search.memory.half_width(position.root, limits.target),
             states=search.memory.num_nodes - 1,
         )
         try:
@@ -98,12 +98,12 @@ class Taking:
             + search._inspected.reserved_seconds(limits)
         )
 
-    def begin_round(self, at: Position, pairs: Ints, counts: Ints) -> None:
+    def begin_round(self, position: Position, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round: rows first, then pairs to sample, with their shares."""
         are_rows = self.search._sampler.reads(pairs)
         row_places = np.flatnonzero(are_rows)
         self.give_shares(pairs[~are_rows])
-        at.begin_round(
+        position.begin_round(
             np.concatenate([pairs[row_places], pairs[~are_rows]]),
             np.concatenate(
                 [np.ones(len(row_places), dtype=np.int64), counts[~are_rows]]
@@ -117,17 +117,17 @@ class Taking:
             self.search._region.leave()
             position.end_round()
 
-    def _begin_batch(self, at: Position) -> None:
+    def _begin_batch(self, position: Position) -> None:
         """Make a batch of the first jobs, all of them rows, or none."""
-        num_rows = int(self.search._sampler.reads(at.pairs).sum())
-        num_jobs = num_rows or len(at.pairs)
+        num_rows = int(self.search._sampler.reads(position.pairs).sum())
+        num_jobs = num_rows or len(position.pairs)
         pairs, counts = self.search._intake.begin(
-            at.pairs[:num_jobs], at.counts[:num_jobs]
+            position.pairs[:num_jobs], position.counts[:num_jobs]
         )
-        at.pairs = np.concatenate([pairs, at.pairs[num_jobs:]])
-        at.counts = np.concatenate([counts, at.counts[num_jobs:]])
+        position.pairs = np.concatenate([pairs, position.pairs[num_jobs:]])
+        position.counts = np.concatenate([counts, position.counts[num_jobs:]])
 
-    def _take_missing(self, at: Position) -> None:
+    def _take_missing(self, position: Position) -> None:
         """Give the pairs that had no row their shares of delta, and sample them.
 
         That is in this round, or in the next one if the step was not inspected yet.
@@ -142,8 +142,8 @@ class Taking:
         self.give_shares(pairs)
         if search._inspected.looked is not None:
             first_counts = np.full(len(pairs), FIRST_BATCH, dtype=np.int64)
-            at.pairs = np.concatenate([at.pairs, pairs])
-            at.counts = np.concatenate([at.counts, first_counts])
+            position.pairs = np.concatenate([position.pairs, pairs])
+            position.counts = np.concatenate([position.counts, first_counts])
 
     def give_shares(self, pairs: Ints) -> None:
         """Assign the next k to every new pair, before its first sample."""
@@ -176,17 +176,19 @@ class Taking:
         only_rows = search.known and search.exact
         return search._inspected.looked is None and not only_rows
 
-    def inspect(self, at: Position, left: int, limits: Ends) -> int:
+    def inspect(self, position: Position, calls_left: int, limits: Ends) -> int:
         """Inspect the step before the first sample, and return the calls."""
         search = self.search
-        if limits.phases.begin("inspecting", calls=search.num_calls - at.first_call):
-            search._save(at)
+        if limits.phases.begin(
+            "inspecting", calls=search.num_calls - position.first_call
+        ):
+            search._save(position)
             return 0
-        state = search.memory.states[at.root]
-        num_calls = search._inspected.begin(search._sampler, state, left, limits)
+        state = search.memory.states[position.root]
+        num_calls = search._inspected.begin(search._sampler, state, calls_left, limits)
         search.num_calls += num_calls
-        search._save(at)
-        limits.phases.begin("sampling", calls=search.num_calls - at.first_call)
+        search._save(position)
+        limits.phases.begin("sampling", calls=search.num_calls - position.first_call)
         return num_calls
 
     def end_query(self, limits: Ends, state: Any) -> None:
@@ -206,7 +208,7 @@ class Taking:
         search.num_calls += sampler.read_again(closing_limits)
         search.num_calls += search._inspected.again(sampler, state, closing_limits)
 
-    def round(self, at: Position, limits: Ends) -> str | None:
+    def round(self, position: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.
 
         A search that was left by the clock or by hand is saved before its samples are
@@ -214,26 +216,26 @@ class Taking:
         """
         search, intake = self.search, self.search._intake
         try:
-            while intake.batch is not None or len(at.pairs):
+            while intake.batch is not None or len(position.pairs):
                 if intake.batch is None:
-                    self._begin_batch(at)
-                reason = self._fill(at, limits) or self._enter(limits)
+                    self._begin_batch(position)
+                reason = self._fill(position, limits) or self._enter(limits)
                 if reason is None:
-                    search._save_if_due(at)
+                    search._save_if_due(position)
                     reason = limits.over(self.ending(limits))
                 if reason is not None:
-                    search._save(at)
+                    search._save(position)
                     search._region.leave()
                     search.num_calls += self.lost
                     self._enter(limits.closing())
-                    at.end_round()
+                    position.end_round()
                     return reason
         except Full as error:
             search.num_calls += error.calls
             search._region.leave()
             self.waiting(limits)
             return error.reason
-        at.end_round()
+        position.end_round()
         return None
 
     def waiting(self, limits: Ends) -> str | None:
@@ -258,14 +260,14 @@ class Taking:
             self.entering = (time.perf_counter() - start_time) / num_entered
         return reason
 
-    def _fill(self, at: Position, limits: Ends) -> str | None:
+    def _fill(self, position: Position, limits: Ends) -> str | None:
         """Sample the batch in slices; return None, or why it is not full."""
         search, sampler = self.search, self.search._sampler
         batch, pace, self.lost = search._intake.batch, search._pace, 0
         assert batch is not None
         while batch.drawn < batch.size:
             ending_seconds = self.ending(limits)
-            reason = limits.over(ending_seconds) or self.said_stop(at, limits)
+            reason = limits.over(ending_seconds) or self.said_stop(position, limits)
             if reason is not None:
                 return reason
             seconds_left = limits.deadline - ending_seconds - time.perf_counter()
@@ -285,10 +287,10 @@ class Taking:
                 search.num_calls += batch.drawn - drawn_before
                 search.num_calls -= len(sampler.missing) - num_missing
                 search.num_rows += sampler.num_rows - rows_before
-                self._take_missing(at)
+                self._take_missing(position)
             pace.took(batch.drawn - drawn_before, time.perf_counter() - start_time)
             if batch.drawn < batch.size:
-                search._save_if_due(at)
+                search._save_if_due(position)
         return None
 
 

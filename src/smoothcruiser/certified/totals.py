@@ -105,10 +105,10 @@ class TotalRegion(Region):
         return {"closing": np.array([self.failed_at, *self.pace])}
 
     def read_sections(
-        self, parts: dict[str, Any], require: Callable[[bool, str], None]
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
     ) -> None:
         """Restore the numbers that ``sections`` had written."""
-        saved_numbers = np.frombuffer(parts["closing"], np.float64)
+        saved_numbers = np.frombuffer(sections["closing"], np.float64)
         require(
             len(saved_numbers) == 5 and bool(np.isfinite(saved_numbers).all()),
             "it cannot close",
@@ -264,7 +264,7 @@ class TotalRegion(Region):
             g.pairs[field_names], g.nodes[far_side][listed] = kept_fields, known_bounds
 
     def _prove_bounds(
-        self, far: str, near: str, slack: float, known: Floats
+        self, far: str, near: str, slack: float, known_bounds: Floats
     ) -> Floats | None:
         """Far bounds that hold by induction; None where none better were found."""
         g, listed, upper = self.memory.graph, self.listed_nodes, self.upper
@@ -272,7 +272,9 @@ class TotalRegion(Region):
         g.nodes[far][listed] = g.nodes[near][listed]
         self._solve(far, STILL * slack)
         moved_bounds = g.nodes[far][listed] + (slack if upper else -slack)
-        if not np.any(moved_bounds < known if upper else moved_bounds > known):
+        if not np.any(
+            moved_bounds < known_bounds if upper else moved_bounds > known_bounds
+        ):
             return None
         grid_bounds = cell_width * (
             np.ceil(moved_bounds / cell_width)
@@ -282,13 +284,13 @@ class TotalRegion(Region):
         grid_bounds = (
             np.maximum(grid_bounds, 0.0) if upper else np.minimum(grid_bounds, 0.0)
         )
-        g.nodes[far][listed] = pick_nearest(grid_bounds, known)
-        is_proved = self._climb(known, cell_width) and (
+        g.nodes[far][listed] = pick_nearest(grid_bounds, known_bounds)
+        is_proved = self._climb(known_bounds, cell_width) and (
             self.closing_loops.is_inductive(
-                g, self.order, self.count, known, upper, self.rules
+                g, self.order, self.count, known_bounds, upper, self.rules
             )
         )
-        far_bounds: Floats = pick_nearest(g.nodes[far][listed], known)
+        far_bounds: Floats = pick_nearest(g.nodes[far][listed], known_bounds)
         return far_bounds if is_proved else None
 
     def _solve(self, far: str, still: float) -> None:
@@ -326,7 +328,7 @@ class TotalRegion(Region):
             if turn > 0 and largest_move <= still:
                 break
 
-    def _climb(self, known: Floats, cell: float) -> bool:
+    def _climb(self, known_bounds: Floats, cell: float) -> bool:
         """Move f on the grid, away from V; whether it came to rest.
 
         Raises TimeoutError where time is up.
@@ -338,7 +340,7 @@ class TotalRegion(Region):
             int(min(MOST_PASSES, max(10.0, MOST_WORK / pairs_per_pass)))
         ):
             largest_move = self.closing_loops.climb(
-                g, self.order, self.count, known, self.upper, cell, self.rules
+                g, self.order, self.count, known_bounds, self.upper, cell, self.rules
             )
             self._work += pairs_per_pass
             if largest_move == 0.0:

@@ -61,6 +61,8 @@ class Viewed(Framed):
         """
         return drawn("certified", self, ax, state=state)
 
-    def _remember(self, at: Position) -> None:
+    def _remember(self, position: Position) -> None:
         """Add the interval of the query under way to the history."""
-        self.history.add(at.root, self.num_calls, self.memory.interval(at.root))
+        self.history.add(
+            position.root, self.num_calls, self.memory.interval(position.root)
+        )

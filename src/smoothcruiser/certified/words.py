@@ -262,9 +262,9 @@ class WordSampler(PythonSampler):
         self.loops.fill(keys, slots, int(sizes[0]))
         self.loops.load(keys[0])
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them."""
-        stop_sample = min(batch.size, batch.drawn + most)
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them."""
+        stop_sample = min(batch.size, batch.drawn + max_samples)
         while batch.drawn < stop_sample:
             part_size = min(PART, stop_sample - batch.drawn)
             if (
@@ -277,12 +277,12 @@ class WordSampler(PythonSampler):
                 self._misfits += 1
                 super().draw(batch, 1)
 
-    def _draw_part(self, batch: Batch, part: int) -> bool:
+    def _draw_part(self, batch: Batch, part_size: int) -> bool:
         """Sample a part of a batch; False where the next one is left to plain Python."""
-        first_job, counts = batch.ahead(part)
+        first_job, counts = batch.ahead(part_size)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         self._cover_nodes()
-        self._make_room(part)
+        self._make_room(part_size)
         origin_rows = self._rows[self.memory.graph.pairs["node"][pairs]]
         if (origin_rows < 0).any():
             return False
@@ -415,10 +415,10 @@ class WordSampler(PythonSampler):
         node_rows[nodes] = np.arange(begun, rows_used)
         self._rows = node_rows
 
-    def _make_room(self, more: int) -> None:
+    def _make_room(self, more_rows: int) -> None:
         """Make room for so many further rows."""
         rows_used = int(self._sizes[0])
-        rows_needed = rows_used + more
+        rows_needed = rows_used + more_rows
         if rows_needed > len(self._keys):
             num_rows = max(rows_needed, 2 * len(self._keys))
             keys = np.zeros((num_rows, self._keys.shape[1]), dtype=np.int64)

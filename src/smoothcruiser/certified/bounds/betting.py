@@ -104,8 +104,10 @@ def pole_guard(pole: float, scale: float) -> float:
     return 4.0 * UNIT * (abs(pole) + scale)
 
 
-def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) -> float:
-    """The upper (or lower) bound on Q at pole ``at``.
+def bound_at(
+    g: Outcomes, pair: Any, upper: bool, pole_index: int, rules: BoundRules
+) -> float:
+    """The upper (or lower) bound on Q at one pole.
 
     Rounding is on the safe side: ``guard`` is above the error of pole - Y, so the
     argument of the logarithm is too small, the geometric mean is shortened by more than
@@ -113,10 +115,10 @@ def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) ->
     """
     nodes, entries, discount = g.nodes, g.entries, rules.discount
     node = nodes[pair["node"]]
-    offset = POLE_OFFSETS[at] * (node["q_high"] - node["q_low"])
+    offset = POLE_OFFSETS[pole_index] * (node["q_high"] - node["q_low"])
     pole = node["q_high"] + offset if upper else node["q_low"] - offset
     guard = pole_guard(pole, rules.scale)
-    cost = pair["cost"] + POLE_COSTS[at]
+    cost = pair["cost"] + POLE_COSTS[pole_index]
     start, stop = pair["start"], pair["start"] + pair["length"]
     total_log = 0.0
     for e in range(start, stop):

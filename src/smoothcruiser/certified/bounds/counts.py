@@ -83,14 +83,16 @@ def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
     return largest_log + math.log(scaled_sum), term_sum
 
 
-def long_run(cost: float, size: int, least: float) -> float:
-    """So many samples in a row without a new outcome prove that ``size`` are all.
+def long_run(cost: float, num_outcomes: int, least_probability: float) -> float:
+    """The run of samples without a new outcome that proves a support complete.
 
-    It is log(size (size + 1) / alpha) / -log(1 - p), with a quarter of the pair's share:
-    that of the bets, which are not made where p is declared.
+    It is log(K (K + 1) / alpha) / -log(1 - p), K the ``num_outcomes``, with a quarter
+    of the pair's share: that of the bets, which are not made where p is declared.
     """
-    log_chance = math.log(size * (size + 1.0)) + cost + RUN_COST
-    return (1.0 + CERTAIN) * log_chance / -math.log1p(-least * (1.0 - CERTAIN))
+    log_chance = math.log(num_outcomes * (num_outcomes + 1.0)) + cost + RUN_COST
+    return (
+        (1.0 + CERTAIN) * log_chance / -math.log1p(-least_probability * (1.0 - CERTAIN))
+    )
 
 
 def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
@@ -141,12 +143,12 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
 # --- plain --------------------------------------------------------------------
 
 
-def missing(pairs: Any, least: float) -> Floats:
+def missing(pairs: Any, least_probability: float) -> Floats:
     """The samples after which the supports of pairs will be complete, if all was seen."""
     num_outcomes = np.maximum(pairs["length"].astype(np.float64), 1.0)
     cost = pairs["cost"]
     # as in ``long_run``: least may be 1
-    log_decay = -math.log1p(-least * (1.0 - CERTAIN))
+    log_decay = -math.log1p(-least_probability * (1.0 - CERTAIN))
     run_lengths = (
         np.log(num_outcomes * (num_outcomes + 1.0)) + cost + RUN_COST
     ) / log_decay
