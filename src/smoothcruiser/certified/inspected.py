@@ -26,7 +26,9 @@ class Inspected:
         self._fewer: int | None = None  # pairs to repeat after this query; None: all
         self._each = 0.0  # seconds per call, before the first sample
 
-    def begin(self, sampler: Sampler, state: Any, calls_left: int, limits: Ends) -> int:
+    def inspect_first(
+        self, sampler: Sampler, state: Any, calls_left: int, limits: Ends
+    ) -> int:
         """Inspect the step; the calls include those of the inspection afterwards.
 
         A stop in the middle leaves the step uninspected, and it is inspected when the
@@ -66,7 +68,7 @@ class Inspected:
         )
         return min(LOOK_SECONDS, seconds_share, len(self.looked) * self._each)
 
-    def again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
+    def inspect_again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
         """Repeat the inspection after a query, as far as there is time."""
         pairs = (self.looked or ())[: self._fewer]
         if self.looked is None or not pairs:
@@ -86,7 +88,7 @@ class Inspected:
         self.asked = num_calls
         return num_calls - calls_counted
 
-    def words(self, sampler: Sampler) -> str:
+    def describe(self, sampler: Sampler) -> str:
         """A sentence on the inspections for a certificate; empty before the first."""
         if self.looked is None:
             return ""

@@ -63,7 +63,7 @@ class Batch:
         """The number of samples when it is whole."""
         return int(self.ends[-1])
 
-    def ahead(self, max_samples: int) -> tuple[int, Ints]:
+    def next_samples(self, max_samples: int) -> tuple[int, Ints]:
         """Return the first job that is not done, and the samples to take next.
 
         There are at most ``max_samples`` of them, as counts of that job and of those
@@ -71,9 +71,9 @@ class Batch:
         """
         first_job = int(np.searchsorted(self.ends, self.drawn, side="right"))
         stop_sample = min(self.size, self.drawn + max_samples)
-        return first_job, self.between(self.drawn, stop_sample)[1]
+        return first_job, self.jobs_between(self.drawn, stop_sample)[1]
 
-    def between(self, first_sample: int, end_sample: int) -> Jobs:
+    def jobs_between(self, first_sample: int, end_sample: int) -> Jobs:
         """The pairs and counts of samples ``first_sample`` .. ``end_sample - 1``."""
         first_job = int(np.searchsorted(self.ends, first_sample, side="right"))
         last_job = int(np.searchsorted(self.ends, end_sample, side="left"))
@@ -115,7 +115,7 @@ class Intake:
         self.batch: Batch | None = None  # samples that are not all in the memory
 
     @property
-    def _grid(self) -> tuple[float, float]:
+    def _reward_grid(self) -> tuple[float, float]:
         """The range on which many-valued rewards are rounded; empty where none is.
 
         A declared least probability allows few outcomes, and is compared with them.
@@ -123,7 +123,7 @@ class Intake:
         is_declared = self.problem.min_probability is not None
         return (0.0, 0.0) if is_declared else self.problem.facts.reward_range
 
-    def begin(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    def begin_batch(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
         """Make a batch of the first jobs, and return those that are left."""
         num_jobs = int(np.searchsorted(np.cumsum(counts), CHUNK, side="right"))
         if num_jobs == 0:  # one job larger than the buffers: sample a part
@@ -134,7 +134,7 @@ class Intake:
         self.batch = Batch(pairs[:num_jobs], counts[:num_jobs])
         return pairs[num_jobs:], counts[num_jobs:]
 
-    def enter(self, stop_reason: Callable[[], str | None] = _never) -> str | None:
+    def enter_batch(self, stop_reason: Callable[[], str | None] = _never) -> str | None:
         """Enter the samples that the batch has; the others are not taken any more.
 
         Raises ``Full`` where the memory has no room, and returns the reason where
@@ -158,7 +158,7 @@ class Intake:
             if batch.entered < batch.drawn:
                 reason = stop_reason()
         if self.problem.deterministic:
-            self._compare(batch.pairs)
+            self._check_deterministic(batch.pairs)
         if reason is None:
             self.batch = None
         return reason
@@ -167,10 +167,10 @@ class Intake:
         """Enter the samples up to the next cut; ``Full`` leaves some of them."""
         memory, first_sample = self.memory, batch.entered
         end_sample = min(batch.drawn, (first_sample // PART + 1) * PART)
-        pairs, counts = batch.between(first_sample, end_sample)
+        pairs, counts = batch.jobs_between(first_sample, end_sample)
         targets = batch.raws[first_sample:end_sample]
         if not self.sampler.gives_nodes:
-            targets = memory.targets(targets)
+            targets = memory.target_nodes(targets)
         memory.check_turns(np.repeat(pairs, counts), targets)
         while True:
             num_recorded = self.loops.record(
@@ -180,7 +180,7 @@ class Intake:
                 targets,
                 batch.rewards[first_sample:end_sample],
                 batch.entered - first_sample,
-                *self._grid,
+                *self._reward_grid,
                 self.salt,
             )
             batch.entered = first_sample + int(num_recorded)
@@ -207,7 +207,7 @@ class Intake:
                 float(batch.rewards[paid_samples[0]]), int(pair)
             )
 
-    def _compare(self, pairs: Ints) -> None:
+    def _check_deterministic(self, pairs: Ints) -> None:
         g = self.memory.graph
         bad_pairs = pairs[g.pairs["length"][pairs] > 1]
         if len(bad_pairs):

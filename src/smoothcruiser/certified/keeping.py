@@ -55,23 +55,23 @@ class Pace:
     """How many samples take how long."""
 
     def __init__(self) -> None:
-        self.last = 0  # samples of the last slice
-        self.each = 0.0  # seconds per sample there
+        self.last_samples = 0  # samples of the last slice
+        self.sample_seconds = 0.0  # seconds per sample there
 
-    def within(self, seconds: float, entry_seconds: float = 0.0) -> int:
+    def samples_within(self, seconds: float, entry_seconds: float = 0.0) -> int:
         """The samples that take about so long, with ``entry_seconds`` for each.
 
         The first slice is one sample, and none is much larger than the one before.
         """
-        max_samples = max(1, MOST_GROWTH * self.last)
-        sample_seconds = self.each + entry_seconds
+        max_samples = max(1, MOST_GROWTH * self.last_samples)
+        sample_seconds = self.sample_seconds + entry_seconds
         return (
             max_samples
             if sample_seconds <= 0.0
             else max(1, min(max_samples, int(seconds / sample_seconds)))
         )
 
-    def took(self, samples: int, seconds: float) -> None:
+    def learn(self, samples: int, seconds: float) -> None:
         """Learn from a slice."""
         if samples:
-            self.last, self.each = samples, seconds / samples
+            self.last_samples, self.sample_seconds = samples, seconds / samples

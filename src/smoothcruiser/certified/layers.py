@@ -207,7 +207,10 @@ class LayeredRegion(Region):
             is_ended = self.layers.counts[-1] == 0  # no play goes on as long as that
             if is_ended or not wanted_depth == self.depth < self.deepest:
                 return
-            if self._has_enough_stages() or self.over(4.0 * seconds_spent) is not None:
+            if (
+                self._has_enough_stages()
+                or self.stop_reason(4.0 * seconds_spent) is not None
+            ):
                 return
             self.depth = min(self.deepest, 2 * self.depth)
 
@@ -273,7 +276,7 @@ class LayeredRegion(Region):
                 return
             depth_before = self.depth
             self.unfinished = (
-                self.over(4.0 * (time.perf_counter() - start_time)) is not None
+                self.stop_reason(4.0 * (time.perf_counter() - start_time)) is not None
             )
             if self.unfinished:
                 return

@@ -57,11 +57,11 @@ class Ends:
         """When the time is up, by ``time.perf_counter()``: compiling puts it off."""
         return self.due + self.watch.stood_still() if self.due < math.inf else math.inf
 
-    def heard_by(self, hold: Hold) -> Ends:
+    def stopped_by(self, hold: Hold) -> Ends:
         """The same limits in a held run, which reports its phases."""
         return replace(self, hold=hold, phases=Phases(self.callback, hold))
 
-    def within(self, reserve: Callable[[int], int]) -> Ends:
+    def reserve_calls(self, reserve: Callable[[int], int]) -> Ends:
         """The same limits with the calls that ``reserve`` leaves of the budget."""
         return replace(self, budget=reserve(self.budget))
 
@@ -70,7 +70,7 @@ class Ends:
         """When a call of the oracle that is still under way is ended."""
         return self.deadline + GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
 
-    def over(self, seconds_needed: float = 0.0) -> str | None:
+    def stop_reason(self, seconds_needed: float = 0.0) -> str | None:
         """Why to stop now, with ``seconds_needed`` for the answer; None: go on."""
         if self.hold.came:
             return "hand"
@@ -80,11 +80,11 @@ class Ends:
             "seconds" if time.perf_counter() + seconds_needed > self.deadline else None
         )
 
-    def later(self, seconds: float) -> Ends:
+    def postpone(self, seconds: float) -> Ends:
         """The same limits after ``seconds`` of compiling, which count against none."""
         return replace(self, due=self.due + seconds, watch=Stopwatch())
 
-    def closing(self) -> Ends:
+    def closing_limits(self) -> Ends:
         """The limits of the work after a stop, which only the answer needs."""
         hand_deadline = time.perf_counter() + HAND_SECONDS
         closing_time = (

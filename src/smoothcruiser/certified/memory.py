@@ -73,7 +73,9 @@ class Memory:
         self.states: Any = [None]  # the state of each node; node 0 is the end
         self.nodes: Any = {}  # of plain values: their keys suffice
         self.others: dict[Any, Seen] = {}  # of all others, by their keys
-        self.over: dict[Any, Any] = {}  # plain values that are terminal, by their keys
+        self.terminal_values: dict[
+            Any, Any
+        ] = {}  # plain values that are terminal, by their keys
         self._types: set[type] = set()  # of the states checked so far
         self._state_bytes = PYTHON_BYTES  # of the largest state measured
         self._fit = 0  # so many states fit for certain
@@ -127,7 +129,7 @@ class Memory:
         return len(self.nodes) + len(self.others)
 
     @property
-    def left(self) -> int:
+    def num_states_left(self) -> int:
         """A number of states for which there is room: the real one may be larger."""
         nodes, pairs = self.graph.nodes, self.graph.pairs
         # every array that grows is there twice for a moment
@@ -153,7 +155,7 @@ class Memory:
     def is_crowded(self, more_states: int) -> bool:
         """Whether there may be no room for so many new states."""
         if self.num_kept + more_states > self._fit:
-            self._fit = self.num_kept + self.left
+            self._fit = self.num_kept + self.num_states_left
         return self.num_kept + more_states > self._fit
 
     def _used_bytes(self, more_states: int) -> int:
@@ -264,10 +266,10 @@ class Memory:
                 (known_node,) = self._add_nodes([state])
                 self.nodes[key] = known_node
                 if known_node == END:
-                    self.over[key] = state
+                    self.terminal_values[key] = state
             else:
                 known_state = (
-                    self.over.get(key, state)
+                    self.terminal_values.get(key, state)
                     if known_node == END
                     else self.states[known_node]
                 )
@@ -395,7 +397,7 @@ class Memory:
         )
         return state_nodes
 
-    def targets(self, numbers: Ints) -> Ints:
+    def target_nodes(self, numbers: Ints) -> Ints:
         """Return the nodes of next states, numbers of a compiled step or END_RAW.
 
         New ones get their nodes in the order of their numbers.
@@ -418,7 +420,7 @@ class Memory:
         for state, node in zip(states, new_nodes, strict=True):
             self.nodes[state] = node
             if node == END:
-                self.over[state] = state
+                self.terminal_values[state] = state
         return new_nodes
 
     def enter_rows(

@@ -164,7 +164,7 @@ class ParallelSampler(Sampler):
         ``Full`` ends it before the job with a next state that has no room.
         """
         drawn_before = batch.drawn
-        first_job, counts = batch.ahead(max_samples)
+        first_job, counts = batch.next_samples(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         jobs = []
         for pair, count, stream_words in zip(

@@ -113,11 +113,11 @@ class PooledRegion(Region):
 
     # --- the pool -------------------------------------------------------------
 
-    def allow(self, delta: float) -> None:
+    def set_delta(self, delta: float) -> None:
         """Give the pool its part of ``delta``."""
         self.cost = -math.log(self.bound.pool_share * delta)
 
-    def leave(self) -> None:
+    def leave_round(self) -> None:
         """Note that a round was left before its end: the pool takes no more samples."""
         self.was_left = True
 
@@ -313,7 +313,7 @@ class PooledRegion(Region):
     def _side(self, side: float, price: float, repeats: Floats) -> Floats | None:
         """Side * V of the requested node and side * Q of its pairs, as bounded.
 
-        None where ``over`` gave a reason.
+        None where ``stop_reason`` gave one.
         """
         g, num_pairs, loops = (
             self.memory.graph,
@@ -402,7 +402,7 @@ class PooledRegion(Region):
             effects[chunk_pairs[is_done]] = np.maximum(
                 0.0, pair_values[is_done] - base_bounds[0]
             )
-            if self.over() is not None:
+            if self.stop_reason() is not None:
                 return None
         return largest_bounds
 

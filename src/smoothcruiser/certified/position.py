@@ -52,7 +52,7 @@ class Position:
         """Keep the jobs of a round."""
         self.sampling, self.pairs, self.counts = True, pairs, counts
 
-    def waiting(self, batch: Batch | None) -> int:
+    def num_waiting(self, batch: Batch | None) -> int:
         """The samples of the round that are still to be taken."""
         if not self.sampling:
             return 0

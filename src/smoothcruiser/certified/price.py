@@ -10,7 +10,7 @@ query. Pairs that still have fewer than n(N) samples are then brought there. So
 legend   symbol      public name
   N                  ``num_pairs``: pairs of state and action in the memory when
                      the search ends
-  n(N)               ``each``
+  n(N)               ``samples_per_pair``
 
 This file decides when samples become equal, and the promise of ``explain``. No bound
 depends on it.
@@ -40,22 +40,22 @@ class EqualSamples:
     facts: Facts
     epsilon: float
     delta: float
-    known: tuple[int, float] = (0, 0)  # (N, n(N)) computed last
+    last_computed: tuple[int, float] = (0, 0)  # (N, n(N)) computed last
 
-    def each(self, num_pairs: int) -> float:
+    def samples_per_pair(self, num_pairs: int) -> float:
         """Return n(N), the least number of samples of each pair that is enough.
 
         It is infinite where none is certain to be.
         """
-        if self.known[0] != num_pairs:
+        if self.last_computed[0] != num_pairs:
             try:
                 pair_samples: float = enough_each(
                     self.bound, self.facts, self.epsilon, self.delta, num_pairs
                 )
             except InvalidInput:
                 pair_samples = math.inf
-            self.known = (num_pairs, pair_samples)
-        return self.known[1]
+            self.last_computed = (num_pairs, pair_samples)
+        return self.last_computed[1]
 
     def steerable(self, calls_before: int, calls: int, num_pairs: int) -> int:
         """Return how many of the ``calls`` may be steered.
@@ -64,9 +64,11 @@ class EqualSamples:
         N, and pairs are never forgotten, so the number for fewer pairs usually settles
         the question.
         """
-        if calls_before + calls < num_pairs * self.known[1]:
+        if calls_before + calls < num_pairs * self.last_computed[1]:
             return calls
-        return int(min(calls, num_pairs * self.each(num_pairs) - calls_before))
+        return int(
+            min(calls, num_pairs * self.samples_per_pair(num_pairs) - calls_before)
+        )
 
 
 def price_bound(

@@ -116,7 +116,7 @@ class RowReader(Sampler):
     ) -> tuple[int, Looks]:
         return self._lend().look(state, looked, most_calls, seconds)
 
-    def reads(self, pairs: Ints) -> Bools:  # noqa: D102
+    def are_rows(self, pairs: Ints) -> Bools:  # noqa: D102
         pair_rows = self.memory.graph.pairs[pairs]
         is_unread: Bools = (pair_rows["total"] == 0.0) & (pair_rows["cost"] == 0.0)
         return is_unread
@@ -127,9 +127,9 @@ class RowReader(Sampler):
         ``Full`` ends it before the row for which there is no room. A batch of pairs
         without rows is sampled.
         """
-        first_job, counts = batch.ahead(max_samples)
+        first_job, counts = batch.next_samples(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
-        if not self.reads(pairs[:1])[0]:
+        if not self.are_rows(pairs[:1])[0]:
             try:
                 inner = self._lend()
             except KeyboardInterrupt as stop:  # while it waited for workers

@@ -41,7 +41,7 @@ class Region:
         self.loops = make_loops(problem.operator, bound)
         self.rules = _rules(problem, radius_scale)
         # why to stop, if there are so many seconds of work ahead; None: go on
-        self.over: Callable[..., object] = _never
+        self.stop_reason: Callable[..., object] = _never
         self.order: Ints = np.zeros(0, dtype=np.int64)
         self.count = 0
         self.counted = CountedNodes(self)
@@ -75,11 +75,11 @@ class Region:
     def close(self, last: bool = False) -> bool:
         """Close the gaps that sweeps leave: none with a discount or a horizon.
 
-        Returns False where it was left because ``over`` gave a reason.
+        Returns False where it was left because ``stop_reason`` gave one.
         """
         return True
 
-    def urgent(self, calls: int) -> tuple[Ints, Ints] | None:
+    def urgent_jobs(self, calls: int) -> tuple[Ints, Ints] | None:
         """Jobs that come before all others, of about ``calls`` samples; None: none."""
         return None
 
@@ -92,13 +92,13 @@ class Region:
     ) -> None:
         """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
-    def allow(self, delta: float) -> None:
+    def set_delta(self, delta: float) -> None:
         """Give the region its part of ``delta``; most have none."""
 
-    def leave(self) -> None:
+    def leave_round(self) -> None:
         """Note that a round was left before its end."""
 
-    def sample(self) -> None:
+    def note_samples(self) -> None:
         """Note that pairs are sampled, beside rows of a known model."""
 
     def mark_last(self) -> None:

@@ -127,7 +127,7 @@ class Sampler:
         """
         raise NotImplementedError
 
-    def reads(self, pairs: Ints) -> Bools:
+    def are_rows(self, pairs: Ints) -> Bools:
         """Which of the pairs, when they are jobs, are rows to read: of a simulator none."""
         return np.zeros(len(pairs), dtype=np.bool_)
 
@@ -265,7 +265,7 @@ class CompiledSampler(Sampler):
     def draw(self, batch: Batch, max_samples: int) -> None:
         """Take the next samples of a batch, at most ``max_samples`` of them."""
         memory = self.memory
-        first_job, counts = batch.ahead(max_samples)
+        first_job, counts = batch.next_samples(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         chosen_pairs = memory.graph.pairs[pairs]
         states = memory.states.book.numbers[chosen_pairs["node"]]
@@ -341,7 +341,7 @@ class PythonSampler(Sampler):
         """
         from smoothcruiser.jit.streams import from_words
 
-        first_job, counts = batch.ahead(max_samples)
+        first_job, counts = batch.next_samples(max_samples)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         words, pair_pool = self._streams(pairs), self.memory.graph.pairs
         for job, (pair, count) in enumerate(
@@ -390,13 +390,13 @@ class PythonSampler(Sampler):
 
     def take_up(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched:
-            pair = batch.pairs[batch.ahead(1)[0]]
+            pair = batch.pairs[batch.next_samples(1)[0]]
             node = int(self.memory.graph.pairs[pair]["node"])
             self._before = copied(self.memory.states[node])
 
     def check_written(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched and self._before is not None:
-            pair = self.memory.graph.pairs[batch.pairs[batch.ahead(1)[0]]]
+            pair = self.memory.graph.pairs[batch.pairs[batch.next_samples(1)[0]]]
             state = self.memory.states[int(pair["node"])]
             if unchanged(self._before, state) is False:
                 raise written_into(self._before, state, int(pair["action"]))

@@ -252,9 +252,9 @@ class Certified(Shown, Viewed):
         if self.keeper is not None:
             self.spelling.check(state)
         with held() as hold:
-            limits = limits.heard_by(hold).within(self._inspected.reserve)
+            limits = limits.stopped_by(hold).reserve_calls(self._inspected.reserve)
             compile_seconds = self._prepare(state, limits)
-            limits = limits.later(self._loading)
+            limits = limits.postpone(self._loading)
             try:
                 root = self.memory.node_of(state)
             except Full as error:
@@ -296,13 +296,13 @@ class Certified(Shown, Viewed):
             position.relative,
         )
         with held() as hold:
-            limits = limits.heard_by(hold).within(self._inspected.reserve)
+            limits = limits.stopped_by(hold).reserve_calls(self._inspected.reserve)
             state = self.memory.states[position.root]
             compile_seconds = self._prepare(state, limits)
-            limits = limits.later(self._loading)
+            limits = limits.postpone(self._loading)
             calls_left = limits.budget - (self.num_calls - position.first_call)
             # a smaller budget than before
-            if position.waiting(self._intake.batch) > calls_left:
+            if position.num_waiting(self._intake.batch) > calls_left:
                 self._taking.drop_round()
             return self._answer(limits, start_time, compile_seconds)
 
@@ -317,7 +317,7 @@ class Certified(Shown, Viewed):
         position = self._at
         assert position is not None
         state = self.memory.states[position.root]
-        reason = limits.over()
+        reason = limits.stop_reason()
         if self._prepared:
             self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
@@ -380,12 +380,12 @@ class Certified(Shown, Viewed):
         is_refused = limits.phases.begin("compiling")
         with uncounted():
             self._region = make_region(problem, memory, self.bound, self.radius_scale)
-            self._region.allow(self.delta)
+            self._region.set_delta(self.delta)
             self._sweeps = Sweeps(problem, self._region, self._crossing_error)
             self._steering = self.steering(problem, self._region, exact=self.exact)
             if not self.exact:
                 self._sweeps.exact = False
-                self._region.sample()
+                self._region.note_samples()
         if is_refused:
             return False
         wait_limits = limits.hold, limits.due  # workers are waited for
@@ -417,7 +417,7 @@ class Certified(Shown, Viewed):
                 stop_reason = None  # it was given more room
             if stop_reason is None and not position.sampling:
                 # samples of an earlier round come first
-                stop_reason = self._taking.waiting(limits)
+                stop_reason = self._taking.enter_waiting(limits)
             if stop_reason is None and not position.sampling:
                 self._sweeps.settle(position, limits, self._save_if_due)
                 self._remember(position)
@@ -426,7 +426,7 @@ class Certified(Shown, Viewed):
                     return stop_reason
                 if stop_reason is None and calls_left > 0 and self._taking.is_first:
                     calls_left -= self._taking.inspect(position, calls_left, limits)
-                    stop_reason = limits.over()
+                    stop_reason = limits.stop_reason()
                 if stop_reason is None:
                     stop_reason = (
                         "budget"
@@ -434,9 +434,9 @@ class Certified(Shown, Viewed):
                         else self._begin_round(position, limits, calls_left)
                     )
             if stop_reason is None:
-                stop_reason = self._taking.round(position, limits)
+                stop_reason = self._taking.sample_round(position, limits)
             if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
-                self._sweeps.settle(position, limits.closing())
+                self._sweeps.settle(position, limits.closing_limits())
                 if self._sweeps.is_narrow(position, limits):
                     self._save(position)
                     return self._sweeps.end_reason(position, limits)
@@ -446,7 +446,7 @@ class Certified(Shown, Viewed):
                 self._sweeps.finish(position, limits)
                 if self._sweeps.is_narrow(position, limits):
                     return self._sweeps.end_reason(position, limits)
-                return limits.over() or stop_reason
+                return limits.stop_reason() or stop_reason
 
     def _stop_reason(self, position: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
@@ -455,7 +455,7 @@ class Certified(Shown, Viewed):
             reason = self._sweeps.end_reason(position, limits)
         else:
             reason = self._taking.said_stop(position, limits, least_seconds=0.0)
-            reason = reason or limits.over(self._taking.ending(limits))
+            reason = reason or limits.stop_reason(self._taking.ending_seconds(limits))
         if reason is not None:
             self._save(position)
         return reason
@@ -478,7 +478,9 @@ class Certified(Shown, Viewed):
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        inspection_text = self._inspected.words(self._sampler) if self._prepared else ""
+        inspection_text = (
+            self._inspected.describe(self._sampler) if self._prepared else ""
+        )
         num_rows = self.num_rows if self.known else None
         return assumed_in_search(
             self.problem, num_rows, self.exact, self._twice, inspection_text
@@ -503,7 +505,7 @@ class Certified(Shown, Viewed):
         )
         if len(pairs) == 0:
             default_reason = "seconds" if self._region.unfinished else "exhausted"
-            return limits.over() or default_reason
+            return limits.stop_reason() or default_reason
         self._taking.begin_round(position, pairs, counts)
         return None
 
@@ -511,7 +513,7 @@ class Certified(Shown, Viewed):
         """Return which pairs to sample, and how often each."""
         steering, root = self._steering, position.root
         pairs_seen = self.num_rows if self.known else self._drawn_pairs
-        num_calls = min(calls_left, steering.calls(root, limits, pairs_seen))
+        num_calls = min(calls_left, steering.next_calls(root, limits, pairs_seen))
         steerable_calls = steering.num_steerable(limits, num_calls)
         if steerable_calls <= 0:
             pairs, counts = steering.equal_jobs(limits.equal, calls_left)
@@ -520,7 +522,10 @@ class Certified(Shown, Viewed):
             # certainly narrow enough, unless rounding prevents it
             self._save(position)  # a stop in here is taken up from here
             self._sweeps.finish(position, limits)
-            if self._sweeps.is_narrow(position, limits) or limits.over() is not None:
+            if (
+                self._sweeps.is_narrow(position, limits)
+                or limits.stop_reason() is not None
+            ):
                 return pairs, counts
             steerable_calls = num_calls
         pairs, counts = steering.steered_jobs(root, limits, steerable_calls)

@@ -186,9 +186,9 @@ def _ends(memory: Memory, spelling: Spelling) -> list[Any]:
     end_states = []
     for key, node in memory.nodes.items():
         if node == END:
-            is_kept = key in memory.over
+            is_kept = key in memory.terminal_values
             end_states.append(
-                [spelling.write_state(memory.over.get(key, key)), is_kept]
+                [spelling.write_state(memory.terminal_values.get(key, key)), is_kept]
             )
     end_states += [
         [spelling.write_state(seen_state.state), True]
@@ -368,7 +368,7 @@ def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
         if problem.key is None and is_fixed(state):
             memory.nodes[key] = END
             if is_kept:
-                memory.over[key] = state
+                memory.terminal_values[key] = state
         else:
             memory.others[key] = Seen(END, state, None)
 

@@ -61,7 +61,7 @@ class Steering:
         """Go on with samples beside rows of a known model."""
         self.exact, self.first_batch = False, FIRST_BATCH
 
-    def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
+    def next_calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
         """Return the number of calls of the next round."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
@@ -82,7 +82,7 @@ class Steering:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
-        urgent_jobs = region.urgent(calls)
+        urgent_jobs = region.urgent_jobs(calls)
         if urgent_jobs is not None:
             return urgent_jobs
         region.spread(
@@ -133,7 +133,9 @@ class Steering:
         known_pairs = g.pairs[:num_pairs]
         n = known_pairs["total"]
         target_count = (
-            math.inf if equal_samples is None else float(equal_samples.each(num_pairs))
+            math.inf
+            if equal_samples is None
+            else float(equal_samples.samples_per_pair(num_pairs))
         )
         q_span = (
             g.nodes["q_high"][known_pairs["node"]]

@@ -7,7 +7,7 @@ its stream, and nothing more is sampled until the waiting samples are entered
 that is then sampled again from where it began.
 
 The clock: entering samples, the last sweeps and the inspection afterwards take time
-too. Their last durations are reserved (``ending``), so that the answer is there when
+too. Their last durations are reserved (``ending_seconds``), so that the answer is there when
 the time is up.
 """
 
@@ -84,7 +84,7 @@ class Taking:
         self._told = time.perf_counter()
         return "callback" if says_stop(callback_answer) else None
 
-    def ending(self, limits: Ends) -> float:
+    def ending_seconds(self, limits: Ends) -> float:
         """The seconds between the last sample and the answer."""
         if limits.deadline == math.inf:
             return 0.0
@@ -100,7 +100,7 @@ class Taking:
 
     def begin_round(self, position: Position, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round: rows first, then pairs to sample, with their shares."""
-        are_rows = self.search._sampler.reads(pairs)
+        are_rows = self.search._sampler.are_rows(pairs)
         row_places = np.flatnonzero(are_rows)
         self.give_shares(pairs[~are_rows])
         position.begin_round(
@@ -114,14 +114,14 @@ class Taking:
         """Forget the jobs of the round under way, if there is one."""
         position = self.search._at
         if position is not None and position.sampling:
-            self.search._region.leave()
+            self.search._region.leave_round()
             position.end_round()
 
     def _begin_batch(self, position: Position) -> None:
         """Make a batch of the first jobs, all of them rows, or none."""
-        num_rows = int(self.search._sampler.reads(position.pairs).sum())
+        num_rows = int(self.search._sampler.are_rows(position.pairs).sum())
         num_jobs = num_rows or len(position.pairs)
-        pairs, counts = self.search._intake.begin(
+        pairs, counts = self.search._intake.begin_batch(
             position.pairs[:num_jobs], position.counts[:num_jobs]
         )
         position.pairs = np.concatenate([pairs, position.pairs[num_jobs:]])
@@ -166,7 +166,7 @@ class Taking:
         search = self.search
         search._steering.begin_sampling()
         search._sweeps.exact = False
-        search._region.sample()
+        search._region.note_samples()
         return limits_for_samples(limits, search.bound, search.problem, search.delta)
 
     @property
@@ -185,7 +185,9 @@ class Taking:
             search._save(position)
             return 0
         state = search.memory.states[position.root]
-        num_calls = search._inspected.begin(search._sampler, state, calls_left, limits)
+        num_calls = search._inspected.inspect_first(
+            search._sampler, state, calls_left, limits
+        )
         search.num_calls += num_calls
         search._save(position)
         limits.phases.begin("sampling", calls=search.num_calls - position.first_call)
@@ -201,14 +203,16 @@ class Taking:
             if search.keeper is not None:
                 search.keeper.unkept = f"{search.fault}."
             return
-        closing_limits = limits.closing()
+        closing_limits = limits.closing_limits()
         search.memory.check_untouched(
             max(closing_limits.deadline, time.perf_counter() + LEAST_SECONDS)
         )
         search.num_calls += sampler.read_again(closing_limits)
-        search.num_calls += search._inspected.again(sampler, state, closing_limits)
+        search.num_calls += search._inspected.inspect_again(
+            sampler, state, closing_limits
+        )
 
-    def round(self, position: Position, limits: Ends) -> str | None:
+    def sample_round(self, position: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.
 
         A search that was left by the clock or by hand is saved before its samples are
@@ -222,23 +226,23 @@ class Taking:
                 reason = self._fill(position, limits) or self._enter(limits)
                 if reason is None:
                     search._save_if_due(position)
-                    reason = limits.over(self.ending(limits))
+                    reason = limits.stop_reason(self.ending_seconds(limits))
                 if reason is not None:
                     search._save(position)
-                    search._region.leave()
+                    search._region.leave_round()
                     search.num_calls += self.lost
-                    self._enter(limits.closing())
+                    self._enter(limits.closing_limits())
                     position.end_round()
                     return reason
         except Full as error:
             search.num_calls += error.calls
-            search._region.leave()
-            self.waiting(limits)
+            search._region.leave_round()
+            self.enter_waiting(limits)
             return error.reason
         position.end_round()
         return None
 
-    def waiting(self, limits: Ends) -> str | None:
+    def enter_waiting(self, limits: Ends) -> str | None:
         """Enter the samples of a round that was left, as far as there is room.
 
         Returns why some still wait, if it was for want of time.
@@ -254,7 +258,7 @@ class Taking:
         if batch is None:
             return None
         entered_before = batch.entered
-        reason = self.search._intake.enter(limits.over)
+        reason = self.search._intake.enter_batch(limits.stop_reason)
         num_entered = batch.entered - entered_before
         if num_entered:
             self.entering = (time.perf_counter() - start_time) / num_entered
@@ -266,13 +270,15 @@ class Taking:
         batch, pace, self.lost = search._intake.batch, search._pace, 0
         assert batch is not None
         while batch.drawn < batch.size:
-            ending_seconds = self.ending(limits)
-            reason = limits.over(ending_seconds) or self.said_stop(position, limits)
+            ending_seconds = self.ending_seconds(limits)
+            reason = limits.stop_reason(ending_seconds) or self.said_stop(
+                position, limits
+            )
             if reason is not None:
                 return reason
             seconds_left = limits.deadline - ending_seconds - time.perf_counter()
             slice_seconds = POOL_SECONDS if sampler.workers else SLICE_SECONDS
-            max_samples = pace.within(
+            max_samples = pace.samples_within(
                 min(slice_seconds, SLICE_SHARE * seconds_left), self.entering
             )
             start_time, drawn_before = time.perf_counter(), batch.drawn
@@ -282,13 +288,13 @@ class Taking:
             except Interrupted as stop:
                 self.lost = stop.calls
                 log.info("a slice was broken off: %d calls are dropped", stop.calls)
-                return limits.over() or "seconds"
+                return limits.stop_reason() or "seconds"
             finally:
                 search.num_calls += batch.drawn - drawn_before
                 search.num_calls -= len(sampler.missing) - num_missing
                 search.num_rows += sampler.num_rows - rows_before
                 self._take_missing(position)
-            pace.took(batch.drawn - drawn_before, time.perf_counter() - start_time)
+            pace.learn(batch.drawn - drawn_before, time.perf_counter() - start_time)
             if batch.drawn < batch.size:
                 search._save_if_due(position)
         return None

@@ -91,7 +91,7 @@ class TotalRegion(Region):
             loops.climb(g, order, 0, no_values, True, 1.0, rules)
             loops.is_inductive(g, order, 0, no_values, True, rules)
 
-    def sample(self) -> None:
+    def note_samples(self) -> None:
         """Note that pairs are sampled: induction needs bounds for every function."""
         self.closes = self.closes and self.bound.every_function
 
@@ -145,7 +145,7 @@ class TotalRegion(Region):
 
         Where that took more updates than there are samples, in vain, it is not tried
         again before there are many more samples, or for the ``last`` time.
-        Returns False where it was left because ``over`` gave a reason.
+        Returns False where it was left because ``stop_reason`` gave one.
         """
         num_samples = self.num_samples
         must_wait = num_samples < MORE_SAMPLES * self.failed_at and not last
@@ -179,7 +179,7 @@ class TotalRegion(Region):
         self.failed_at = num_samples if in_vain else 0.0
         return True
 
-    def urgent(self, calls: int) -> Jobs | None:
+    def urgent_jobs(self, calls: int) -> Jobs | None:
         """Samples that complete supports, where that narrows the answer faster.
 
         It is compared with the effect of the last steered samples. There are none, and
@@ -214,7 +214,7 @@ class TotalRegion(Region):
     def _completing(
         self, calls: int, samples: float, width: float, rate: float
     ) -> Jobs | None:
-        """The jobs of ``urgent`` where samples so far narrow the answer by ``rate``."""
+        """The ``urgent_jobs`` where samples so far narrow the answer by ``rate``."""
         g, least_probability = self.memory.graph, self.problem.min_probability
         assert least_probability is not None
         owner_nodes = g.pairs["node"][: self.memory.num_pairs]
@@ -316,7 +316,7 @@ class TotalRegion(Region):
                 passes_done = loops.follow(
                     *loop_arguments, num_passes, 0.01 * still, lines
                 )
-                if self.over() is not None:
+                if self.stop_reason() is not None:
                     raise TimeoutError
                 passes_left = (
                     0 if passes_done < num_passes else passes_left - num_passes
@@ -345,6 +345,6 @@ class TotalRegion(Region):
             self._work += pairs_per_pass
             if largest_move == 0.0:
                 return True
-            if pass_number % check_every == 0 and self.over() is not None:
+            if pass_number % check_every == 0 and self.stop_reason() is not None:
                 raise TimeoutError
         return False

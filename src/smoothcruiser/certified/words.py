@@ -279,7 +279,7 @@ class WordSampler(PythonSampler):
 
     def _draw_part(self, batch: Batch, part_size: int) -> bool:
         """Sample a part of a batch; False where the next one is left to plain Python."""
-        first_job, counts = batch.ahead(part_size)
+        first_job, counts = batch.next_samples(part_size)
         pairs = batch.pairs[first_job : first_job + len(counts)]
         self._cover_nodes()
         self._make_room(part_size)

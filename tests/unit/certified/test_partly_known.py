@@ -106,7 +106,7 @@ def test_equal_samples_leave_rows_alone() -> None:
     memory.query(epsilon=0.5)
 
     class Enough:
-        def each(self, num_pairs: int) -> float:
+        def samples_per_pair(self, num_pairs: int) -> float:
             return 1e6
 
     pairs = memory.memory.graph.pairs[: memory.memory.num_pairs]

@@ -164,7 +164,7 @@ def test_a_round_that_was_left_ends_the_pool() -> None:
     search.query(budget=3_000)
     region = search._region
     assert region.pool()[0] < math.inf
-    region.leave()
+    region.leave_round()
     assert region.pool()[0] < math.inf  # what was entered is in order
     region.mark_last()
     assert region.pool()[0] == math.inf
