@@ -7,8 +7,8 @@ its stream, and nothing more is sampled until the waiting samples are entered
 that is then sampled again from where it began.
 
 The clock: entering samples, the last sweeps and the inspection afterwards take time
-too. Their last durations are reserved (``ending_seconds``), so that the answer is there when
-the time is up.
+too. Their last durations are reserved (``ending_seconds``), so that the answer is there
+when the time is up.
 """
 
 from __future__ import annotations
