@@ -2,8 +2,8 @@
 
 A search adds a point after each round; it has about log(calls)/log(1.25) rounds. Where
 points become too many, every second one is dropped, so that those left are spread as
-evenly as before. The record is read by nobody but ``Certified.plot``: it changes no bit
-of a search, and a store does not keep it.
+evenly as before. Only ``Certified.plot`` reads the record: it changes no bit of a
+search, and a store does not keep it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 @dataclass
 class History:
-    """Points of the states that were asked about last, by their node."""
+    """Points of the states that were queried last, by their node."""
 
     points: dict[int, list[Point]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""When a search is saved, and how large the slices are in which it samples.
+"""The times at which a search is saved, and the size of its slices of samples.
 
 The clock decides both, and neither changes a bit of the result: a snapshot is
 taken between two slices (``intake``), and a slice ends where one likes.
@@ -25,7 +25,7 @@ MOST_GROWTH = 16  # of a slice against the one before
 
 
 class Keeper:
-    """Writes snapshots of one search where it is told to, neither too often nor rarely."""
+    """Writes snapshots of one search, neither too often nor too rarely."""
 
     def __init__(self, write: Callable[[bytes, int], None]) -> None:
         """``write`` takes a snapshot and the calls that it stands for."""

@@ -328,8 +328,8 @@ class LayeredRegion(Region):
         """Make a node and its pairs hold their bounds with all steps left.
 
         A node that is not the requested one may hold bounds from the last sweep, with
-        fewer steps left. One that was never asked about has none with all of them but
-        those of the facts: then it returns False.
+        fewer steps left. One that was never queried has only the bounds of the facts
+        with all steps left: then it returns False.
         """
         root_layer = self.layers.stages["node"][: self.layers.starts[:2][-1]]
         places = np.flatnonzero(root_layer == node)

@@ -210,8 +210,8 @@ class Memory:
     def admit(self, raws: Ints) -> None:
         """Raise ``Full`` where the next states of samples would not fit.
 
-        ``raws`` are states as whole numbers. It is asked before they are entered,
-        so that a batch fits as a whole or waits.
+        ``raws`` are states as whole numbers. It is called before they are entered, so
+        that a batch fits as a whole or waits.
         """
         has_keys, new_keys = self.problem.key is not None, set()
         if isinstance(self.nodes, NumberNodes):
@@ -289,7 +289,7 @@ class Memory:
         """Refuse a state if its key has changed because a step wrote into it.
 
         Also refuse companion functions if their answers have changed; bounds on V are
-        asked for again until ``time.perf_counter()`` passes ``deadline``.
+        requested again until ``time.perf_counter()`` passes ``deadline``.
         """
         problem = self.problem
         if problem.tables is None:

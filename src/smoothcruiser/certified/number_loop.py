@@ -46,7 +46,7 @@ class NumberLoop:
         return (self.spoken.address, *buffer_addresses), (buffer, state)
 
     def after(self, calls: int) -> NumberLoop:
-        """The loop to go on with, after so many more calls."""
+        """The loop to continue with, after so many more calls."""
         inlined_kernel = None if self.later is None else self.later.after(calls)
         return (
             self if inlined_kernel is None else NumberLoop(inlined_kernel, self.problem)

@@ -482,7 +482,7 @@ class PooledRegion(Region):
         return view
 
     def _forecast(self, view: Graph, price: float, repeats: Floats) -> float:
-        """The root of the calls for a width of 1 with the pool, as far as can be told.
+        """An estimate of the root of the calls for a width of 1 with the pool.
 
         Radii like slope/n and flows take (sum of sqrt(flow slope))**2 calls for a width
         of 1. The pool takes sum of m_r x_r, with x_r the effect that pair r may have

@@ -1,4 +1,4 @@
-"""Where a query of certified search is, so that it can be left and taken up.
+"""The position of a query of certified search, which can be left and resumed.
 
 The points at which it can be left are those where the memory is whole: between two
 sweeps, between two slices of a round, and at the end. From each of them the search goes

@@ -157,7 +157,7 @@ class RowReader(Sampler):
     # --- rows -----------------------------------------------------------------
 
     def read_again(self, limits: Ends) -> int:
-        """Refuse a model that answers differently when it is asked again.
+        """Refuse a model that answers differently when it is read again.
 
         Nothing more is read when time is up. Returns the calls of the step.
         """
@@ -278,7 +278,7 @@ class RowReader(Sampler):
     def _call_step(self, pair: int, state: Any, action: int) -> Row | None:
         """The row of a pair that has none: one call, if that is declared to be enough.
 
-        Every call goes on with the pair's stream, so that two of them are a test.
+        Every call continues the pair's stream, so that two of them are a test.
         """
         problem = self.problem
         if not problem.deterministic:
@@ -309,8 +309,8 @@ class RowReader(Sampler):
     def _together(self, nodes: list[int], rows: list[Row]) -> list[list[int]] | None:
         """The nodes of the next states of many rows, new ones added together.
 
-        None where a state has to be looked at on its own, and nothing was added:
-        it is no plain value, or it equals one that it is not (1 and True).
+        None, and nothing was added, where a state has to be compared on its own: it is
+        no plain value, or it equals one that it is not (1 and True).
         """
         if self.problem.key is not None:
             return None

@@ -145,7 +145,7 @@ class Sampler:
         """Refuse a state that the job in progress has written into, before it is kept."""
 
     def _is_torn(self, node: int) -> bool:
-        """Whether a node's state has changed, after a step was broken off.
+        """Whether a node's state has changed, after a step was interrupted.
 
         A step that makes a move and takes it back has then only made it.
         """

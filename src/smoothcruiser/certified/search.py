@@ -159,7 +159,7 @@ class Certified(Shown, Viewed):
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is estimated: one look at any pair met so far suffices."""
+        """Whether nothing is estimated: one sample of any pair met so far suffices."""
         only_rows = self.known and self._drawn_pairs == 0
         return self.problem.deterministic or only_rows
 
@@ -348,14 +348,14 @@ class Certified(Shown, Viewed):
         return estimate
 
     def _check_whole(self) -> None:
-        """Refuse to go on with a memory that an error has left unfinished."""
+        """Refuse to continue a memory that an error has left unfinished."""
         if self.fault is not None:
             problem_text = f"This memory was left unfinished by an error ({self.fault})"
             raise InvalidInput(f"{problem_text}; start a new one.")
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Remember that an error has left the memory in the middle of something."""
+        """Remember that an error has left the memory unfinished."""
         try:
             yield
         except BaseException as error:

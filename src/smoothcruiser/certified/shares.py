@@ -2,8 +2,8 @@
 
 The k-th pair that is ever sampled has the share p_k that its bound gives it
 (``Bound.cost``): the number of pairs is not known before. A table's is: half of delta
-is then given out evenly over its N pairs, so that none pays more than log(2N), and half
-in the order in which pairs are met. Either way the shares add up to at most 1.
+is then shared evenly by its N pairs, so that none pays more than log(2N), and half in
+the order in which pairs are met. Either way the shares add up to at most 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def known_pairs(problem: Problem) -> int | None:
 
 
 def delta_in_order(problem: Problem, delta: float) -> float:
-    """The part of delta that is given out in the order in which pairs are met."""
+    """The part of delta that is shared in the order in which pairs are met."""
     return delta if known_pairs(problem) is None else 0.5 * delta
 
 

@@ -1,11 +1,11 @@
 """States as plain JSON, exact to the bit and without pickle.
 
 Nothing that a file says is imported or called. Numbers, words and containers are
-spelled out with their types. Named tuples, dataclasses and enumerations are spelled by
-their fields, and read as the classes that the problem's own state is made of. States of
-adapters are written by their oracle (``WritingOracle``) and read by its ``parse``.
-Everything else is ``Unspelled``: a root before anything is sampled; a search that meets
-such a state later goes on and is not saved any more.
+written with their types. Named tuples, dataclasses and enumerations are written by
+their fields, and read as the classes of the problem's own state. States of adapters are
+written by their oracle (``WritingOracle``) and read by its ``parse``. Everything else
+is ``Unspelled``: a root before anything is sampled; a search that meets such a state
+later goes on and is not saved any more.
 
   as they are   None, bool, int of 64 bits, float, str, list
   tagged        {"t": [...]}: tuple       {"b": text}: bytes      {"i": text}: int

@@ -1,9 +1,9 @@
 """The bounds and estimates of every state that a memory of certified search has seen.
 
 All bounds of one memory hold together with probability 1 - delta (docs/certified.md,
-section 3), whatever was asked and wherever it stopped. So a table of them is one
-promise about all states, not one per state. A state that was only met on the way has
-the bounds that its samples allow, at worst those of the rewards.
+section 3), whatever the queries were and wherever they stopped. So a table of them is
+one promise about all states, not one per state. A state that was only met on the way
+has the bounds that its samples allow, at worst those of the rewards.
 
 This file decides how they are read. Reading changes nothing in the memory, and a table
 keeps its own data when queries go on.

@@ -1,4 +1,4 @@
-"""Taking the samples of a round, and leaving it in the middle when it is time.
+"""The samples of a round, which may be left in the middle when it is time.
 
 A round may be left by the clock, by Ctrl-C, by a callback that returns False, and where
 the memory is full. Whatever ends it, the entered samples of a pair are the beginning of

@@ -1,4 +1,4 @@
-"""How a memory of certified search is looked at: as text, as a table, as a picture.
+"""The displays of a memory of certified search: as text, as a table, as a picture.
 
 This file leaves out the table (``certified.table``), the record of intervals
 (``certified.history``) and the drawing (``smoothcruiser.plots``).
@@ -39,7 +39,7 @@ class Viewed(Framed):
 
     @abstractmethod
     def _check_whole(self) -> None:
-        """Refuse to go on with a memory that an error has left unfinished."""
+        """Refuse to continue a memory that an error has left unfinished."""
 
     def table(self) -> Table:
         """All states seen so far, with bounds that hold together (``table``)."""
@@ -57,7 +57,7 @@ class Viewed(Framed):
 
         Args:
             ax: where to draw; by default a figure of its own.
-            state: one that was asked about; by default the last one.
+            state: one that was queried; by default the last one.
         """
         return drawn("certified", self, ax, state=state)
 

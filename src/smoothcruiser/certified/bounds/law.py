@@ -277,11 +277,11 @@ def law_side(
 ) -> float:
     """The bound of the law alone, and its slope.
 
-    Slope: at a fixed nu the derivative of the bound by n is beta/n'**2 times
-    |nu - bound|. That is 0 where all of U is M, although more samples help as soon
-    as U has come down. So the mean of the other side is looked at too, and the slope
-    is not taken to be less than ``SLOWEST`` allows. A pair with one outcome and a
-    complete support gains nothing.
+    Slope: at a fixed nu the derivative of the bound by n is beta/n'**2 times |nu -
+    bound|. That is 0 where all of U is M, although more samples help as soon as U has
+    come down. So the mean of the other side counts too, and the slope is not taken to
+    be less than ``SLOWEST`` allows. A pair with one outcome and a complete support
+    gains nothing.
     """
     base = edge(g, pair, upper, rules)
     is_complete, offset = pair["law_complete"] == 1, 0.0
