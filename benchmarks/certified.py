@@ -285,7 +285,7 @@ class Wasteful(Certified):
     """
 
     class steering(Steering):
-        def steered(self, root: int, limits: Any, calls: int) -> Any:
+        def steered_jobs(self, root: int, limits: Any, calls: int) -> Any:
             return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
 
 

@@ -152,7 +152,7 @@ def cost_of_saving(states: int) -> tuple[int, int, float, float]:
     again = Certified(problem, delta=0.1)
     begin = time.perf_counter()
     restore(again, data)
-    return memory.memory.kept, len(data), saved, time.perf_counter() - begin
+    return memory.memory.num_kept, len(data), saved, time.perf_counter() - begin
 
 
 def main() -> None:

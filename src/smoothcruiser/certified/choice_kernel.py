@@ -35,19 +35,26 @@ def maximum_excess(q: Any, noise: Floats, size: int) -> float:
     for a in range(size):
         if a == best:
             continue
-        own = noise[a] * noise[a]
+        action_variance = noise[a] * noise[a]
         gap = q[best] - q[a]
-        gap = math.sqrt(max(0.0, gap * gap - own - noise[best] * noise[best]))
-        width = math.sqrt(variance + own)
+        gap = math.sqrt(
+            max(0.0, gap * gap - action_variance - noise[best] * noise[best])
+        )
+        width = math.sqrt(variance + action_variance)
         if width == 0.0:
             continue
-        far = (mean + gap) / width
-        wins = 0.5 * math.erfc(-far / ROOT_TWO)
-        density = width * math.exp(-0.5 * far * far) / ROOT_TWO_PI
-        first = mean * wins - gap * (1.0 - wins) + density
-        second = (mean * mean + variance) * wins
-        second += (gap * gap + own) * (1.0 - wins) + (mean - gap) * density
-        mean, variance = first, max(0.0, second - first * first)
+        gap_in_widths = (mean + gap) / width
+        win_probability = 0.5 * math.erfc(-gap_in_widths / ROOT_TWO)
+        density = width * math.exp(-0.5 * gap_in_widths * gap_in_widths) / ROOT_TWO_PI
+        first_moment = mean * win_probability - gap * (1.0 - win_probability) + density
+        second_moment = (mean * mean + variance) * win_probability
+        second_moment += (gap * gap + action_variance) * (1.0 - win_probability) + (
+            mean - gap
+        ) * density
+        mean, variance = (
+            first_moment,
+            max(0.0, second_moment - first_moment * first_moment),
+        )
     return float(max(0.0, mean))
 
 
@@ -55,21 +62,21 @@ def curvature_excess(noise: Floats, size: int, rules: Any) -> float:
     """Half the second differences of F at ``rules.q``, which is left as it was."""
     q, w = rules.q[:size], rules.w[:size]
     operator, temperature = rules.operator, rules.temperature
-    here, excess = builtin_value(operator, q, w, temperature), 0.0
+    value_here, excess = builtin_value(operator, q, w, temperature), 0.0
     for a in range(size):
         if noise[a] > 0.0:
-            before = q[a]
-            q[a] = before + noise[a]
-            above = builtin_value(operator, q, w, temperature)
-            q[a] = before - noise[a]
-            below = builtin_value(operator, q, w, temperature)
-            q[a] = before
-            excess += 0.5 * (above + below - 2.0 * here)
+            q_before = q[a]
+            q[a] = q_before + noise[a]
+            value_above = builtin_value(operator, q, w, temperature)
+            q[a] = q_before - noise[a]
+            value_below = builtin_value(operator, q, w, temperature)
+            q[a] = q_before
+            excess += 0.5 * (value_above + value_below - 2.0 * value_here)
     return float(max(0.0, excess))
 
 
 def choice_excess(noise: Floats, size: int, rules: Any) -> float:
-    """What choosing adds at the action values in ``rules.q``, as their mover sees them."""
+    """The excess of choosing at the mover's action values in ``rules.q``."""
     excess = maximum_excess(rules.q, noise, size)
     if excess > 0.0 and not is_greedy(rules.operator):
         excess = min(excess, curvature_excess(noise, size, rules))

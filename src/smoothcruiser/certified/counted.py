@@ -1,10 +1,10 @@
 """The best estimate of certified search: the solution of the counted model.
 
-The bounds say what is certain. They are wide long before the samples are few: at
-gamma = 0.97 the middle of an interval can be three times the value. The counted model,
-the frequencies and mean rewards of the samples in memory, says what is likely
-(``counted_kernel``), and the delta method how likely (``influence_kernel``). Neither is
-promised.
+The bounds are certain. They are wide long before the samples are few: at gamma = 0.97
+the middle of an interval can be three times the value. The counted model, the
+frequencies and mean rewards of the samples in memory, gives the likely value
+(``counted_kernel``), and the delta method its usual error (``influence_kernel``).
+Neither is promised.
 
 It is solved at the end of a query over the nodes that the query has listed, from the
 values of the query before, in at most ``MOST_WORK`` steps and ``CALL_WORK`` more for
@@ -32,14 +32,14 @@ from smoothcruiser.problem.tabular import Floats, Ints
 # each call of the memory
 MOST_WORK, CALL_WORK = 1e6, 1.0
 FEWEST_PASSES = 4
-STILL = 1e-3  # of the answer's half-width: what solving may leave out
+STILL = 1e-3  # of the answer's half-width: the part that solving may leave out
 LEAST_STILL = 1e-12  # of the largest value in sight
 # of all visits: where more are of nodes with an action without samples, no error is usual
 LOST = 0.01
 
 
 class Guess(NamedTuple):
-    """What the counted model says of a node; no value where nothing was sampled."""
+    """The counted model's estimate of a node; no value where nothing was sampled."""
 
     value: float | None
     # of its pairs; empty where none of them was sampled, and the value is a frontier's
@@ -61,114 +61,138 @@ class CountedNodes:
         self.loops = make_counted_loops(region.problem.operator)
         # by node, as the last query left them; NaN where none has solved it
         self.values: Floats = np.zeros(0)
-        self.listed: Ints = np.zeros(0, dtype=np.int64)
-        self.unsolved = math.inf  # what solving may have left out of a value
+        self.listed_nodes: Ints = np.zeros(0, dtype=np.int64)
+        self.unsolved = math.inf  # the error that solving may have left in a value
 
     def warm(self) -> None:
         """Compile the loops, or load them."""
-        g, none = empty_graph(self.region.bound.fields), np.zeros(0, dtype=np.int64)
+        g, no_nodes = empty_graph(self.region.bound.fields), np.zeros(0, dtype=np.int64)
         guesses, rules = self._guesses(np.zeros(1)), self.region.rules
-        self.loops.solve(g, none, 0, 0, 0.0, guesses, rules)
+        self.loops.solve(g, no_nodes, 0, 0, 0.0, guesses, rules)
         self.loops.means(g, 0, guesses, rules)
-        one = np.zeros(1, dtype=np.int64)
-        self.loops.spread(g, one, 0, 0, guesses, _influence(1, 0, 1), rules)
+        end_node = np.zeros(1, dtype=np.int64)
+        self.loops.spread(g, end_node, 0, 0, guesses, _influence(1, 0, 1), rules)
 
     def settle(self, num_calls: int, listed: Ints | None = None) -> None:
         """Solve the model over the nodes of the query, or over those ``listed``."""
         region, memory = self.region, self.memory
-        undiscounted = region.rules.bound.discount == 1.0
-        self.listed = (region.listed if listed is None else listed).copy()
-        self.values = _fitted(self.values, memory.num_nodes)
-        if undiscounted:  # from 0 on, the solution is the least one
+        is_undiscounted = region.rules.bound.discount == 1.0
+        self.listed_nodes = (region.listed_nodes if listed is None else listed).copy()
+        self.values = _fit_values(self.values, memory.num_nodes)
+        if is_undiscounted:  # from 0 on, the solution is the least one
             self.values[1:] = math.nan
-        root = memory.graph.nodes[self.listed[0]]
-        still = 0.5 * STILL * float(root["upper"] - root["lower"])
-        still = max(still, LEAST_STILL * region.rules.bound.scale)
+        root_node = memory.graph.nodes[self.listed_nodes[0]]
+        still_width = 0.5 * STILL * float(root_node["upper"] - root_node["lower"])
+        still_width = max(still_width, LEAST_STILL * region.rules.bound.scale)
         guesses = self._guesses(self.values)
         self.passes = self._most_passes(num_calls)
-        solve, args = self.loops.solve, (memory.graph, self.listed, len(self.listed))
-        turns = solve(*args, self.passes, still, guesses, region.rules)
-        if undiscounted and region.problem.value_gap is None:
-            sampled = self._sampled()
-            if 0 < sampled.sum() < len(sampled):  # now with a frontier that is worth it
-                guesses.frontier[0] = self.values[self.listed[sampled]].mean()
-                turns = solve(*args, self.passes, still, guesses, region.rules)
-        self.unsolved = still if turns < self.passes else math.inf
+        solve, solve_arguments = (
+            self.loops.solve,
+            (memory.graph, self.listed_nodes, len(self.listed_nodes)),
+        )
+        num_passes = solve(
+            *solve_arguments, self.passes, still_width, guesses, region.rules
+        )
+        if is_undiscounted and region.problem.value_gap is None:
+            is_sampled = self._is_sampled()
+            # now with a frontier that is worth it
+            if 0 < is_sampled.sum() < len(is_sampled):
+                guesses.frontier[0] = self.values[self.listed_nodes[is_sampled]].mean()
+                num_passes = solve(
+                    *solve_arguments, self.passes, still_width, guesses, region.rules
+                )
+        self.unsolved = still_width if num_passes < self.passes else math.inf
 
     def at(self, node: int, *, with_error: bool = False) -> Guess:
         """The values of a node and its pairs, as the bounds and the model are now."""
         if node >= len(self.values):
             return UNKNOWN
         rules, g = self.region.rules, self.memory.graph
-        sampled = self.loops.means(g, node, self._guesses(self.values), rules)
-        if sampled == 0:
-            some = self.memory.num_entries > 0
-            known = some and not math.isnan(self.values[node])
-            return Guess(float(self.values[node])) if known else UNKNOWN
-        size = int(g.nodes[node]["size"])
-        q_values = tuple(rules.q[:size].tolist())
+        num_sampled = self.loops.means(g, node, self._guesses(self.values), rules)
+        if num_sampled == 0:
+            has_samples = self.memory.num_entries > 0
+            is_known = has_samples and not math.isnan(self.values[node])
+            return Guess(float(self.values[node])) if is_known else UNKNOWN
+        num_actions = int(g.nodes[node]["size"])
+        q_values = tuple(rules.q[:num_actions].tolist())
         value = float(self.loops.close(g, node, rules))
-        if not with_error or self.listed[0] != node:
+        if not with_error or self.listed_nodes[0] != node:
             return Guess(value, q_values)
         return Guess(value, q_values, self._error(), self.unsolved)
 
     def guess_all(self, num_calls: int) -> list[Guess]:
-        """What the model says of every node; it leaves the values as they are."""
-        memory, apart = self.memory, copy(self)
-        apart.values = self.values.copy()
+        """The model's estimates of every node; the values are left as they are."""
+        memory, model_copy = self.memory, copy(self)
+        model_copy.values = self.values.copy()
         num_nodes = memory.num_nodes
         if num_nodes == 1 or not memory.num_entries:
             return [UNKNOWN] * num_nodes
-        apart.settle(num_calls, np.arange(1, num_nodes, dtype=np.int64))
-        q_values, sampled = np.zeros(memory.num_pairs), np.zeros(num_nodes, np.int64)
-        guesses, rules = apart._guesses(apart.values), self.region.rules
-        self.loops.show(memory.graph, num_nodes, guesses, q_values, sampled, rules)
-        nodes, likely = memory.graph.nodes[:num_nodes], q_values.tolist()
-        ends = nodes["first"] + nodes["size"] * (sampled > 0)
-        places = zip(nodes["first"].tolist(), ends.tolist(), strict=True)
+        model_copy.settle(num_calls, np.arange(1, num_nodes, dtype=np.int64))
+        q_values, num_sampled = (
+            np.zeros(memory.num_pairs),
+            np.zeros(num_nodes, np.int64),
+        )
+        guesses, rules = model_copy._guesses(model_copy.values), self.region.rules
+        self.loops.show(memory.graph, num_nodes, guesses, q_values, num_sampled, rules)
+        nodes, q_list = memory.graph.nodes[:num_nodes], q_values.tolist()
+        pair_ends = nodes["first"] + nodes["size"] * (num_sampled > 0)
+        pair_ranges = zip(nodes["first"].tolist(), pair_ends.tolist(), strict=True)
         return [
-            Guess(value, tuple(likely[first:end]))
-            for value, (first, end) in zip(apart.values.tolist(), places, strict=True)
+            Guess(value, tuple(q_list[first_pair:end_pair]))
+            for value, (first_pair, end_pair) in zip(
+                model_copy.values.tolist(), pair_ranges, strict=True
+            )
         ]
 
     def sections(self) -> dict[str, Any]:
-        """What a snapshot keeps: where the next query begins to solve."""
+        """The section of a snapshot: the values at which the next query starts."""
         return {"estimates": self.values}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
-        """Take up what ``sections`` had written, if it had."""
-        values = np.frombuffer(parts.get("estimates", b""), np.float64).copy()
-        fit = len(values) <= self.memory.num_nodes
-        require(fit and not np.isinf(values).any(), "an estimate is none")
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
+        """Restore the section that ``sections`` had written, if there is one."""
+        values = np.frombuffer(sections.get("estimates", b""), np.float64).copy()
+        values_fit = len(values) <= self.memory.num_nodes
+        require(values_fit and not np.isinf(values).any(), "an estimate is none")
         self.values = values
 
     def _guesses(self, values: Floats) -> Guesses:
-        claimed = self.region.problem.value_gap is not None
-        solved = values[1:][~np.isnan(values[1:])]
-        start = solved.mean() if len(solved) else 0.0
-        return Guesses(values, np.zeros(len(values)), np.array([start]), claimed)
+        has_claims = self.region.problem.value_gap is not None
+        solved_values = values[1:][~np.isnan(values[1:])]
+        frontier_start = solved_values.mean() if len(solved_values) else 0.0
+        return Guesses(
+            values, np.zeros(len(values)), np.array([frontier_start]), has_claims
+        )
 
-    def _sampled(self) -> Any:
+    def _is_sampled(self) -> Any:
         """Whether each listed node has a sample."""
-        g, size = self.memory.graph, self.memory.num_pairs
-        pairs = g.pairs[:size]
-        sampled = np.zeros(len(g.nodes), dtype=bool)
-        sampled[pairs["node"][pairs["total"] > 0.0]] = True
-        return sampled[self.listed]
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        pairs = g.pairs[:num_pairs]
+        is_sampled = np.zeros(len(g.nodes), dtype=bool)
+        is_sampled[pairs["node"][pairs["total"] > 0.0]] = True
+        return is_sampled[self.listed_nodes]
 
     def _most_passes(self, num_calls: int) -> int:
         memory = self.memory
-        work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
-        return FEWEST_PASSES + int(work / (memory.num_entries + 4 * memory.num_pairs))
+        allowed_work = (MOST_WORK + CALL_WORK * num_calls) / self.loops.price
+        return FEWEST_PASSES + int(
+            allowed_work / (memory.num_entries + 4 * memory.num_pairs)
+        )
 
     def _error(self) -> float | None:
         """The usual standard error of the first listed node's value."""
         memory = self.memory
-        width = len(self.region.rules.q)
-        influence = _influence(memory.num_nodes, memory.num_pairs, width)
-        args = memory.graph, self.listed, len(self.listed), self.passes
+        num_actions = len(self.region.rules.q)
+        influence = _influence(memory.num_nodes, memory.num_pairs, num_actions)
+        spread_arguments = (
+            memory.graph,
+            self.listed_nodes,
+            len(self.listed_nodes),
+            self.passes,
+        )
         guesses = self._guesses(self.values)
-        self.loops.spread(*args, guesses, influence, self.region.rules)
+        self.loops.spread(*spread_arguments, guesses, influence, self.region.rules)
         pairs = memory.graph.pairs[: memory.num_pairs]
         error = usual_error(influence, pairs)
         if error is None or not math.isfinite(self.unsolved):
@@ -187,9 +211,9 @@ class CountedLayers(CountedNodes):
         """Compile the loops, or load them."""
         g, rules = empty_graph(self.region.bound.fields), self.region.rules
         starts, counts = np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        layers, none = Layers(np.zeros(1, STAGE), starts, counts), np.zeros((0, 2))
-        place = np.zeros(len(g.nodes), dtype=np.int64)
-        steps = Steps(np.zeros((1, 2, 4)), 1, place, none)
+        layers, no_claims = Layers(np.zeros(1, STAGE), starts, counts), np.zeros((0, 2))
+        node_places = np.zeros(len(g.nodes), dtype=np.int64)
+        steps = Steps(np.zeros((1, 2, 4)), 1, node_places, no_claims)
         guesses = Guesses(np.zeros(1), np.zeros(0), np.zeros(2), False)
         self.loops.solve_layers(g, layers, 0.0, guesses, steps, rules)
         self.loops.show_means(g, layers, 0, 0, guesses, steps, rules)
@@ -199,53 +223,67 @@ class CountedLayers(CountedNodes):
     def settle(self, num_calls: int, listed: Ints | None = None) -> None:
         """Solve the model over all layers."""
         region, layers = self.region, self.region.layers
-        depth, used = len(layers.counts) - 1, int(layers.starts[-1])
-        claimed = region.problem.value_gap is not None
+        depth, stages_used = len(layers.counts) - 1, int(layers.starts[-1])
+        has_claims = region.problem.value_gap is not None
         frontier = np.zeros(depth + 2)
-        self.guesses = Guesses(np.zeros(used), np.zeros(0), frontier, claimed)
-        if not used:
+        self.guesses = Guesses(np.zeros(stages_used), np.zeros(0), frontier, has_claims)
+        if not stages_used:
             return
-        rate, discount = 0.0, region.rules.bound.discount
-        for _ in range(2):  # then with what the first layers paid per step
+        reward_rate, discount = 0.0, region.rules.bound.discount
+        for _ in range(2):  # then with the rate of the first layers
             self.loops.solve_layers(
                 self.memory.graph,
                 layers,
-                rate,
+                reward_rate,
                 self.guesses,
                 self._steps(),
                 region.rules,
             )
-            rate = self.guesses.value[0] / annuity(discount, float(max(depth, 1)))
+            reward_rate = self.guesses.value[0] / annuity(
+                discount, float(max(depth, 1))
+            )
             if depth + 1 >= region.horizon:
                 return
 
     def at(self, node: int, *, with_error: bool = False) -> Guess:
         """The values of a node with all steps left."""
         layers = self.region.layers
-        first = layers.stages["node"][: layers.starts[:2][-1]]
-        places = np.flatnonzero(first == node)
+        root_layer = layers.stages["node"][: layers.starts[:2][-1]]
+        places = np.flatnonzero(root_layer == node)
         if not len(places):
             return UNKNOWN
         return self.at_stage(0, int(places[0]), with_error=with_error)
 
-    def at_stage(self, d: int, at: int, *, with_error: bool = False) -> Guess:
-        """The values of stage ``at``, in layer d."""
+    def at_stage(
+        self, layer: int, stage_index: int, *, with_error: bool = False
+    ) -> Guess:
+        """The values of a stage of ``layer``."""
         region, g = self.region, self.memory.graph
-        if at >= len(self.guesses.value) or not self.memory.num_entries:
+        if stage_index >= len(self.guesses.value) or not self.memory.num_entries:
             return UNKNOWN
-        args = self.guesses, self._steps(), region.rules
-        if self.loops.show_means(g, region.layers, d, at, *args) == 0:
-            return Guess(float(self.guesses.value[at]))
-        node = int(region.layers.stages["node"][at])
+        model_arguments = self.guesses, self._steps(), region.rules
+        if (
+            self.loops.show_means(
+                g, region.layers, layer, stage_index, *model_arguments
+            )
+            == 0
+        ):
+            return Guess(float(self.guesses.value[stage_index]))
+        node = int(region.layers.stages["node"][stage_index])
         q_values = tuple(region.rules.q[: int(g.nodes[node]["size"])].tolist())
         value = float(self.loops.close(g, node, region.rules))
         error = None
         if with_error:
             pairs = g.pairs[: self.memory.num_pairs]
-            width = len(region.rules.q)
-            influence = _influence(len(self.guesses.value), len(pairs), width)
+            num_actions = len(region.rules.q)
+            influence = _influence(len(self.guesses.value), len(pairs), num_actions)
             self.loops.spread_layers(
-                g, region.layers, at, self.guesses, influence, *args[1:]
+                g,
+                region.layers,
+                stage_index,
+                self.guesses,
+                influence,
+                *model_arguments[1:],
             )
             error = usual_error(influence, pairs)
         return Guess(value, q_values, error)
@@ -254,7 +292,9 @@ class CountedLayers(CountedNodes):
         """Nothing: one pass solves the model."""
         return {}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Read nothing."""
 
     def _steps(self) -> Steps:
@@ -265,35 +305,35 @@ class CountedLayers(CountedNodes):
 def usual_error(influence: Influence, pairs: Any) -> float | None:
     """The root mean square of deviation and excess; None where too much is unseen.
 
-    The deviation is that of the delta method. What choosing the best of noisy values adds
-    (``choice_kernel``) is not subtracted from the value, so it is part of its error.
-    An action without samples is guessed, and may be the best one: where the model's
-    play meets such actions, the error of the guess is not that of any mean.
-    A pair that was sampled once says nothing of its deviation: it is taken to have
-    that of the others.
+    The deviation is that of the delta method. The excess of choosing the best of noisy
+    values (``choice_kernel``) is not subtracted from the value, so it is part of its
+    error. An action without samples is guessed, and may be the best one: where the
+    model's play meets such actions, the error of the guess is not that of any mean. A
+    pair that was sampled once says nothing of its deviation: it is taken to have that
+    of the others.
     """
-    visits, total = float(influence.mass.sum()), pairs["total"]
-    if float(influence.lost[0]) > LOST * visits:
+    num_visits, sample_totals = float(influence.mass.sum()), pairs["total"]
+    if float(influence.lost[0]) > LOST * num_visits:
         return None
     weight, spread = influence.weight, influence.spread
     by_chance = (weight > 0.0) & (pairs["cost"] > 0.0)
-    several = by_chance & (total > 1.5)
-    once = by_chance & ~several
-    if once.any() and not several.any():
+    sampled_often = by_chance & (sample_totals > 1.5)
+    sampled_once = by_chance & ~sampled_often
+    if sampled_once.any() and not sampled_often.any():
         return None
-    squares = spread[several] ** 2
-    variance = float((squares / total[several]).sum())
-    if once.any():
-        typical = float(squares.sum() / (weight[several] ** 2).sum())
-        variance += typical * float((weight[once] ** 2).sum())
+    squares = spread[sampled_often] ** 2
+    variance = float((squares / sample_totals[sampled_often]).sum())
+    if sampled_once.any():
+        typical_variance = float(squares.sum() / (weight[sampled_often] ** 2).sum())
+        variance += typical_variance * float((weight[sampled_once] ** 2).sum())
     return math.hypot(math.sqrt(variance), float(influence.excess[0]))
 
 
-def _fitted(values: Floats, size: int) -> Floats:
-    """The values with room for ``size`` nodes."""
-    if len(values) < size:
-        more = np.full(size - len(values), math.nan)
-        values = np.concatenate([values, more])
+def _fit_values(values: Floats, num_nodes: int) -> Floats:
+    """The values with room for ``num_nodes``."""
+    if len(values) < num_nodes:
+        new_values = np.full(num_nodes - len(values), math.nan)
+        values = np.concatenate([values, new_values])
     values[0] = 0.0  # the end
     return values
 

@@ -5,8 +5,8 @@ its mean reward for its reward; a known row is exact. Its values solve
 
     q(s, a) = mean of r + gamma v(z) over the samples,      v(s) = F(q(s, .)),
 
-each kept within the promised bounds, which can only bring it nearer to the truth. What
-was never sampled has to be guessed:
+each kept within the promised bounds, which can only bring it nearer to the truth.
+Actions and nodes without samples have to be guessed:
 
 - an action without samples is worth the mean of the node's sampled ones, so it never
   beats the best of these;
@@ -44,7 +44,7 @@ class Guesses(NamedTuple):
 
     value: Floats  # (N,) by node, or (S,) by stage; NaN where there is none yet
     slope: Floats  # (N,): how the values of a pass move with those before it
-    # (1,), or (D + 2,) by layer: what is worth a node without samples
+    # (1,), or (D + 2,) by layer: the value of a node without samples
     frontier: Floats
     claimed: bool  # whether the user bounds V state by state
 
@@ -91,14 +91,14 @@ def pair_mean(
     discount: float,
 ) -> float:
     """The mean of r + gamma v(z) over a pair's samples."""
-    total = 0.0
+    weighted_sum = 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
         entry = entries[e]
-        after = value[entry["target"]]
-        if math.isnan(after):
-            after = frontier_value(nodes[entry["target"]], frontier, claimed)
-        total += entry["weight"] * (entry["reward"] + discount * after)
-    return float(total / pair["total"])
+        next_value = value[entry["target"]]
+        if math.isnan(next_value):
+            next_value = frontier_value(nodes[entry["target"]], frontier, claimed)
+        weighted_sum += entry["weight"] * (entry["reward"] + discount * next_value)
+    return float(weighted_sum / pair["total"])
 
 
 def node_means(g: Graph, i: int, guesses: Guesses, rules: SweepRules) -> int:
@@ -106,32 +106,32 @@ def node_means(g: Graph, i: int, guesses: Guesses, rules: SweepRules) -> int:
     nodes, pairs, entries = g.nodes, g.pairs, g.entries
     value, q, discount = guesses.value, rules.q, rules.bound.discount
     frontier, claimed = guesses.frontier[0], guesses.claimed
-    first, size = nodes[i]["first"], nodes[i]["size"]
-    sampled, total = 0, 0.0
+    first_pair, size = nodes[i]["first"], nodes[i]["size"]
+    num_sampled, q_sum = 0, 0.0
     for a in range(size):
-        pair = pairs[first + a]
+        pair = pairs[first_pair + a]
         q[a] = math.nan
         if pair["total"] > 0.0:
             mean = pair_mean(nodes, entries, pair, value, frontier, claimed, discount)
             q[a] = inside(mean, pair["q_lower"], pair["q_upper"])
-            sampled += 1
-            total += q[a]
-    fill_unsampled(size, sampled, total, q)
-    return sampled
+            num_sampled += 1
+            q_sum += q[a]
+    fill_unsampled(size, num_sampled, q_sum, q)
+    return num_sampled
 
 
 def best_slope(g: Graph, i: int, slope: Floats, rules: SweepRules) -> float:
-    """By how much the node's value moves per unit of what it has not yet seen moved."""
+    """The change of the node's value per unit of shift that it has not yet seen."""
     pairs, entries, node = g.pairs, g.entries, g.nodes[i]
-    best, most = -1, -math.inf
+    best_action, best_q = -1, -math.inf
     for a in range(node["size"]):
         q = node["sign"] * rules.q[a]
-        if pairs[node["first"] + a]["total"] > 0.0 and q > most:
-            best, most = a, q
-    pair, moved = pairs[node["first"] + best], 0.0
+        if pairs[node["first"] + a]["total"] > 0.0 and q > best_q:
+            best_action, best_q = a, q
+    pair, weighted_slope = pairs[node["first"] + best_action], 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
-        moved += entries[e]["weight"] * slope[entries[e]["target"]]
-    return float(rules.bound.discount * moved / pair["total"])
+        weighted_slope += entries[e]["weight"] * slope[entries[e]["target"]]
+    return float(rules.bound.discount * weighted_slope / pair["total"])
 
 
 def pass_nodes(
@@ -145,22 +145,24 @@ def pass_nodes(
     value, slope = guesses.value, guesses.slope
     slope[:] = 1.0
     slope[0] = 0.0  # the end
-    largest, drift, rigid = 0.0, 0.0, 0.0
+    largest_change, drift, rigid = 0.0, 0.0, 0.0
     for k in range(count - 1, -1, -1):
         i = order[k]
-        node, before = g.nodes[i], value[i]
-        fresh = frontier_value(node, guesses.frontier[0], guesses.claimed)
-        if math.isnan(before):
-            before = fresh
+        node, value_before = g.nodes[i], value[i]
+        new_value = frontier_value(node, guesses.frontier[0], guesses.claimed)
+        if math.isnan(value_before):
+            value_before = new_value
         if node_means(g, i, guesses, rules) > 0:
-            solved = close_node(g, i, rules)
-            fresh = inside(solved, node["lower"], node["upper"])
-            slope[i] = best_slope(g, i, slope, rules) if fresh == solved else 0.0
-            drift += fresh - before
+            solved_value = close_node(g, i, rules)
+            new_value = inside(solved_value, node["lower"], node["upper"])
+            slope[i] = (
+                best_slope(g, i, slope, rules) if new_value == solved_value else 0.0
+            )
+            drift += new_value - value_before
             rigid += 1.0 - slope[i]
-        value[i] = fresh
-        largest = max(largest, abs(fresh - before))
-    return largest, drift / rigid if rigid > 0.0 else 0.0
+        value[i] = new_value
+        largest_change = max(largest_change, abs(new_value - value_before))
+    return largest_change, drift / rigid if rigid > 0.0 else 0.0
 
 
 def shift_nodes(
@@ -170,19 +172,19 @@ def shift_nodes(
 
     The frontier value becomes the mean of the sampled nodes.
     """
-    value, slope, total, num_sampled = guesses.value, guesses.slope, 0.0, 0
+    value, slope, value_sum, num_sampled = guesses.value, guesses.slope, 0.0, 0
     for k in range(count):
         i = order[k]
         node = g.nodes[i]
-        far = value[i] + shift * slope[i]
-        value[i] = inside(far, node["lower"], node["upper"])
+        shifted_value = value[i] + shift * slope[i]
+        value[i] = inside(shifted_value, node["lower"], node["upper"])
         for p in range(node["first"], node["first"] + node["size"]):
             if g.pairs[p]["total"] > 0.0:
-                total += value[i]
+                value_sum += value[i]
                 num_sampled += 1
                 break
     if num_sampled > 0:
-        guesses.frontier[0] = total / num_sampled
+        guesses.frontier[0] = value_sum / num_sampled
 
 
 def solve_nodes(
@@ -194,24 +196,25 @@ def solve_nodes(
     guesses: Guesses,
     rules: SweepRules,
 ) -> int:
-    """Pass over the listed nodes until what is still to come is at most ``still``.
+    """Pass over the listed nodes until the change still to come is at most ``still``.
 
     Returns the number of passes, of which there are at most ``passes``.
     """
-    discount, before, failures = rules.bound.discount, math.inf, 0
-    for turn in range(passes):
-        largest, shift = pass_nodes(g, order, count, guesses, rules)
-        failures += largest >= before  # the shift before this pass did not help
-        before = largest
+    discount, change_before, num_failures = rules.bound.discount, math.inf, 0
+    for pass_number in range(passes):
+        largest_change, shift = pass_nodes(g, order, count, guesses, rules)
+        # the shift before this pass did not help
+        num_failures += largest_change >= change_before
+        change_before = largest_change
         if discount == 1.0:
-            left = largest
-        elif failures < MOST_FAILURES:
+            change_left = largest_change
+        elif num_failures < MOST_FAILURES:
             shift_nodes(g, order, count, shift, guesses)
-            left = max(largest, abs(shift))
+            change_left = max(largest_change, abs(shift))
         else:  # passes alone always come nearer, by the factor gamma
-            left = largest * discount / (1.0 - discount)
-        if left <= still:
-            return turn + 1
+            change_left = largest_change * discount / (1.0 - discount)
+        if change_left <= still:
+            return pass_number + 1
     return passes
 
 
@@ -250,26 +253,28 @@ def stage_means(
 ) -> int:
     """Write the action values of node i in layer d, with the next layer marked."""
     node, discount = g.nodes[i], rules.bound.discount
-    sampled, total = 0, 0.0
+    num_sampled, q_sum = 0, 0.0
     for a in range(node["size"]):
         pair = g.pairs[node["first"] + a]
         rules.q[a] = math.nan
         if is_usable(g, node["first"] + a, d, steps):
-            paid = 0.0
+            weighted_sum = 0.0
             for e in range(pair["start"], pair["start"] + pair["length"]):
                 entry = g.entries[e]
-                after = 0.0
+                next_value = 0.0
                 if d + 1 < steps.horizon and g.nodes[entry["target"]]["size"] > 0:
-                    at = steps.place[entry["target"]]
-                    after = guesses.frontier[d + 1]
-                    if at > 0:
-                        after = guesses.value[at - 1]
-                paid += entry["weight"] * (entry["reward"] + discount * after)
-            rules.q[a] = paid / pair["total"]
-            sampled += 1
-            total += rules.q[a]
-    fill_unsampled(node["size"], sampled, total, rules.q)
-    return sampled
+                    place_number = steps.place[entry["target"]]
+                    next_value = guesses.frontier[d + 1]
+                    if place_number > 0:
+                        next_value = guesses.value[place_number - 1]
+                weighted_sum += entry["weight"] * (
+                    entry["reward"] + discount * next_value
+                )
+            rules.q[a] = weighted_sum / pair["total"]
+            num_sampled += 1
+            q_sum += rules.q[a]
+    fill_unsampled(node["size"], num_sampled, q_sum, rules.q)
+    return num_sampled
 
 
 def solve_layers(
@@ -280,32 +285,34 @@ def solve_layers(
     steps: Steps,
     rules: SweepRules,
 ) -> None:
-    """Pass once from the deepest layer up; what lies beyond it pays ``rate`` per step."""
+    """Pass once from the deepest layer up; the steps beyond it pay ``rate`` each."""
     deepest = len(layers.counts) - 1
     for d in range(deepest + 1, -1, -1):
-        left = float(steps.horizon - d)
-        guesses.frontier[d] = rate * annuity(rules.bound.discount, left)
+        steps_left = float(steps.horizon - d)
+        guesses.frontier[d] = rate * annuity(rules.bound.discount, steps_left)
         if d > deepest:
             continue
-        rim = d == deepest and d + 1 < steps.horizon
-        begin, end = layers.starts[d], layers.starts[d + 1]
-        total, num_sampled = 0.0, 0
+        is_rim = d == deepest and d + 1 < steps.horizon
+        first_stage, end_stage = layers.starts[d], layers.starts[d + 1]
+        value_sum, num_sampled = 0.0, 0
         mark_layer(layers, d + 1, steps)
-        for k in range(begin, end):
-            stage, sampled = layers.stages[k], 0
-            if not rim:
-                sampled = stage_means(g, stage["node"], d, guesses, steps, rules)
+        for k in range(first_stage, end_stage):
+            stage, actions_sampled = layers.stages[k], 0
+            if not is_rim:
+                actions_sampled = stage_means(
+                    g, stage["node"], d, guesses, steps, rules
+                )
             guesses.value[k] = math.nan
-            if sampled > 0:
+            if actions_sampled > 0:
                 value = close_node(g, stage["node"], rules)
                 value = inside(value, stage["lower"], stage["upper"])
                 guesses.value[k] = value
-                total += value
+                value_sum += value
                 num_sampled += 1
         forget_layer(layers, d + 1, steps)
         if num_sampled > 0:
-            guesses.frontier[d] = total / num_sampled
-        for k in range(begin, end):
+            guesses.frontier[d] = value_sum / num_sampled
+        for k in range(first_stage, end_stage):
             stage = layers.stages[k]
             if math.isnan(guesses.value[k]):
                 value = guesses.frontier[d]
@@ -327,6 +334,6 @@ def show_means(
     if d + 1 < steps.horizon and d == len(layers.counts) - 1:
         return 0
     mark_layer(layers, d + 1, steps)
-    sampled = stage_means(g, layers.stages[at]["node"], d, guesses, steps, rules)
+    num_sampled = stage_means(g, layers.stages[at]["node"], d, guesses, steps, rules)
     forget_layer(layers, d + 1, steps)
-    return sampled
+    return num_sampled

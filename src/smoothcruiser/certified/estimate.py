@@ -1,4 +1,4 @@
-"""What a query of certified search returns: an estimate and its certificate.
+"""The result of a query of certified search: an estimate and its certificate.
 
 The values are those of the counted model (``counted``), brought into the intervals, and
 the policy is the one at these action values. Where a query has reached its epsilon they
@@ -11,8 +11,8 @@ corner: with up to ``CORNERS`` actions all corners are tried, beyond that D <=
 min(curv s**2 / 8, s) bounds it, with s the largest span of Q - q over the box:
 (Q - q)(a) - (Q - q)(b) is at most the way from q(a) up plus that from q(b) down.
 
-Bounds that cross (L > U) have probability at most delta if what the certificate
-assumes is true. The query then raises an error that says so. Far more often the
+Bounds that cross (L > U) have probability at most delta if the certificate's
+assumptions are true. The query then raises an error that says so. Far more often the
 cause is a key that leaves out something on which the state's future depends.
 """
 
@@ -80,43 +80,43 @@ def answer(
     root: int,
     state: Any,
     *,
-    asked: Ends,
-    reached: float,
+    limits: Ends,
+    half_width: float,
     reason: str,
     num_calls: int,
     num_rows: int,
     **spent: Any,
 ) -> Estimate:
-    """The Estimate of a query that ended for ``reason`` with half-width ``reached``.
+    """The Estimate of a query that ended for ``reason`` with this ``half_width``.
 
     It took ``num_calls`` of the step and of ``outcomes``, of which ``num_rows`` were
     rows; ``spent`` is its ``seconds`` and ``compile_seconds``.
     """
     problem, memory = search.problem, search.memory
-    exact = search.exact
-    drawn = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
+    is_exact = search.exact
+    num_sampled = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
     guess = guess_at(search, root, with_error=True)
     if reason == "epsilon":
-        guess = guess._replace(within=promised_within(asked, memory.interval(root)))
-    seen = (
-        f"{counts(memory.num_nodes - 1, 'state')}, {counts(drawn, 'pair')} and "
+        guess = guess._replace(within=promised_within(limits, memory.interval(root)))
+    seen_text = (
+        f"{counts(memory.num_nodes - 1, 'state')}, {counts(num_sampled, 'pair')} and "
         f"{counts(memory.num_entries, 'outcome')}"
     )
-    made = counts(search.num_calls - search.num_rows, "call")
+    calls_text = counts(search.num_calls - search.num_rows, "call")
     if search.known:
-        calls = search.num_calls > search.num_rows
-        rest = f" and {made} where there is none" if calls else ""
-        made = f"{counts(search.num_rows, 'row')} of outcomes= read{rest}"
-    idle = search.known and search.exact and search._compute != Compute()
+        has_calls = search.num_calls > search.num_rows
+        rest_text = f" and {calls_text} where there is none" if has_calls else ""
+        calls_text = f"{counts(search.num_rows, 'row')} of outcomes= read{rest_text}"
+    unused_workers = search.known and search.exact and search._compute != Compute()
     notes = (
         *search.notes,
-        *((NO_WORKERS,) if idle else ()),
-        *_notes(asked, reached, reason, num_calls),
+        *((NO_WORKERS,) if unused_workers else ()),
+        *_notes(limits, half_width, reason, num_calls),
         *((NO_SAMPLE,) if not guess.q_values else ()),
         *_agreement(search, guess, memory.interval(root)),
-        f"{seen} seen; {made} in this memory so far.",
-        *_no_chance(search, drawn),
-        *_endless(search, reason, drawn),
+        f"{seen_text} seen; {calls_text} in this memory so far.",
+        *_no_chance(search, num_sampled),
+        *_endless(search, reason, num_sampled),
     )
     return describe(
         problem,
@@ -124,13 +124,13 @@ def answer(
         root,
         state,
         guess=guess,
-        confidence=1.0 if exact else 1.0 - search.delta,
-        bound="interval iteration" if exact else search.bound.word,
+        confidence=1.0 if is_exact else 1.0 - search.delta,
+        bound="interval iteration" if is_exact else search.bound.word,
         assumptions=search.assumed,
-        epsilon=asked.epsilon
-        if reason == "epsilon" and asked.epsilon is not None
-        else reached,
-        delta=0.0 if exact else search.delta,
+        epsilon=limits.epsilon
+        if reason == "epsilon" and limits.epsilon is not None
+        else half_width,
+        delta=0.0 if is_exact else search.delta,
         num_calls=num_calls - num_rows,
         **spent,
         seed=search.seed,
@@ -139,7 +139,7 @@ def answer(
 
 
 def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess:
-    """What the counted model says of the node that the search's region begins with."""
+    """The counted model's estimate of the first node of the search's region."""
     if not search._prepared:
         return UNKNOWN
     counted = search._region.counted
@@ -148,11 +148,11 @@ def guess_at(search: Certified, root: int, *, with_error: bool = False) -> Guess
 
 
 def promised_within(
-    asked: Ends, interval: Interval
+    limits: Ends, interval: Interval
 ) -> tuple[float | None, float | None]:
     """How far the values of a query that is answered may be from either end."""
-    promised = asked.promised(interval)
-    return promised, promised if asked.target == "q_values" else None
+    promised_width = limits.promised_width(interval)
+    return promised_width, promised_width if limits.target == "q_values" else None
 
 
 def describe(
@@ -165,7 +165,7 @@ def describe(
     confidence: float,
     bound: str,
     assumptions: tuple[str, ...],
-    **rest: Any,
+    **fields: Any,
 ) -> Estimate:
     """Return the Estimate at node ``root``: the ``guess``, brought into the box.
 
@@ -201,7 +201,7 @@ def describe(
         certificate=certificate,
         standard_error=error_if_near(guess.standard_error, guess.value, value),
         **about(problem, state),
-        **rest,
+        **fields,
     )
 
 
@@ -219,15 +219,15 @@ def spread_guess(
     priors = operator.weights(problem.num_actions)
     weights = [float(priors[action]) for action in actions]
     boxes = list(zip(pairs["q_lower"].tolist(), pairs["q_upper"].tolist(), strict=True))
-    q_values = [0.5 * (low + high) for low, high in boxes]
+    q_values = [0.5 * (q_low + q_high) for q_low, q_high in boxes]
     if guess.q_values:
         q_values = [
-            bring_inside(q, box, guess.within[1])
-            for q, box in zip(guess.q_values, boxes, strict=True)
+            bring_inside(q_value, q_box, guess.within[1])
+            for q_value, q_box in zip(guess.q_values, boxes, strict=True)
         ]
-    gradient = operator.gradient(q_values, player=player, weights=weights)
+    policy = operator.gradient(q_values, player=player, weights=weights)
     value = operator.value(q_values, player=player, weights=weights)
-    spread = Spread.over(problem.num_actions, actions, q_values, boxes, gradient)
+    spread = Spread.over(problem.num_actions, actions, q_values, boxes, policy)
     return spread, value
 
 
@@ -260,123 +260,139 @@ def policy_loss(
         return None
     if len(boxes) == 1:
         return 0.0
-    span = _largest_span(boxes, q_values)
-    bound = (
-        min(operator.curvature(len(boxes)) * span * span / 8.0, span)
-        if span > 0.0
+    largest_span = _largest_span(boxes, q_values)
+    span_bound = (
+        min(
+            operator.curvature(len(boxes)) * largest_span * largest_span / 8.0,
+            largest_span,
+        )
+        if largest_span > 0.0
         else 0.0
     )
     # all corners suffice only for a convex F, which a user's need not be
     if len(boxes) > CORNERS or not operator.convex:
-        return bound
+        return span_bound
     sign = 1.0 if player == 1 else -1.0
-    at_guess = operator.value(q_values, player=player, weights=weights)
+    guess_value = operator.value(q_values, player=player, weights=weights)
     policy = operator.gradient(q_values, player=player, weights=weights)
-    worst = 0.0
+    largest_loss = 0.0
     for corner in product(*boxes):
-        linear = added(
-            p * (x - q) for p, x, q in zip(policy, corner, q_values, strict=True)
+        linear_part = added(
+            action_share * (box_end - q_value)
+            for action_share, box_end, q_value in zip(
+                policy, corner, q_values, strict=True
+            )
         )
-        worst = max(
-            worst,
+        largest_loss = max(
+            largest_loss,
             sign
             * (
                 operator.value(list(corner), player=player, weights=weights)
-                - at_guess
-                - linear
+                - guess_value
+                - linear_part
             ),
         )
-    scale = max(abs(x) for box in boxes for x in box) + operator.strength
+    scale = max(abs(box_end) for box in boxes for box_end in box) + operator.strength
     # 64 k units allow for the rounding of three sums of that size
-    return min(bound, worst + 64.0 * len(boxes) * 2.0**-52 * scale)
+    return min(span_bound, largest_loss + 64.0 * len(boxes) * 2.0**-52 * scale)
 
 
 def _largest_span(boxes: list[Interval], q_values: list[float]) -> float:
     """The largest of (Q - q)(a) - (Q - q)(b) over a != b and Q in the box."""
-    sides = list(zip(boxes, q_values, strict=True))
-    ups = [high - q for (_, high), q in sides]
-    downs = [q - low for (low, _), q in sides]
+    box_and_value = list(zip(boxes, q_values, strict=True))
+    ups = [high - q for (_, high), q in box_and_value]
+    downs = [q - low for (low, _), q in box_and_value]
     # the two largest of either suffice: at most one pair of them is of one action
-    first = sorted(range(len(ups)), key=lambda a: -ups[a])[:2]
-    second = sorted(range(len(downs)), key=lambda a: -downs[a])[:2]
-    return max(ups[a] + downs[b] for a in first for b in second if a != b)
+    largest_ups = sorted(range(len(ups)), key=lambda a: -ups[a])[:2]
+    largest_downs = sorted(range(len(downs)), key=lambda a: -downs[a])[:2]
+    return max(ups[a] + downs[b] for a in largest_ups for b in largest_downs if a != b)
 
 
-def one_outcome(twice: int) -> str:
+def one_outcome(num_checked: int) -> str:
     """Return the assumption behind a problem that is declared deterministic.
 
-    ``twice`` of its pairs were sampled twice.
+    ``num_checked`` counts the pairs that were sampled twice.
     """
-    sampled = "pair was" if twice == 1 else "pairs were"
-    checked = f"spot-checked: {twice} {sampled} drawn twice" if twice else "not checked"
-    return f"deterministic=True: every state and action has one outcome ({checked})"
+    pairs_text = "pair was" if num_checked == 1 else "pairs were"
+    check_text = (
+        f"spot-checked: {num_checked} {pairs_text} drawn twice"
+        if num_checked
+        else "not checked"
+    )
+    return f"deterministic=True: every state and action has one outcome ({check_text})"
 
 
 def assumed_in_search(
-    problem: Problem, rows: int | None, exact: bool, twice: int, looked: str
+    problem: Problem,
+    num_rows: int | None,
+    exact: bool,
+    num_checked: int,
+    inspection_text: str,
 ) -> tuple[str, ...]:
     """The assumptions of a search over rows, over samples, or over both.
 
-    ``rows`` of a known model were read, None: there is none. ``exact`` says that
-    nothing was estimated, ``twice`` and ``looked`` what was checked of the samples.
+    ``num_rows`` of a known model were read, None: there is none. ``exact`` says that
+    nothing was estimated. ``num_checked`` and ``inspection_text`` describe the checks
+    of the samples.
     """
-    if rows is not None and exact:
+    if num_rows is not None and exact:
         return known_assumptions(problem)
-    law = one_outcome(twice) if problem.deterministic else SAME_LAW
-    if rows is not None:
-        law = PARTLY_KNOWN.format(rows=rows) + law
-    return assumptions(problem, law, looked=looked)
+    law_text = one_outcome(num_checked) if problem.deterministic else SAME_LAW
+    if num_rows is not None:
+        law_text = PARTLY_KNOWN.format(rows=num_rows) + law_text
+    return assumptions(problem, law_text, looked=inspection_text)
 
 
 def known_assumptions(problem: Problem) -> tuple[str, ...]:
-    """Return what an answer assumes where the model is known and nothing is sampled."""
+    """Return the assumptions of an answer from a known model, without samples."""
     return assumptions(problem, KNOWN_LAW, looked="", checked="row")
 
 
 def assumptions(
     problem: Problem, law: str, *, looked: str, checked: str = "call"
 ) -> tuple[str, ...]:
-    """Return what the promise assumes; ``law`` says what the outcomes follow."""
-    found = assumed(problem, law, looked, checked)
-    return (*found, SAME_KEY) if problem.key is not None else found
+    """Return the assumptions of the promise; ``law`` is that on the outcomes' law."""
+    assumed_texts = assumed(problem, law, looked, checked)
+    return (*assumed_texts, SAME_KEY) if problem.key is not None else assumed_texts
 
 
 def _agreement(search: Certified, guess: Guess, interval: Interval) -> tuple[str, ...]:
-    """What the standard error cannot know where no samples of a pair differ.
+    """A note on the standard error where no samples of a pair differ.
 
     Values that epsilon has moved rest on the interval, and need no such note.
     """
-    moved = guess.within[0] is not None
-    if search.exact or moved or guess.standard_error is None:
+    is_moved = guess.within[0] is not None
+    if search.exact or is_moved or guess.standard_error is None:
         return ()
     by_chance = guess.standard_error - guess.unsolved
     return note_agreement("samples", by_chance, 0.5 * (interval[1] - interval[0]))
 
 
-def _no_chance(search: Certified, drawn: int) -> tuple[str, ...]:
+def _no_chance(search: Certified, num_sampled: int) -> tuple[str, ...]:
     """Advice where every pair that was sampled has had one outcome."""
-    single = search.memory.num_entries == drawn and not search.known
-    if search.exact or not single or search.num_calls < 2 * max(drawn, 1):
+    is_single = search.memory.num_entries == num_sampled and not search.known
+    if search.exact or not is_single or search.num_calls < 2 * max(num_sampled, 1):
         return ()
     return (
-        f"{ADVICE}no chance was seen in {counts(drawn, 'pair')}. If there is none, "
-        f"deterministic=True learns as much from {counts(drawn, 'call')}, not "
+        f"{ADVICE}no chance was seen in {counts(num_sampled, 'pair')}. "
+        "If there is none, "
+        f"deterministic=True learns as much from {counts(num_sampled, 'call')}, not "
         f"{search.num_calls:,}.",
     )
 
 
-def _endless(search: Certified, reason: str, drawn: int) -> tuple[str, ...]:
-    """What keeps bounds of totals without a discount apart, where they stayed apart."""
+def _endless(search: Certified, reason: str, num_sampled: int) -> tuple[str, ...]:
+    """A note on why bounds of totals without a discount stayed apart."""
     problem = search.problem
     if reason == "epsilon" or not is_undiscounted(problem):
         return ()
     low, high = problem.reward_range
-    side = "upper" if low >= 0.0 else "lower"
+    side_word = "upper" if low >= 0.0 else "lower"
     if search.exact or problem.episodes_end is not None:
         return ()
     if problem.min_probability is None:
         return (
-            f"At discount 1 the {side} bound cannot come closer, whatever is sampled, "
+            f"At discount 1 the {side_word} bound cannot come closer, whatever is sampled, "
             "where play can go round for ever between the same states: a way out may "
             "be too rare to be seen. min_probability=, the least probability of any "
             "outcome, closes it.",
@@ -386,23 +402,26 @@ def _endless(search: Certified, reason: str, drawn: int) -> tuple[str, ...]:
     pairs = search.memory.graph.pairs[: search.memory.num_pairs]
     if "law_complete" not in (pairs.dtype.names or ()):
         return ()
-    complete = int((pairs["law_complete"] == 1).sum())
+    num_complete = int((pairs["law_complete"] == 1).sum())
     return (
-        f"All outcomes are known to be seen in {complete:,} of {counts(drawn, 'pair')} "
-        f"so far; the {side} bound comes down behind them.",
+        f"All outcomes are known to be seen in {num_complete:,} of "
+        f"{counts(num_sampled, 'pair')} "
+        f"so far; the {side_word} bound comes down behind them.",
     )
 
 
-def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[str, ...]:
+def _notes(
+    limits: Ends, half_width: float, reason: str, num_calls: int
+) -> tuple[str, ...]:
     if reason == "epsilon":
         return ()
     if reason == "hand":
         return (
             f"Stopped by hand after {counts(num_calls, 'call')}, "
-            f"at half-width {reached:.4g}; "
+            f"at half-width {half_width:.4g}; "
             "the intervals hold as they are.",
         )
-    why = {
+    stop_text = {
         "budget": f"the budget of {counts(num_calls, 'call')} was spent",
         "seconds": "the time was up",
         "callback": "the callback said stop",
@@ -415,14 +434,15 @@ def _notes(asked: Ends, reached: float, reason: str, num_calls: int) -> tuple[st
         ),
         **FULL,
     }[reason]
-    promise = f"epsilon={asked.epsilon:g}" if asked.epsilon is not None else None
-    if asked.relative is not None:
-        promise = f"epsilon={100.0 * asked.relative:g}% of the value"
-    if promise is None:
-        return (f"Stopped because {why}; the intervals hold as they are.",)
+    promise_text = f"epsilon={limits.epsilon:g}" if limits.epsilon is not None else None
+    if limits.relative is not None:
+        promise_text = f"epsilon={100.0 * limits.relative:g}% of the value"
+    if promise_text is None:
+        return (f"Stopped because {stop_text}; the intervals hold as they are.",)
     return (
         (
-            f"{promise} was not reached: {why} at half-width {reached:.4g}. "
+            f"{promise_text} was not reached: {stop_text} "
+            f"at half-width {half_width:.4g}. "
             "The intervals hold as they are."
         ),
     )

@@ -1,11 +1,11 @@
-"""What is known of certified search before it runs: bounds on its price.
+"""The forecast of certified search before it runs: bounds on its price.
 
-Its price depends on the problem: how many pairs matter, how noisy they are, how
-early the bounds meet. For a number of pairs there is a number of calls that
-certainly suffices (``certified.price``). It is twice what equal numbers of
-samples need under the worst law, because the search steers half of them and
-makes the other half equal; with a horizon a third part allows for pairs that are
-sampled anew. Steered samples usually need a small part of it.
+Its price depends on the problem: how many pairs matter, how noisy they are, how early
+the bounds meet. For a number of pairs there is a number of calls that certainly
+suffices (``certified.price``). It is twice the number that equal samples need under the
+worst law, because the search steers half of them and makes the other half equal; with a
+horizon a third part allows for pairs that are sampled anew. Steered samples usually
+need a small part of it.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class CertifiedForecast(Shown, Data):
     def most_calls(self, num_pairs: int) -> int | None:
         """Calls that certainly suffice if ``num_pairs`` pairs are met.
 
-        None without an epsilon: the search then ends at its budget or its seconds.
-        None too where no number is certain: at discount 1 without a horizon, and with
-        ``min_probability``, whose bounds rest on the outcomes that are met.
+        None without an epsilon: the search then ends at its budget or its seconds. None
+        too where no number is certain: at discount 1 without a horizon, and with
+        ``min_probability``, because those bounds rest on the outcomes that are met.
         """
         if self.epsilon is None or not self.priced:
             return None
@@ -80,8 +80,12 @@ class CertifiedForecast(Shown, Data):
     @property
     def bounds(self) -> list[tuple[int, int]]:
         """Tuples (pairs, calls that certainly suffice); empty without an epsilon."""
-        known = [(pairs, self.most_calls(pairs)) for pairs in PAIRS]
-        return [(pairs, calls) for pairs, calls in known if calls is not None]
+        call_bounds = [(num_pairs, self.most_calls(num_pairs)) for num_pairs in PAIRS]
+        return [
+            (num_pairs, num_calls)
+            for num_pairs, num_calls in call_bounds
+            if num_calls is not None
+        ]
 
     def json_flaw(self) -> str | None:
         """Why there is no price."""
@@ -94,8 +98,8 @@ class CertifiedForecast(Shown, Data):
     def more_data(self) -> dict[str, Any]:
         """Bounds on the price, by the number of pairs that are met."""
         bounds = [
-            {"pairs": pairs, **counted("most_calls", calls)}
-            for pairs, calls in self.bounds
+            {"pairs": num_pairs, **counted("most_calls", num_calls)}
+            for num_pairs, num_calls in self.bounds
         ]
         return {"num_calls": None, "bounds": bounds}
 
@@ -127,8 +131,9 @@ class CertifiedForecast(Shown, Data):
                 "and with min_probability=, it depends on what the calls show. Give "
                 "budget or seconds to end it.\n"
             )
-        rows = "\n".join(
-            f"  {pairs:>11,}  {calls:>22,}" for pairs, calls in self.bounds
+        table_rows = "\n".join(
+            f"  {num_pairs:>11,}  {num_calls:>22,}"
+            for num_pairs, num_calls in self.bounds
         )
         return (
             "certified search: the value and every action value within "
@@ -139,5 +144,5 @@ class CertifiedForecast(Shown, Data):
             "key=). Calls that certainly suffice, by\n"
             "the number of state-action pairs that it meets; what is needed is usually "
             "a small part of that:\n\n"
-            f"  {'pairs':>11}  {'calls at the most':>22}\n{rows}\n"
+            f"  {'pairs':>11}  {'calls at the most':>22}\n{table_rows}\n"
         )

@@ -1,17 +1,17 @@
 """The data layout of certified search: flat arrays that compiled code reads.
 
-A node is a state; node 0 is the end, with value 0: every terminal state and every
-state after the last step. Where there is a horizon, a stage is a node with a number
-of steps left; the stages of one number are neighbours (``Layers``), and what a node
-holds are the bounds of the number that is looked at. A pair is a node with one legal
-action; the pairs of a node are neighbours. An entry is a distinct outcome (next state,
-reward) of a pair with the number of times it came, or with its probability where the
-model is known. The entries of a pair are neighbours in a pool, in a block with room for
-a quarter more than there are at the most (``memory_kernel.room_class``); a block that
-became too small is given to the next pair that needs one of its size, and the pool is
-packed whenever it grows.
+A node is a state; node 0 is the end, with value 0: every terminal state and every state
+after the last step. Where there is a horizon, a stage is a node with a number of steps
+left; the stages of one number are neighbours (``Layers``), and a node holds the bounds
+of the number under consideration. A pair is a node with one legal action; the pairs of
+a node are neighbours. An entry is a distinct outcome (next state, reward) of a pair
+with the number of times it came, or with its probability where the model is known. The
+entries of a pair are neighbours in a pool, in a block with room for a quarter more than
+there are at the most (``memory_kernel.room_class``); a block that became too small is
+given to the next pair that needs one of its size, and the pool is packed whenever it
+grows.
 
-Records are as small as what they hold allows: docs/certified.md, section 9. Indices have
+Records are as small as their contents allow: docs/certified.md, section 9. Indices have
 32 bits, so that a memory numbers at most ``MOST`` nodes, pairs or places in the pool.
 
 A pair has the fields below and those that its bound needs (``pair_type``).
@@ -26,7 +26,7 @@ import numpy as np
 from smoothcruiser.problem.tabular import Ints
 
 END = 0  # the node of every terminal state
-END_RAW = -(2**63)  # what stands for the next state where the step said ``terminated``
+END_RAW = -(2**63)  # the next state where the step said ``terminated``
 MOST = 2**31 - 1  # nodes, pairs and places in the pool, each
 # places in ``sizes``: entries used, hash slots used, entries in blocks that are free, and
 # for each class of blocks 1 + the place of the first one that is free
@@ -104,7 +104,7 @@ class Graph(NamedTuple):
     # (2**b,) of PLACE: hash table of the entries of pairs with more than SHORT_SCAN
     # entries; pair -1 is a free slot
     slots: Any
-    sizes: Ints  # (FREE + CLASSES,): what is used, and what is free within that
+    sizes: Ints  # (FREE + CLASSES,): numbers of used and of free places
 
 
 class Layers(NamedTuple):
@@ -117,10 +117,12 @@ class Layers(NamedTuple):
 
 
 def pair_type(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Any:
-    """The type of a pair whose bound remembers ``fields`` between sweeps."""
-    wide = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
-    own = [(name, wide.get(name, kind)) for name, kind in PAIR]
-    return np.dtype([*own, *fields], align=True)
+    """The type of a pair with a bound that remembers ``fields`` between sweeps."""
+    wide_types = {"action": "i4"} if num_actions > FEW_ACTIONS else {}
+    base_fields = [
+        (field_name, wide_types.get(field_name, kind)) for field_name, kind in PAIR
+    ]
+    return np.dtype([*base_fields, *fields], align=True)
 
 
 def empty_graph(fields: tuple[tuple[str, str], ...], num_actions: int = 0) -> Graph:

@@ -2,8 +2,8 @@
 
 A search adds a point after each round; it has about log(calls)/log(1.25) rounds. Where
 points become too many, every second one is dropped, so that those left are spread as
-evenly as before. The record is read by nobody but ``Certified.plot``: it changes no bit
-of a search, and a store does not keep it.
+evenly as before. Only ``Certified.plot`` reads the record: it changes no bit of a
+search, and a store does not keep it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ class Point(NamedTuple):
 
 @dataclass
 class History:
-    """Points of the states that were asked about last, by their node."""
+    """Points of the states that were queried last, by their node."""
 
     points: dict[int, list[Point]] = field(default_factory=dict)
 
     def add(self, node: int, calls: int, interval: Interval) -> None:
         """Keep a point of a node; one with equal calls replaces it."""
-        kept = self.points.pop(node, [])  # the node comes last again
-        self.points[node] = kept
+        node_points = self.points.pop(node, [])  # the node comes last again
+        self.points[node] = node_points
         if len(self.points) > MOST_STATES:
             del self.points[next(iter(self.points))]
-        if kept and kept[-1].calls == calls:
-            kept.pop()
-        if len(kept) >= MOST_POINTS:
-            kept[:] = kept[::2]
-        kept.append(Point(calls, *map(float, interval)))
+        if node_points and node_points[-1].calls == calls:
+            node_points.pop()
+        if len(node_points) >= MOST_POINTS:
+            node_points[:] = node_points[::2]
+        node_points.append(Point(calls, *map(float, interval)))
 
     def of(self, node: int) -> tuple[Point, ...]:
         """The points of a node, in order."""

@@ -4,7 +4,7 @@ At discount 1 sweeps from above need not come down: where play can go round for 
 every state keeps the other's bound. With rewards of one sign V is the least fixed point
 of the backup T from 0, so any f >= 0 with T f <= f is at least V (Park's induction).
 Where the bound of a pair holds for every function at once (``bounds.law``) or is exact,
-T f is at most what the bounds of the pairs make of f, and that can be computed.
+T f is at most the backup of f by the bounds of the pairs, which can be computed.
 ``climb`` looks for such an f from the lower bounds upwards, and ``is_inductive`` is the
 proof: nothing before it matters. All of it is mirrored where no reward is above 0.
 
@@ -38,63 +38,69 @@ def farthest(seen: Outcomes, pair: Any, upper: bool, rules: SweepRules) -> float
 
     No rounding is needed where no outcome pays.
     """
-    found, paid = -math.inf if upper else math.inf, False
+    farthest_value, any_reward = -math.inf if upper else math.inf, False
     for e in range(pair["start"], pair["start"] + pair["length"]):
         entry = seen.entries[e]
-        after = seen.nodes[entry["target"]]
-        paid = paid or entry["reward"] != 0.0
-        value = entry["reward"] + (after["upper"] if upper else after["lower"])
-        found = max(found, value) if upper else min(found, value)
-    slack = 2.0 * UNIT * rules.bound.scale if paid else 0.0
-    return float(found + slack if upper else found - slack)
+        next_node = seen.nodes[entry["target"]]
+        any_reward = any_reward or entry["reward"] != 0.0
+        value = entry["reward"] + (next_node["upper"] if upper else next_node["lower"])
+        farthest_value = (
+            max(farthest_value, value) if upper else min(farthest_value, value)
+        )
+    slack = 2.0 * UNIT * rules.bound.scale if any_reward else 0.0
+    return float(farthest_value + slack if upper else farthest_value - slack)
 
 
 def backed_up(g: Graph, i: int, upper: bool, rules: SweepRules) -> float:
-    """What the bounds of the pairs make of f at a node; plain max and min are exact."""
-    node, seen = g.nodes[i], Outcomes(g.nodes, g.entries)
-    best = -math.inf
+    """The backup of f at a node by its pairs' bounds; plain max and min are exact."""
+    node, outcomes = g.nodes[i], Outcomes(g.nodes, g.entries)
+    best_bound = -math.inf
     for p in range(node["first"], node["first"] + node["size"]):
         pair = g.pairs[p]
         bound = pair["q_upper"] if upper else pair["q_lower"]
         if pair["total"] > 0.0:
             if pair["cost"] == 0.0:
-                found = exact_side(seen, pair, upper, rules.bound)
-                most = farthest(seen, pair, upper, rules)
-                found = min(found, most) if upper else max(found, most)
+                pair_bound = exact_side(outcomes, pair, upper, rules.bound)
+                farthest_value = farthest(outcomes, pair, upper, rules)
+                pair_bound = (
+                    min(pair_bound, farthest_value)
+                    if upper
+                    else max(pair_bound, farthest_value)
+                )
             else:
-                found = BOUND(seen, pair, upper, EVERY, rules.bound)
-            bound = min(bound, found) if upper else max(bound, found)
-        best = max(best, node["sign"] * bound)
-    return float(node["sign"] * best)
+                pair_bound = BOUND(outcomes, pair, upper, EVERY, rules.bound)
+            bound = min(bound, pair_bound) if upper else max(bound, pair_bound)
+        best_bound = max(best_bound, node["sign"] * bound)
+    return float(node["sign"] * best_bound)
 
 
 def push(g: Graph, order: Ints, count: int, upper: bool, rules: SweepRules) -> float:
-    """Pass once over the listed nodes, updating only what decides their bound.
+    """Pass once over the listed nodes, updating only the pair that decides their bound.
 
     That is the pair with the best upper (or lower) bound; the others keep theirs, which
     hold as well. Returns by how much a bound closed at most.
     """
-    nodes, pairs, seen = g.nodes, g.pairs, Outcomes(g.nodes, g.entries)
-    most = 0.0
+    nodes, pairs, outcomes = g.nodes, g.pairs, Outcomes(g.nodes, g.entries)
+    largest_closed = 0.0
     for i in range(count - 1, -1, -1):
         node = nodes[order[i]]
-        best, top = node["first"], -math.inf
+        best_pair, best_bound = node["first"], -math.inf
         for p in range(node["first"], node["first"] + node["size"]):
             bound = pairs[p]["q_upper"] if upper else pairs[p]["q_lower"]
-            if node["sign"] * bound > top:
-                best, top = p, node["sign"] * bound
-        if pairs[best]["total"] == 0.0:
+            if node["sign"] * bound > best_bound:
+                best_pair, best_bound = p, node["sign"] * bound
+        if pairs[best_pair]["total"] == 0.0:
             continue
-        update_pair(seen, pairs[best], upper, KEEP, rules)
+        update_pair(outcomes, pairs[best_pair], upper, KEEP, rules)
         value = node_bound(node, pairs, upper, rules)
         closed = node["upper"] - value if upper else value - node["lower"]
         if closed > 0.0:
-            most = max(most, closed)
+            largest_closed = max(largest_closed, closed)
             if upper:
                 node["upper"] = value
             else:
                 node["lower"] = value
-    return float(most)
+    return float(largest_closed)
 
 
 def on_grid(value: float, cell: float, upper: bool) -> float:
@@ -115,21 +121,21 @@ def climb(
 
     f moves on a grid and away from V only, so that nearly equal values become equal.
     """
-    nodes, moved = g.nodes, 0.0
+    nodes, largest_move = g.nodes, 0.0
     for i in range(count - 1, -1, -1):
         node = nodes[order[i]]
         value = on_grid(backed_up(g, order[i], upper, rules), cell, upper)
         if upper:
             value = min(value, known[i])
             if value > node["upper"]:
-                moved = max(moved, value - node["upper"])
+                largest_move = max(largest_move, value - node["upper"])
                 node["upper"] = value
         else:
             value = max(value, known[i])
             if value < node["lower"]:
-                moved = max(moved, node["lower"] - value)
+                largest_move = max(largest_move, node["lower"] - value)
                 node["lower"] = value
-    return moved
+    return largest_move
 
 
 def is_inductive(

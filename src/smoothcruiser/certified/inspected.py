@@ -1,4 +1,4 @@
-"""What was seen of the step before the first sample and after each query."""
+"""Inspections of the step before the first sample and after each query."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ class Inspected:
         self._fewer: int | None = None  # pairs to repeat after this query; None: all
         self._each = 0.0  # seconds per call, before the first sample
 
-    def begin(self, sampler: Sampler, state: Any, left: int, limits: Ends) -> int:
+    def inspect_first(
+        self, sampler: Sampler, state: Any, calls_left: int, limits: Ends
+    ) -> int:
         """Inspect the step; the calls include those of the inspection afterwards.
 
         A stop in the middle leaves the step uninspected, and it is inspected when the
         search goes on.
         """
-        begin = time.perf_counter()
-        share = BEFORE_SHARE * (limits.deadline - begin)
-        seconds = min(LOOK_SECONDS, max(LEAST_SECONDS, share))
+        start_time = time.perf_counter()
+        seconds_share = BEFORE_SHARE * (limits.deadline - start_time)
+        seconds = min(LOOK_SECONDS, max(LEAST_SECONDS, seconds_share))
         try:
             with limits.hold.opened():
-                calls, self.looked = sampler.look(
-                    state, None, left // INSPECTED_SHARE, seconds
+                num_calls, self.looked = sampler.look(
+                    state, None, calls_left // INSPECTED_SHARE, seconds
                 )
         except (KeyboardInterrupt, Interrupted) as stop:
             return getattr(stop, "calls", 0)
-        self._each = (time.perf_counter() - begin) / max(1, calls)
-        return calls + len(self.looked)
+        self._each = (time.perf_counter() - start_time) / max(1, num_calls)
+        return num_calls + len(self.looked)
 
     def reserve(self, budget: int) -> int:
         """The calls of a query without those of the inspection after it.
@@ -57,32 +59,37 @@ class Inspected:
         self._fewer = min(len(self.looked), budget // INSPECTED_SHARE)
         return budget - self._fewer
 
-    def reserved(self, limits: Ends) -> float:
+    def reserved_seconds(self, limits: Ends) -> float:
         """The seconds that the inspection after a query may take."""
         if not self.looked:
             return 0.0
-        share = LOOK_SECONDS if limits.seconds is None else AFTER_SHARE * limits.seconds
-        return min(LOOK_SECONDS, share, len(self.looked) * self._each)
+        seconds_share = (
+            LOOK_SECONDS if limits.seconds is None else AFTER_SHARE * limits.seconds
+        )
+        return min(LOOK_SECONDS, seconds_share, len(self.looked) * self._each)
 
-    def again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
+    def inspect_again(self, sampler: Sampler, state: Any, limits: Ends) -> int:
         """Repeat the inspection after a query, as far as there is time."""
         pairs = (self.looked or ())[: self._fewer]
         if self.looked is None or not pairs:
             return 0
-        calls, left = 0, max(LEAST_SECONDS, limits.deadline - time.perf_counter())
-        if sampler.ready and self._each <= left:
+        num_calls, seconds_left = (
+            0,
+            max(LEAST_SECONDS, limits.deadline - time.perf_counter()),
+        )
+        if sampler.ready and self._each <= seconds_left:
             try:
                 with ended_at(limits.latest, limits.hold), limits.hold.opened():
-                    seconds = min(LOOK_SECONDS, left)
-                    calls, _ = sampler.look(state, pairs, 0, seconds)
+                    seconds = min(LOOK_SECONDS, seconds_left)
+                    num_calls, _ = sampler.look(state, pairs, 0, seconds)
             except (KeyboardInterrupt, Interrupted) as stop:
-                calls = getattr(stop, "calls", 0)
-        counted = 0 if self.asked else len(self.looked)
-        self.asked = calls
-        return calls - counted
+                num_calls = getattr(stop, "calls", 0)
+        calls_counted = 0 if self.asked else len(self.looked)
+        self.asked = num_calls
+        return num_calls - calls_counted
 
-    def words(self, sampler: Sampler) -> str:
-        """What was seen, as a sentence for a certificate; empty before the first."""
+    def describe(self, sampler: Sampler) -> str:
+        """A sentence on the inspections for a certificate; empty before the first."""
         if self.looked is None:
             return ""
         doubts = sampler.guard.doubts

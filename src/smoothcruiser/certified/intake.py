@@ -7,8 +7,8 @@ and parts are cut is part of the result. How arrays grow is not. A batch may be
 sampled in slices of any size, because every pair has a stream of its own. So the
 clock may decide where a slice ends, and a snapshot between two slices loses nothing.
 
-A memory that is full (``room.Full``) leaves samples in their batch. They are
-never dropped for what they show: what is entered of a pair is always the
+A memory that is full (``room.Full``) leaves samples in their batch. They are never
+dropped because of their outcomes: the entered samples of a pair are always the
 beginning of its stream, and a bound that holds for all n holds there
 (docs/certified.md, section 9).
 """
@@ -63,32 +63,32 @@ class Batch:
         """The number of samples when it is whole."""
         return int(self.ends[-1])
 
-    def ahead(self, most: int) -> tuple[int, Ints]:
+    def next_samples(self, max_samples: int) -> tuple[int, Ints]:
         """Return the first job that is not done, and the samples to take next.
 
-        There are at most ``most`` of them, as counts of that job and of those
+        There are at most ``max_samples`` of them, as counts of that job and of those
         that follow.
         """
-        first = int(np.searchsorted(self.ends, self.drawn, side="right"))
-        stop = min(self.size, self.drawn + most)
-        return first, self.between(self.drawn, stop)[1]
+        first_job = int(np.searchsorted(self.ends, self.drawn, side="right"))
+        stop_sample = min(self.size, self.drawn + max_samples)
+        return first_job, self.jobs_between(self.drawn, stop_sample)[1]
 
-    def between(self, begin: int, end: int) -> Jobs:
-        """The jobs of samples ``begin`` .. ``end - 1``, as pairs and counts."""
-        first = int(np.searchsorted(self.ends, begin, side="right"))
-        last = int(np.searchsorted(self.ends, end, side="left"))
-        counts = self.counts[first : last + 1].copy()
-        counts[-1] -= self.ends[last] - end
-        counts[0] -= begin - (self.ends[first] - self.counts[first])
-        return self.pairs[first : last + 1], counts
+    def jobs_between(self, first_sample: int, end_sample: int) -> Jobs:
+        """The pairs and counts of samples ``first_sample`` .. ``end_sample - 1``."""
+        first_job = int(np.searchsorted(self.ends, first_sample, side="right"))
+        last_job = int(np.searchsorted(self.ends, end_sample, side="left"))
+        counts = self.counts[first_job : last_job + 1].copy()
+        counts[-1] -= self.ends[last_job] - end_sample
+        counts[0] -= first_sample - (self.ends[first_job] - self.counts[first_job])
+        return self.pairs[first_job : last_job + 1], counts
 
     def truncate(self) -> None:
         """Drop the samples that were not taken."""
-        last = int(np.searchsorted(self.ends, self.drawn, side="left"))
-        size = last + 1 if self.drawn else 0
-        self.pairs, self.counts = self.pairs[:size], self.counts[:size].copy()
-        if size:
-            self.counts[-1] -= self.ends[last] - self.drawn
+        last_job = int(np.searchsorted(self.ends, self.drawn, side="left"))
+        num_jobs = last_job + 1 if self.drawn else 0
+        self.pairs, self.counts = self.pairs[:num_jobs], self.counts[:num_jobs].copy()
+        if num_jobs:
+            self.counts[-1] -= self.ends[last_job] - self.drawn
         self.ends = np.cumsum(self.counts)
         self.raws, self.rewards = self.raws[: self.drawn], self.rewards[: self.drawn]
 
@@ -110,35 +110,35 @@ class Intake:
     ) -> None:
         self.problem, self.memory, self.sampler = problem, memory, sampler
         self.loops = loops
-        sequence = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED, SALT))
-        self.salt = sequence.generate_state(1, np.uint64)[0]
+        seed_sequence = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED, SALT))
+        self.salt = seed_sequence.generate_state(1, np.uint64)[0]
         self.batch: Batch | None = None  # samples that are not all in the memory
 
     @property
-    def _grid(self) -> tuple[float, float]:
+    def _reward_grid(self) -> tuple[float, float]:
         """The range on which many-valued rewards are rounded; empty where none is.
 
         A declared least probability allows few outcomes, and is compared with them.
         """
-        declared = self.problem.min_probability is not None
-        return (0.0, 0.0) if declared else self.problem.facts.reward_range
+        is_declared = self.problem.min_probability is not None
+        return (0.0, 0.0) if is_declared else self.problem.facts.reward_range
 
-    def begin(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
+    def begin_batch(self, pairs: Ints, counts: Ints) -> tuple[Ints, Ints]:
         """Make a batch of the first jobs, and return those that are left."""
-        chunk = int(np.searchsorted(np.cumsum(counts), CHUNK, side="right"))
-        if chunk == 0:  # one job larger than the buffers: sample a part
+        num_jobs = int(np.searchsorted(np.cumsum(counts), CHUNK, side="right"))
+        if num_jobs == 0:  # one job larger than the buffers: sample a part
             self.batch = Batch(pairs[:1], np.array([CHUNK]))
-            rest = counts.copy()
-            rest[0] -= CHUNK
-            return pairs, rest
-        self.batch = Batch(pairs[:chunk], counts[:chunk])
-        return pairs[chunk:], counts[chunk:]
+            counts_left = counts.copy()
+            counts_left[0] -= CHUNK
+            return pairs, counts_left
+        self.batch = Batch(pairs[:num_jobs], counts[:num_jobs])
+        return pairs[num_jobs:], counts[num_jobs:]
 
-    def enter(self, over: Callable[[], str | None] = _never) -> str | None:
+    def enter_batch(self, stop_reason: Callable[[], str | None] = _never) -> str | None:
         """Enter the samples that the batch has; the others are not taken any more.
 
         Raises ``Full`` where the memory has no room, and returns the reason where
-        ``over`` gives one; the rest then waits. Between two parts of a batch the
+        ``stop_reason`` gives one; the rest then waits. Between two parts of a batch the
         memory is whole, and entering may go on from there. Rows of a known model are
         entered when they are read (``reading``).
         """
@@ -147,65 +147,71 @@ class Intake:
             self.batch = None
             return None
         batch.truncate()
-        resolved, reason = self.sampler.resolved, None
+        are_nodes, reason = self.sampler.gives_nodes, None
         if batch.entered == 0:
             if self.problem.payoffs == AT_THE_END:
-                self._check_payoffs(batch, END if resolved else END_RAW)
-            if not resolved and memory.is_crowded(batch.drawn):
+                self._check_payoffs(batch, END if are_nodes else END_RAW)
+            if not are_nodes and memory.is_crowded(batch.drawn):
                 memory.admit(batch.raws)
         while batch.entered < batch.drawn and reason is None:
             self._enter_part(batch)
             if batch.entered < batch.drawn:
-                reason = over()
+                reason = stop_reason()
         if self.problem.deterministic:
-            self._compare(batch.pairs)
+            self._check_deterministic(batch.pairs)
         if reason is None:
             self.batch = None
         return reason
 
     def _enter_part(self, batch: Batch) -> None:
         """Enter the samples up to the next cut; ``Full`` leaves some of them."""
-        memory, begin = self.memory, batch.entered
-        end = min(batch.drawn, (begin // PART + 1) * PART)
-        pairs, counts = batch.between(begin, end)
-        targets = batch.raws[begin:end]
-        if not self.sampler.resolved:
-            targets = memory.targets(targets)
+        memory, first_sample = self.memory, batch.entered
+        end_sample = min(batch.drawn, (first_sample // PART + 1) * PART)
+        pairs, counts = batch.jobs_between(first_sample, end_sample)
+        targets = batch.raws[first_sample:end_sample]
+        if not self.sampler.gives_nodes:
+            targets = memory.target_nodes(targets)
         memory.check_turns(np.repeat(pairs, counts), targets)
         while True:
-            done = self.loops.record(
+            num_recorded = self.loops.record(
                 memory.graph,
                 pairs,
                 counts,
                 targets,
-                batch.rewards[begin:end],
-                batch.entered - begin,
-                *self._grid,
+                batch.rewards[first_sample:end_sample],
+                batch.entered - first_sample,
+                *self._reward_grid,
                 self.salt,
             )
-            batch.entered = begin + int(done)
-            if batch.entered == end:
+            batch.entered = first_sample + int(num_recorded)
+            if batch.entered == end_sample:
                 break
             memory.make_room(self.loops)
         if self.problem.min_probability is not None:
             check_rarest(memory, self.problem.min_probability, pairs)
 
-    def _check_payoffs(self, batch: Batch, end: int) -> None:
+    def _check_payoffs(self, batch: Batch, end_mark: int) -> None:
         """Refuse rewards on steps that do not end the episode."""
-        paid = np.flatnonzero((batch.rewards != 0.0) & (batch.raws != end))
-        if end == END_RAW:  # states, some of which may be terminal
-            raws, first = np.unique(batch.raws[paid], return_index=True)
-            ended = [self.problem.is_terminal(int(raw)) for raw in raws]
-            paid = paid[first[~np.array(ended, dtype=bool)]]
-        if len(paid):
-            pair = batch.pairs[int(np.searchsorted(batch.ends, paid[0], side="right"))]
-            raise self.sampler.early_payoff(float(batch.rewards[paid[0]]), int(pair))
+        paid_samples = np.flatnonzero((batch.rewards != 0.0) & (batch.raws != end_mark))
+        if end_mark == END_RAW:  # states, some of which may be terminal
+            raws, first_places = np.unique(batch.raws[paid_samples], return_index=True)
+            are_terminal = [self.problem.is_terminal(int(raw)) for raw in raws]
+            paid_samples = paid_samples[
+                first_places[~np.array(are_terminal, dtype=bool)]
+            ]
+        if len(paid_samples):
+            pair = batch.pairs[
+                int(np.searchsorted(batch.ends, paid_samples[0], side="right"))
+            ]
+            raise self.sampler.early_payoff(
+                float(batch.rewards[paid_samples[0]]), int(pair)
+            )
 
-    def _compare(self, pairs: Ints) -> None:
+    def _check_deterministic(self, pairs: Ints) -> None:
         g = self.memory.graph
-        bad = pairs[g.pairs["length"][pairs] > 1]
-        if len(bad):
-            pair = g.pairs[bad[0]]
+        bad_pairs = pairs[g.pairs["length"][pairs] > 1]
+        if len(bad_pairs):
+            pair = g.pairs[bad_pairs[0]]
             raise OracleError(
                 f"deterministic=True, but action {pair['action']} in state "
                 f"{self.memory.states[pair['node']]!r} gave two outcomes; "

@@ -23,12 +23,12 @@ NEAR = 32  # numbers that are taken one by one: a matrix takes about as long
 
 def step(words: Any) -> None:
     """Advance the four words of a stream by one number."""
-    moved = words[1] << np.uint64(17)
+    shifted_word = words[1] << np.uint64(17)
     words[2] ^= words[0]
     words[3] ^= words[1]
     words[1] ^= words[2]
     words[0] ^= words[3]
-    words[2] ^= moved
+    words[2] ^= shifted_word
     words[3] = (words[3] << np.uint64(45)) | (words[3] >> np.uint64(19))
 
 
@@ -36,22 +36,22 @@ def apply(matrix: Any, words: Any, out: Any) -> None:
     """Write the image of a state to ``out``."""
     out[:] = np.uint64(0)
     for k in range(4):
-        word, place = words[k], 64 * k
+        word, bit_place = words[k], 64 * k
         while word != np.uint64(0):
             if word & np.uint64(1) != np.uint64(0):
                 for i in range(4):
-                    out[i] ^= matrix[place, i]
+                    out[i] ^= matrix[bit_place, i]
             word >>= np.uint64(1)
-            place += 1
+            bit_place += 1
 
 
 def fill(matrices: Any) -> None:
     """Write the matrices of 2**j numbers, j = 0, 1, ..."""
     for bit in range(BITS):
-        unit = matrices[0, bit]
-        unit[:] = np.uint64(0)
-        unit[bit // 64] = np.uint64(1) << np.uint64(bit % 64)
-        step(unit)
+        unit_state = matrices[0, bit]
+        unit_state[:] = np.uint64(0)
+        unit_state[bit // 64] = np.uint64(1) << np.uint64(bit % 64)
+        step(unit_state)
     for j in range(1, len(matrices)):
         for bit in range(BITS):
             apply(matrices[j - 1], matrices[j - 1, bit], matrices[j, bit])
@@ -59,16 +59,16 @@ def fill(matrices: Any) -> None:
 
 def advance(words: Any, counts: Ints, matrices: Any) -> None:
     """Advance row i of ``words``, the words of a stream, by ``counts[i]`` numbers."""
-    out = np.zeros(4, np.uint64)
+    new_words = np.zeros(4, np.uint64)
     for i in range(len(words)):
-        left = counts[i]
-        for _ in range(left % NEAR):
+        numbers_left = counts[i]
+        for _ in range(numbers_left % NEAR):
             step(words[i])
-        left //= NEAR
+        numbers_left //= NEAR
         j = 5  # 2**5 is NEAR
-        while left > 0:
-            if left & 1:
-                apply(matrices[j], words[i], out)
-                words[i] = out
-            left >>= 1
+        while numbers_left > 0:
+            if numbers_left & 1:
+                apply(matrices[j], words[i], new_words)
+                words[i] = new_words
+            numbers_left >>= 1
             j += 1

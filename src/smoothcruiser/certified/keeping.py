@@ -1,12 +1,12 @@
-"""When a search is saved, and how large the slices are in which it samples.
+"""The times at which a search is saved, and the size of its slices of samples.
 
 The clock decides both, and neither changes a bit of the result: a snapshot is
 taken between two slices (``intake``), and a slice ends where one likes.
 
-A snapshot holds the whole search, so that a large one takes its time. Between
-two of them lies at least ``LEAST_SECONDS``, and ``RARELY`` times what the last
-one took. So saving takes at most 3% of the time, and a kill costs at most that
-interval and one slice.
+A snapshot holds the whole search, so that a large one takes its time. Between two of
+them lies at least ``LEAST_SECONDS``, and ``RARELY`` times the duration of the last one.
+So saving takes at most 3% of the time, and a kill costs at most that interval and one
+slice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_GROWTH = 16  # of a slice against the one before
 
 
 class Keeper:
-    """Writes snapshots of one search where it is told to, neither too often nor rarely."""
+    """Writes snapshots of one search, neither too often nor too rarely."""
 
     def __init__(self, write: Callable[[bytes, int], None]) -> None:
         """``write`` takes a snapshot and the calls that it stands for."""
@@ -42,32 +42,36 @@ class Keeper:
         """Take a snapshot and write it."""
         if self.unkept is not None:
             return
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             self.write(snapshot(), calls)
         except Unspelled as error:  # the answer is worth more than the store
             self.unkept = str(error)
         now = time.perf_counter()
-        self._next = now + max(LEAST_SECONDS, RARELY * (now - begin))
+        self._next = now + max(LEAST_SECONDS, RARELY * (now - start_time))
 
 
 class Pace:
     """How many samples take how long."""
 
     def __init__(self) -> None:
-        self.last = 0  # samples of the last slice
-        self.each = 0.0  # seconds per sample there
+        self.last_samples = 0  # samples of the last slice
+        self.sample_seconds = 0.0  # seconds per sample there
 
-    def within(self, seconds: float, more: float = 0.0) -> int:
-        """The samples that take about so long, with ``more`` seconds each for entering.
+    def samples_within(self, seconds: float, entry_seconds: float = 0.0) -> int:
+        """The samples that take about so long, with ``entry_seconds`` for each.
 
         The first slice is one sample, and none is much larger than the one before.
         """
-        fit = max(1, MOST_GROWTH * self.last)
-        each = self.each + more
-        return fit if each <= 0.0 else max(1, min(fit, int(seconds / each)))
+        max_samples = max(1, MOST_GROWTH * self.last_samples)
+        sample_seconds = self.sample_seconds + entry_seconds
+        return (
+            max_samples
+            if sample_seconds <= 0.0
+            else max(1, min(max_samples, int(seconds / sample_seconds)))
+        )
 
-    def took(self, samples: int, seconds: float) -> None:
+    def learn(self, samples: int, seconds: float) -> None:
         """Learn from a slice."""
         if samples:
-            self.last, self.each = samples, seconds / samples
+            self.last_samples, self.sample_seconds = samples, seconds / samples

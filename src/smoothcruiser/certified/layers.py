@@ -41,7 +41,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Floats, Ints
 
 FIRST_DEPTH = 8
-# of the answer's width: what the deepest layer may leave open
+# of the answer's width: the part that the deepest layer may leave open
 RIM_SHARE = 0.1
 # Stages that cost less to sweep than the rest of a query, and more for each sample: some
 # microseconds of sweeps for each call. Without it 1,000 calls at a horizon of 10^5 sweep
@@ -75,8 +75,11 @@ class LayeredRegion(Region):
         layers = Layers(
             np.zeros(1, STAGE), np.zeros(2, dtype=np.int64), np.zeros(1, dtype=np.int64)
         )
-        place, claims = np.zeros(len(g.nodes), dtype=np.int64), np.zeros((0, 2))
-        steps = Steps(boxes, 1, place, claims)
+        node_places, no_claims = (
+            np.zeros(len(g.nodes), dtype=np.int64),
+            np.zeros((0, 2)),
+        )
+        steps = Steps(boxes, 1, node_places, no_claims)
         loops = self.layer_loops
         warm_intake(self.loops, g)
         loops.list_layers(g, layers, layers, order, steps)
@@ -92,44 +95,48 @@ class LayeredRegion(Region):
     def widths(self) -> Floats:
         """U - L of the stages in reach, none of which is listed without its layer."""
         stages, starts = self.layers.stages, self.layers.starts
-        found: Floats = stages["upper"][:1] - stages["lower"][:1]
-        return found if starts[-1] else np.zeros(0)
+        root_width: Floats = stages["upper"][:1] - stages["lower"][:1]
+        return root_width if starts[-1] else np.zeros(0)
 
     @property
     def steps(self) -> Steps:
-        """What the loops over layers need to know."""
-        size, layers = len(self.memory.graph.nodes), self.depth + 1
-        if len(self._place) < size:
-            self._place = np.zeros(size, dtype=np.int64)
-        known, box = len(self._boxes), self.memory.box
-        if known < layers:
-            left = [self.horizon - d for d in range(known, layers)]
-            first = [box(1, steps) for steps in left]
-            second = (
-                [box(2, steps) for steps in left] if self.problem.is_game else first
+        """Boxes, horizon, places and claims for the loops over layers."""
+        num_nodes, num_layers = len(self.memory.graph.nodes), self.depth + 1
+        if len(self._place) < num_nodes:
+            self._place = np.zeros(num_nodes, dtype=np.int64)
+        num_known, box = len(self._boxes), self.memory.box
+        if num_known < num_layers:
+            steps_left = [self.horizon - d for d in range(num_known, num_layers)]
+            first_boxes = [box(1, steps) for steps in steps_left]
+            second_boxes = (
+                [box(2, steps) for steps in steps_left]
+                if self.problem.is_game
+                else first_boxes
             )
-            more = list(zip(first, second, strict=True))
-            self._boxes = np.concatenate([self._boxes, np.array(more)])
+            new_boxes = list(zip(first_boxes, second_boxes, strict=True))
+            self._boxes = np.concatenate([self._boxes, np.array(new_boxes)])
         return Steps(self._boxes, self.horizon, self._place, self.memory.claims)
 
     def sections(self) -> dict[str, Any]:
         """The stages, and the layers that they are in."""
-        used = int(self.layers.starts[-1])
+        stages_used = int(self.layers.starts[-1])
         return {
-            "stages": self.layers.stages[:used],
+            "stages": self.layers.stages[:stages_used],
             "starts": self.layers.starts,
             "counts": self.layers.counts,
         }
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
         """Take up the stages of a snapshot; their bounds lie within those of the facts.
 
         They are listed anew before they are swept, so it does not matter which of them
         are in reach.
         """
-        stages = np.frombuffer(parts["stages"], STAGE).copy()
-        starts = np.frombuffer(parts["starts"], np.int64).copy()
-        counts = np.frombuffer(parts["counts"], np.int64).copy()
+        stages = np.frombuffer(sections["stages"], STAGE).copy()
+        starts = np.frombuffer(sections["starts"], np.int64).copy()
+        counts = np.frombuffer(sections["counts"], np.int64).copy()
         depth, memory = len(counts) - 1, self.memory
         require(
             len(starts) == len(counts) + 1
@@ -146,23 +153,26 @@ class LayeredRegion(Region):
         require(
             bool(np.all((nodes > 0) & (nodes < memory.num_nodes))), "a stage is none"
         )
-        layer = np.repeat(np.arange(depth + 1), np.diff(starts))
+        stage_layers = np.repeat(np.arange(depth + 1), np.diff(starts))
         require(
-            len(np.unique(layer * memory.num_nodes + nodes)) == len(nodes),
+            len(np.unique(stage_layers * memory.num_nodes + nodes)) == len(nodes),
             "a stage is double",
         )
-        of = memory.graph.nodes[nodes]
-        box = self.steps.boxes[layer, np.where(of["sign"] > 0.0, 0, 1)]
-        low, high = box[:, V_LOW], box[:, V_HIGH]
+        node_rows = memory.graph.nodes[nodes]
+        box = self.steps.boxes[stage_layers, np.where(node_rows["sign"] > 0.0, 0, 1)]
+        lower_limit, upper_limit = box[:, V_LOW], box[:, V_HIGH]
         if len(memory.claims):
-            low = np.maximum(low, memory.claims[nodes, 0])
-            high = np.minimum(high, memory.claims[nodes, 1])
-        low, high = np.minimum(low, high), np.maximum(low, high)
+            lower_limit = np.maximum(lower_limit, memory.claims[nodes, 0])
+            upper_limit = np.minimum(upper_limit, memory.claims[nodes, 1])
+        lower_limit, upper_limit = (
+            np.minimum(lower_limit, upper_limit),
+            np.maximum(lower_limit, upper_limit),
+        )
         require(
             bool(
-                np.all(low <= stages["lower"])
+                np.all(lower_limit <= stages["lower"])
                 and np.all(stages["lower"] <= stages["upper"])
-                and np.all(stages["upper"] <= high)
+                and np.all(stages["upper"] <= upper_limit)
             ),
             "the bounds of a state cannot be",
         )
@@ -172,14 +182,15 @@ class LayeredRegion(Region):
             self._check_root(require)
 
     def _check_root(self, require: Callable[[bool, str], None]) -> None:
-        """Refuse a requested node whose bounds are not those of its stage."""
-        root, first = int(self.order[0]), self.layers.stages[0]
+        """Refuse a requested node if its bounds are not those of its stage."""
+        root, root_stage = int(self.order[0]), self.layers.stages[0]
         node, pairs = self.memory.graph.nodes[root], self.memory.pairs_of(root)
         box = self.steps.boxes[0, 0 if node["sign"] > 0.0 else 1]
         require(
-            first["node"] == root
+            root_stage["node"] == root
             and bool(
-                first["lower"] == node["lower"] and first["upper"] == node["upper"]
+                root_stage["lower"] == node["lower"]
+                and root_stage["upper"] == node["upper"]
             )
             and bool(np.all(box[Q_LOW] <= pairs["q_lower"]))
             and bool(np.all(pairs["q_lower"] <= pairs["q_upper"]))
@@ -190,79 +201,90 @@ class LayeredRegion(Region):
     def list_reach(self) -> None:
         """List all layers that can matter, or as many as there is time for."""
         while True:
-            begin, wanted = time.perf_counter(), self.depth
+            start_time, wanted_depth = time.perf_counter(), self.depth
             self._list()
-            took = time.perf_counter() - begin
-            ended = self.layers.counts[-1] == 0  # no play goes on as long as that
-            if ended or not wanted == self.depth < self.deepest:
+            seconds_spent = time.perf_counter() - start_time
+            is_ended = self.layers.counts[-1] == 0  # no play goes on as long as that
+            if is_ended or not wanted_depth == self.depth < self.deepest:
                 return
-            if self._has_enough_stages() or self.over(4.0 * took) is not None:
+            if (
+                self._has_enough_stages()
+                or self.stop_reason(4.0 * seconds_spent) is not None
+            ):
                 return
             self.depth = min(self.deepest, 2 * self.depth)
 
     def list_all(self) -> None:
-        """List what is in reach; every state of the memory is, of some query."""
+        """List all stages in reach; each state of the memory is, of some query."""
         self.list_reach()
 
     def mark_last(self) -> None:
         """Say which states are sampled for the last step alone.
 
-        Their outcomes are rewards. A state that turns out to be met earlier is
-        sampled anew, as a new pair with a share of its own: nothing of what was
-        sampled counts any more. It is called while no sample waits to be entered.
+        Their outcomes are rewards. A state that turns out to be met earlier is sampled
+        anew, as a new pair with a share of its own: none of the earlier samples counts
+        any more. It is called while no sample waits to be entered.
         """
         memory, nodes = self.memory, self.memory.graph.nodes[: self.memory.num_nodes]
         pairs = memory.graph.pairs[: memory.num_pairs]
-        whole = np.zeros(len(nodes), dtype=bool)  # sampled with next states, for good
-        whole[pairs["node"][pairs["total"] > 0.0]] = True
-        whole &= nodes["last"] == 0
-        last = (nodes["depth"] == self.horizon - 1) & ~whole
-        early = np.flatnonzero((nodes["last"] == 1) & ~last)
-        nodes["last"] = last
-        if len(early) == 0:
+        # sampled with next states, for good
+        has_next_states = np.zeros(len(nodes), dtype=bool)
+        has_next_states[pairs["node"][pairs["total"] > 0.0]] = True
+        has_next_states &= nodes["last"] == 0
+        is_last = (nodes["depth"] == self.horizon - 1) & ~has_next_states
+        early_nodes = np.flatnonzero((nodes["last"] == 1) & ~is_last)
+        nodes["last"] = is_last
+        if len(early_nodes) == 0:
             return
-        again = np.isin(pairs["node"], early)
-        for name in ("total", "cost", "slope_up", "slope_down", "gain"):
-            pairs[name][again] = 0.0
-        for name in ("start", "length"):
-            pairs[name][again] = 0
-        for name, _ in self.bound.fields:  # what it remembers is of other outcomes
-            pairs[name][again] = 0
+        sampled_anew = np.isin(pairs["node"], early_nodes)
+        for field_name in ("total", "cost", "slope_up", "slope_down", "gain"):
+            pairs[field_name][sampled_anew] = 0.0
+        for field_name in ("start", "length"):
+            pairs[field_name][sampled_anew] = 0
+        # the bound's own fields belong to the earlier outcomes
+        for field_name, _ in self.bound.fields:
+            pairs[field_name][sampled_anew] = 0
         memory.graph = memory.graph._replace(slots=free_slots(len(memory.graph.slots)))
         self.loops.rehash(memory.graph)
 
     def sweep(self, tune: int) -> float:
-        """List what is in reach and pass over it; 0, or -1 minus a crossed node."""
+        """List the stages in reach and sweep them; 0, or -1 minus a crossed node."""
         self._list()
         return self._pass(tune)
 
-    def spread(self, source: Floats, least: float, passes: int) -> None:
+    def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Write the gains of all pairs; list deeper layers where they matter.
 
         It is ``unfinished`` where there is no time for them.
         """
         self.unfinished = False
         while True:
-            begin = time.perf_counter()
+            start_time = time.perf_counter()
             g, loops = self.memory.graph, self.layer_loops
             g.pairs["gain"][: self.memory.num_pairs] = 0.0
             self.layers.stages["mass"] = 0.0
-            left = loops.flow(
-                g, self.layers, source, least, WALK, self.steps, self.rules
+            width_left = loops.flow(
+                g, self.layers, source, least_width, WALK, self.steps, self.rules
             )
             width = float(self.widths[0])
-            gains = g.pairs["gain"][: self.memory.num_pairs].any()
-            if self.depth == self.deepest or (left <= RIM_SHARE * width and gains):
+            has_gains = g.pairs["gain"][: self.memory.num_pairs].any()
+            if self.depth == self.deepest or (
+                width_left <= RIM_SHARE * width and has_gains
+            ):
                 return
-            if left == 0.0 or self._has_enough_stages():
+            if width_left == 0.0 or self._has_enough_stages():
                 return
-            before = self.depth
-            self.unfinished = self.over(4.0 * (time.perf_counter() - begin)) is not None
+            depth_before = self.depth
+            self.unfinished = (
+                self.stop_reason(4.0 * (time.perf_counter() - start_time)) is not None
+            )
             if self.unfinished:
                 return
-            self.depth = min(self.deepest, max(before + FIRST_DEPTH, 3 * before // 2))
+            self.depth = min(
+                self.deepest, max(depth_before + FIRST_DEPTH, 3 * depth_before // 2)
+            )
             self._list()
-            if self.depth <= before or self._pass(WALK) < 0.0:
+            if self.depth <= depth_before or self._pass(WALK) < 0.0:
                 return
 
     def _has_enough_stages(self) -> bool:
@@ -272,106 +294,114 @@ class LayeredRegion(Region):
         """
         pairs = self.memory.graph.pairs[: self.memory.num_pairs]
         by_chance = pairs["cost"] > 0.0
-        samples = float(pairs["total"][by_chance].sum())
-        many = FREE_STAGES + STAGES_PER_SAMPLE * samples
-        return bool(by_chance.any()) and int(self.layers.starts[-1]) > many
+        num_samples = float(pairs["total"][by_chance].sum())
+        max_stages = FREE_STAGES + STAGES_PER_SAMPLE * num_samples
+        return bool(by_chance.any()) and int(self.layers.starts[-1]) > max_stages
 
-    def copied(self) -> LayeredRegion:
+    def copy_layers(self) -> LayeredRegion:
         """The same layers over a copy of the graph."""
-        found = copy(self)
+        region_copy = copy(self)
         g = self.memory.graph
         # a memory of its own, of which only the arrays are read
-        found.memory = copy(self.memory)
-        found.memory.graph = g._replace(
+        region_copy.memory = copy(self.memory)
+        region_copy.memory.graph = g._replace(
             nodes=g.nodes.copy(), pairs=g.pairs.copy(), entries=g.entries.copy()
         )
-        found.layers = Layers(*(array.copy() for array in self.layers))
-        found._place = np.zeros_like(self._place)
-        found.counted = CountedLayers(found)
-        return found
+        region_copy.layers = Layers(*(array.copy() for array in self.layers))
+        region_copy._place = np.zeros_like(self._place)
+        region_copy.counted = CountedLayers(region_copy)
+        return region_copy
 
-    def show(self, d: int, at: int) -> None:
-        """Make the node of stage ``at``, in layer d, and its pairs hold its bounds."""
+    def show(self, layer: int, stage_index: int) -> None:
+        """Make the node of a stage and its pairs hold the bounds of the stage."""
         self.layer_loops.show(
-            self.memory.graph, self.layers, d, at, SCAN, self.steps, self.rules
+            self.memory.graph,
+            self.layers,
+            layer,
+            stage_index,
+            SCAN,
+            self.steps,
+            self.rules,
         )
 
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold their bounds with all steps left.
 
-        A node that is not the requested one may hold what the last sweep wrote: its
-        bounds with fewer steps left. One that was never asked about has none with all
-        of them but those of the facts: then it returns False.
+        A node that is not the requested one may hold bounds from the last sweep, with
+        fewer steps left. One that was never queried has only the bounds of the facts
+        with all steps left: then it returns False.
         """
-        first = self.layers.stages["node"][: self.layers.starts[:2][-1]]
-        places = np.flatnonzero(first == node)
+        root_layer = self.layers.stages["node"][: self.layers.starts[:2][-1]]
+        places = np.flatnonzero(root_layer == node)
         if len(places):
             self.show(0, int(places[0]))
             return True
-        held, pairs = self.memory.graph.nodes[node], self.memory.pairs_of(node)
-        box = self.steps.boxes[0, 0 if held["sign"] > 0.0 else 1]
-        held["lower"], held["upper"] = box[V_LOW], box[V_HIGH]
+        node_row, pairs = self.memory.graph.nodes[node], self.memory.pairs_of(node)
+        box = self.steps.boxes[0, 0 if node_row["sign"] > 0.0 else 1]
+        node_row["lower"], node_row["upper"] = box[V_LOW], box[V_HIGH]
         pairs["q_lower"], pairs["q_upper"] = box[Q_LOW], box[Q_HIGH]
         return False
 
     def _pass(self, tune: int) -> float:
-        code = int(
+        sweep_code = int(
             self.layer_loops.sweep(
                 self.memory.graph, self.layers, tune, self.steps, self.rules
             )
         )
-        return 0.0 if code == 0 else float(code + 1)
+        return 0.0 if sweep_code == 0 else float(sweep_code + 1)
 
     def _list(self) -> None:
-        """List the layers anew, from what was sampled so far."""
+        """List the layers anew, from the samples so far."""
         self.make_room()
-        memory, old = self.memory, self.layers
-        size = max(1024, len(old.stages))
+        memory, old_layers = self.memory, self.layers
+        num_stages = max(1024, len(old_layers.stages))
         nodes = memory.graph.nodes
         while True:
             # a layer of the old ones that is left out keeps no bounds
-            starts = np.full(self.depth + 2, old.starts[-1], dtype=np.int64)
-            known = min(len(old.starts), len(starts))
-            starts[:known] = old.starts[:known]
+            starts = np.full(self.depth + 2, old_layers.starts[-1], dtype=np.int64)
+            num_known = min(len(old_layers.starts), len(starts))
+            starts[:num_known] = old_layers.starts[:num_known]
             nodes["listed"][: memory.num_nodes] = 0
             nodes["listed"][self.order[0]] = 1
-            new = Layers(
-                np.zeros(size, STAGE),
+            new_layers = Layers(
+                np.zeros(num_stages, STAGE),
                 np.zeros(self.depth + 2, dtype=np.int64),
                 np.zeros(self.depth + 1, dtype=np.int64),
             )
-            count = self.layer_loops.list_layers(
+            num_listed = self.layer_loops.list_layers(
                 memory.graph,
-                Layers(old.stages, starts, old.counts),
-                new,
+                Layers(old_layers.stages, starts, old_layers.counts),
+                new_layers,
                 self.order,
                 self.steps,
             )
-            if count != CROWDED:
+            if num_listed != CROWDED:
                 break
-            # two layers are the least: what is asked, and where it leads
-            if self.depth <= 1 or memory.has_bytes(3 * size * STAGE.itemsize):
-                size *= 2
+            # two layers are the least: the requested state, and its next states
+            if self.depth <= 1 or memory.has_bytes(3 * num_stages * STAGE.itemsize):
+                num_stages *= 2
             else:
                 self.depth = max(1, 3 * self.depth // 4)
-        self.count, self.layers = int(count), new
+        self.count, self.layers = int(num_listed), new_layers
         self._check_claims()
-        memory.layer_bytes = new.stages.nbytes
+        memory.layer_bytes = new_layers.stages.nbytes
 
     def _check_claims(self) -> None:
-        """Refuse bounds on V of the user that leave nothing of what the facts allow."""
+        """Refuse bounds on V of the user that exclude all that the facts allow."""
         stages = self.layers.stages[: self.layers.starts[-1]]
         if self.problem.value_gap is None or np.all(stages["lower"] <= stages["upper"]):
             return
-        at = int(np.flatnonzero(stages["lower"] > stages["upper"])[0])
-        d = int(np.searchsorted(self.layers.starts, at, side="right")) - 1
-        node = self.memory.graph.nodes[stages["node"][at]]
-        low, high = self._boxes[d, 0 if node["sign"] > 0.0 else 1][[V_LOW, V_HIGH]]
-        claim_low, claim_high = self.memory.claims[int(stages["node"][at])].tolist()
+        stage_index = int(np.flatnonzero(stages["lower"] > stages["upper"])[0])
+        layer = int(np.searchsorted(self.layers.starts, stage_index, side="right")) - 1
+        node = self.memory.graph.nodes[stages["node"][stage_index]]
+        low, high = self._boxes[layer, 0 if node["sign"] > 0.0 else 1][[V_LOW, V_HIGH]]
+        claim_low, claim_high = self.memory.claims[
+            int(stages["node"][stage_index])
+        ].tolist()
         if claim_low <= high and low <= claim_high:
             return  # bounds from samples have crossed, which the next pass tells
         raise bad_bounds(
-            self.memory.states[int(stages["node"][at])],
+            self.memory.states[int(stages["node"][stage_index])],
             claim_low,
             claim_high,
             self.problem.facts,
@@ -389,9 +419,9 @@ def no_layers() -> Layers:
 def deepest_layer(problem: Problem) -> int:
     """The deepest layer that can matter: the last step, or none of any weight."""
     assert problem.horizon is not None
-    most, discount = problem.horizon - 1, problem.discount
-    if discount == 1.0 or most == 0:
-        return most
+    last_layer, discount = problem.horizon - 1, problem.discount
+    if discount == 1.0 or last_layer == 0:
+        return last_layer
     if discount == 0.0:
-        return min(1, most)
-    return min(most, math.ceil(math.log(NO_WEIGHT) / math.log(discount)))
+        return min(1, last_layer)
+    return min(last_layer, math.ceil(math.log(NO_WEIGHT) / math.log(discount)))

@@ -1,10 +1,10 @@
 """Bounds by the number of steps left, from samples that they share, compiled.
 
-A pair has one law, whatever number of steps is left. So its samples serve all of
-them, and only the bounds on V differ: layer d of ``Layers`` holds those of the states
-that d steps lead to, with H - d steps left. For one layer, the nodes are made to hold
-the bounds of the next one (``load``), and everything else is what a sweep without a
-horizon does. There are no cycles, so one pass from the deepest layer up is final.
+A pair has one law, whatever number of steps is left. So its samples serve all of them,
+and only the bounds on V differ: layer d of ``Layers`` holds those of the states that d
+steps lead to, with H - d steps left. For one layer, the nodes are made to hold the
+bounds of the next one (``load``), and everything else is as in a sweep without a
+horizon. There are no cycles, so one pass from the deepest layer up is final.
 
 This file decides the order of the passes: it cannot break a bound.
 """
@@ -20,18 +20,18 @@ from smoothcruiser.certified.sweeps_kernel import SweepRules, node_bound, update
 from smoothcruiser.problem.tabular import Floats, Ints
 
 V_LOW, V_HIGH, Q_LOW, Q_HIGH = 0, 1, 2, 3  # places in ``Steps.boxes``
-CROWDED, CROSSED = -1, -2  # what a pass returns; CROSSED - node names the node
+CROWDED, CROSSED = -1, -2  # results of a pass; CROSSED - node names the node
 
 
 class Steps(NamedTuple):
-    """What is known of layers before the first sample, and room to work in."""
+    """Facts about layers before the first sample, and working memory."""
 
     # (D + 1, 2, 4): for the layers that may be listed and for max and min to move,
     # the bounds on V and on Q that the facts give
     boxes: Any
     horizon: int
     place: Ints  # (N,): 1 + the place of a node's stage in a layer, 0 if it has none
-    claims: Any  # (N, 2): what the user's functions say of V; (0, 2) without them
+    claims: Any  # (N, 2): the user's bounds on V; (0, 2) without them
 
 
 def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:
@@ -50,51 +50,51 @@ def start_stage(g: Graph, stage: Any, d: int, steps: Steps) -> None:
 
 
 def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -> int:
-    """List what the requested node, ``order[0]``, leads to, layer by layer.
+    """List the nodes that the requested one, ``order[0]``, leads to, layer by layer.
 
     ``new`` has as many layers as are wanted. Stages that ``old`` has keep their
     bounds, in reach or not. Returns the number of nodes listed in ``order``, or
     CROWDED where ``new`` has no room.
     """
-    count = 1
+    num_listed = 1
     deepest = len(new.counts) - 1
     new.starts[0], new.counts[0] = 0, 1
     new.stages[0]["node"] = order[0]
     for d in range(deepest + 1):
-        begin, reached = new.starts[d], new.counts[d]
+        first_stage, num_reached = new.starts[d], new.counts[d]
         for i in range(old.starts[d], old.starts[d + 1]):
             steps.place[old.stages[i]["node"]] = i + 1
-        for i in range(begin, begin + reached):
+        for i in range(first_stage, first_stage + num_reached):
             stage = new.stages[i]
             node = g.nodes[stage["node"]]
             if node["depth"] > d:
                 node["depth"] = d
-            was = steps.place[stage["node"]]
+            old_place = steps.place[stage["node"]]
             stage["mass"] = 0.0
-            if was > 0:
-                stage["lower"] = old.stages[was - 1]["lower"]
-                stage["upper"] = old.stages[was - 1]["upper"]
+            if old_place > 0:
+                stage["lower"] = old.stages[old_place - 1]["lower"]
+                stage["upper"] = old.stages[old_place - 1]["upper"]
                 steps.place[stage["node"]] = 0
             else:
                 start_stage(g, stage, d, steps)
-        end = begin + reached
-        crowded = end + old.starts[d + 1] - old.starts[d] > len(new.stages)
+        end_stage = first_stage + num_reached
+        is_crowded = end_stage + old.starts[d + 1] - old.starts[d] > len(new.stages)
         for i in range(old.starts[d], old.starts[d + 1]):
             node = old.stages[i]["node"]
-            if steps.place[node] > 0 and not crowded:
-                kept = new.stages[end]
-                kept["node"], kept["mass"] = node, 0.0
-                kept["lower"] = old.stages[i]["lower"]
-                kept["upper"] = old.stages[i]["upper"]
-                end += 1
+            if steps.place[node] > 0 and not is_crowded:
+                kept_stage = new.stages[end_stage]
+                kept_stage["node"], kept_stage["mass"] = node, 0.0
+                kept_stage["lower"] = old.stages[i]["lower"]
+                kept_stage["upper"] = old.stages[i]["upper"]
+                end_stage += 1
             steps.place[node] = 0
-        new.starts[d + 1] = end
-        if crowded:
+        new.starts[d + 1] = end_stage
+        if is_crowded:
             return CROWDED
         if d == deepest:
             break
-        after = end
-        for i in range(begin, begin + reached):
+        next_stage = end_stage
+        for i in range(first_stage, first_stage + num_reached):
             node = g.nodes[new.stages[i]["node"]]
             for p in range(node["first"], node["first"] + node["size"]):
                 pair = g.pairs[p]
@@ -102,28 +102,28 @@ def list_layers(g: Graph, old: Layers, new: Layers, order: Ints, steps: Steps) -
                     target = g.entries[e]["target"]
                     if g.nodes[target]["size"] == 0 or steps.place[target] > 0:
                         continue
-                    if after >= len(new.stages):
-                        crowded = True
+                    if next_stage >= len(new.stages):
+                        is_crowded = True
                         continue
                     steps.place[target] = 1
-                    new.stages[after]["node"] = target
-                    after += 1
+                    new.stages[next_stage]["node"] = target
+                    next_stage += 1
                     if g.nodes[target]["listed"] == 0:
                         g.nodes[target]["listed"] = 1
-                        order[count] = target
-                        count += 1
-        for i in range(end, after):
+                        order[num_listed] = target
+                        num_listed += 1
+        for i in range(end_stage, next_stage):
             steps.place[new.stages[i]["node"]] = 0
-        if crowded:
+        if is_crowded:
             return CROWDED
-        new.counts[d + 1] = after - end
-    return count
+        new.counts[d + 1] = next_stage - end_stage
+    return num_listed
 
 
 def load(g: Graph, layers: Layers, d: int, steps: Steps) -> None:
     """Make the nodes hold the bounds of layer ``d``, and ``place`` its stages.
 
-    What was loaded before is taken back with ``unload``.
+    ``unload`` takes back the layer that was loaded before.
     """
     if d == steps.horizon:  # nothing is left: all are worth 0
         for i in range(len(g.nodes)):
@@ -149,8 +149,8 @@ def is_usable(g: Graph, p: int, d: int, steps: Steps) -> bool:
 
     Those for the last step have rewards only.
     """
-    last = g.nodes[g.pairs[p]["node"]]["last"] == 1
-    return bool(g.pairs[p]["total"] > 0.0 and (not last or d == steps.horizon - 1))
+    is_last = g.nodes[g.pairs[p]["node"]]["last"] == 1
+    return bool(g.pairs[p]["total"] > 0.0 and (not is_last or d == steps.horizon - 1))
 
 
 def open_stage(
@@ -160,13 +160,13 @@ def open_stage(
     node = g.nodes[stage["node"]]
     box = steps.boxes[d, 0 if node["sign"] > 0.0 else 1]
     node["q_low"], node["q_high"] = box[Q_LOW], box[Q_HIGH]
-    seen = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.entries)
     for p in range(node["first"], node["first"] + node["size"]):
         pair = g.pairs[p]
         pair["q_lower"], pair["q_upper"] = box[Q_LOW], box[Q_HIGH]
         if is_usable(g, p, d, steps):
-            update_pair(seen, pair, True, tune, rules)
-            update_pair(seen, pair, False, tune, rules)
+            update_pair(outcomes, pair, True, tune, rules)
+            update_pair(outcomes, pair, False, tune, rules)
 
 
 def close_stage(g: Graph, stage: Any, rules: SweepRules) -> bool:
@@ -174,10 +174,10 @@ def close_stage(g: Graph, stage: Any, rules: SweepRules) -> bool:
     node = g.nodes[stage["node"]]
     stage["upper"] = min(stage["upper"], node_bound(node, g.pairs, True, rules))
     stage["lower"] = max(stage["lower"], node_bound(node, g.pairs, False, rules))
-    crossed = stage["lower"] > stage["upper"]
+    is_crossed = stage["lower"] > stage["upper"]
     for p in range(node["first"], node["first"] + node["size"]):
-        crossed = crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
-    return bool(crossed)
+        is_crossed = is_crossed or g.pairs[p]["q_lower"] > g.pairs[p]["q_upper"]
+    return bool(is_crossed)
 
 
 def sweep_layers(
@@ -213,21 +213,21 @@ def flow_layers(
     steps: Steps,
     rules: SweepRules,
 ) -> float:
-    """Add to the gains of all pairs, and return what the deepest layer leaves open.
+    """Add to the gains of all pairs; return the width that the deepest layer leaves.
 
-    Gains and masses are 0 before. Visits pass from the requested node, whose actions
-    count in proportion to ``source``, layer by layer; a stage where visits times width
-    are below ``least`` passes none on. The return value is the sum of that product over
-    the deepest layer, unless it has one step left.
+    Gains and masses are 0 before. Visits pass from the requested node, with its actions
+    in proportion to ``source``, layer by layer; a stage where visits times width are
+    below ``least`` passes none on. The return value is the sum of that product over the
+    deepest layer, unless it has one step left.
     """
     deepest = len(layers.counts) - 1
-    rim = deepest + 1 < steps.horizon
-    left = 0.0
+    has_rim = deepest + 1 < steps.horizon
+    width_left = 0.0
     for d in range(deepest + 1):
-        if rim and d == deepest:
+        if has_rim and d == deepest:
             for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
                 stage = layers.stages[i]
-                left += stage["mass"] * (stage["upper"] - stage["lower"])
+                width_left += stage["mass"] * (stage["upper"] - stage["lower"])
             break
         load(g, layers, d + 1, steps)
         for i in range(layers.starts[d], layers.starts[d] + layers.counts[d]):
@@ -242,19 +242,21 @@ def flow_layers(
                 p = node["first"] + a
                 pair = g.pairs[p]
                 flow = source[a] if d == 0 else stage["mass"] * pair["policy"]
-                usable = is_usable(g, p, d, steps)
-                if usable or pair["total"] == 0.0:
+                is_usable_pair = is_usable(g, p, d, steps)
+                if is_usable_pair or pair["total"] == 0.0:
                     pair["gain"] += flow * gain(node, pair)
-                if not usable or d + 1 == steps.horizon:
+                if not is_usable_pair or d + 1 == steps.horizon:
                     continue
-                share = flow * rules.bound.discount / pair["total"]
+                flow_share = flow * rules.bound.discount / pair["total"]
                 for e in range(pair["start"], pair["start"] + pair["length"]):
-                    at = steps.place[g.entries[e]["target"]]
-                    if at > 0:
-                        layers.stages[at - 1]["mass"] += share * g.entries[e]["weight"]
+                    place_number = steps.place[g.entries[e]["target"]]
+                    if place_number > 0:
+                        layers.stages[place_number - 1]["mass"] += (
+                            flow_share * g.entries[e]["weight"]
+                        )
         unload(layers, d + 1, steps)
     show_stage(g, layers, 0, layers.starts[0], tune, steps, rules)
-    return left
+    return width_left
 
 
 def leads_on(g: Graph, node: Any, d: int, steps: Steps) -> bool:

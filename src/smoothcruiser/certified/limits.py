@@ -37,8 +37,8 @@ class Ends:
     """When a query ends."""
 
     epsilon: float | None
-    goal: float | None  # epsilon, or what double precision can reach if larger
-    # what equal numbers of samples need for epsilon; None where nothing is estimated
+    goal: float | None  # epsilon, or the half-width of double precision if larger
+    # equal numbers of samples for epsilon; None where nothing is estimated
     equal: EqualSamples | None
     budget: int
     seconds: float | None
@@ -57,11 +57,11 @@ class Ends:
         """When the time is up, by ``time.perf_counter()``: compiling puts it off."""
         return self.due + self.watch.stood_still() if self.due < math.inf else math.inf
 
-    def heard_by(self, hold: Hold) -> Ends:
+    def stopped_by(self, hold: Hold) -> Ends:
         """The same limits in a held run, which reports its phases."""
         return replace(self, hold=hold, phases=Phases(self.callback, hold))
 
-    def within(self, reserve: Callable[[int], int]) -> Ends:
+    def reserve_calls(self, reserve: Callable[[int], int]) -> Ends:
         """The same limits with the calls that ``reserve`` leaves of the budget."""
         return replace(self, budget=reserve(self.budget))
 
@@ -70,24 +70,28 @@ class Ends:
         """When a call of the oracle that is still under way is ended."""
         return self.deadline + GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
 
-    def over(self, need: float = 0.0) -> str | None:
-        """Why to stop now, with ``need`` seconds for the answer; None: go on."""
+    def stop_reason(self, seconds_needed: float = 0.0) -> str | None:
+        """Why to stop now, with ``seconds_needed`` for the answer; None: go on."""
         if self.hold.came:
             return "hand"
         if self.phases.refused:
             return "callback"
-        return "seconds" if time.perf_counter() + need > self.deadline else None
+        return (
+            "seconds" if time.perf_counter() + seconds_needed > self.deadline else None
+        )
 
-    def later(self, seconds: float) -> Ends:
+    def postpone(self, seconds: float) -> Ends:
         """The same limits after ``seconds`` of compiling, which count against none."""
         return replace(self, due=self.due + seconds, watch=Stopwatch())
 
-    def closing(self) -> Ends:
-        """The limits of what only the answer needs, after a stop."""
-        hand = time.perf_counter() + HAND_SECONDS
-        due = min(self.deadline, hand) if self.hold.came else self.deadline
-        more = {"hold": Hold(), "phases": Phases(None), "watch": Stopwatch()}
-        return replace(self, due=due, **more)  # type: ignore[arg-type]
+    def closing_limits(self) -> Ends:
+        """The limits of the work after a stop, which only the answer needs."""
+        hand_deadline = time.perf_counter() + HAND_SECONDS
+        closing_time = (
+            min(self.deadline, hand_deadline) if self.hold.came else self.deadline
+        )
+        fresh_controls = {"hold": Hold(), "phases": Phases(None), "watch": Stopwatch()}
+        return replace(self, due=closing_time, **fresh_controls)  # type: ignore[arg-type]
 
     def goal_at(self, interval: tuple[float, float]) -> float | None:
         """The half-width that ends the query where V is known to lie in ``interval``.
@@ -97,12 +101,12 @@ class Ends:
         """
         if self.relative is None:
             return self.goal
-        least = nearest_to_zero(interval)
-        goal = max(self.relative * least, self.floor)
-        still = 0.5 * (interval[1] - interval[0]) <= goal
-        return goal if least > 0.0 or still else None
+        smallest_value = nearest_to_zero(interval)
+        goal = max(self.relative * smallest_value, self.floor)
+        is_narrow = 0.5 * (interval[1] - interval[0]) <= goal
+        return goal if smallest_value > 0.0 or is_narrow else None
 
-    def promised(self, interval: tuple[float, float]) -> float | None:
+    def promised_width(self, interval: tuple[float, float]) -> float | None:
         """How far from V the answer may be where V is known to lie in ``interval``."""
         if self.relative is not None:
             return self.relative * nearest_to_zero(interval)
@@ -110,8 +114,8 @@ class Ends:
 
     def is_reached(self, half_width: float, interval: tuple[float, float]) -> bool:
         """Whether the promise itself is kept, whatever double precision can reach."""
-        promised = self.promised(interval)
-        return promised is not None and half_width <= promised
+        promised_width = self.promised_width(interval)
+        return promised_width is not None and half_width <= promised_width
 
 
 def make_limits(
@@ -126,18 +130,20 @@ def make_limits(
     """The limits of a query that begins at ``now``, where outcomes are exact."""
     if epsilon is not None and relative is not None:
         raise InvalidInput("Give epsilon or relative, one of the two.")
-    numbers = {"epsilon": epsilon, "relative": relative}
-    for name, value in (numbers | {"budget": budget, "seconds": seconds}).items():
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is not None and (not number or not 0.0 < value <= LARGEST):
-            words = isinstance(value, str) and name == "epsilon"
-            hint = "; percentages are for plan" if words else ""
+    accuracy_arguments = {"epsilon": epsilon, "relative": relative}
+    for name, value in (
+        accuracy_arguments | {"budget": budget, "seconds": seconds}
+    ).items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and (not is_number or not 0.0 < value <= LARGEST):
+            is_text = isinstance(value, str) and name == "epsilon"
+            hint = "; percentages are for plan" if is_text else ""
             raise InvalidInput(
                 f"{name} must be a finite number above 0, got {value!r:.60}{hint}."
             )
     # a bar ends nothing
-    ends = None if isinstance(callback, AbstractContextManager) else callback
-    if all(x is None for x in (epsilon, relative, budget, seconds, ends)):
+    stop_callback = None if isinstance(callback, AbstractContextManager) else callback
+    if all(x is None for x in (epsilon, relative, budget, seconds, stop_callback)):
         raise InvalidInput(
             "Certified search has to know when to stop: give epsilon, relative, "
             "budget, seconds, or a progress function that returns False."
@@ -157,10 +163,10 @@ def make_limits(
     )
 
 
-def read(limits: Ends, facts: Facts) -> Ends:
+def limits_for_rows(limits: Ends, facts: Facts) -> Ends:
     """Return the limits where rows of a known model are read.
 
-    The goal is never below what rounding allows.
+    The goal is never below the half-width that rounding allows.
     """
     if limits.epsilon is None:
         return limits
@@ -172,11 +178,13 @@ def is_priced(problem: Problem) -> bool:
     return not is_undiscounted(problem) and problem.min_probability is None
 
 
-def estimated(limits: Ends, bound: Bound, problem: Problem, delta: float) -> Ends:
+def limits_for_samples(
+    limits: Ends, bound: Bound, problem: Problem, delta: float
+) -> Ends:
     """Return the limits where outcomes are estimated from samples.
 
-    The goal is never below what rounding allows, and the price has a bound if it is
-    known before.
+    The goal is never below the half-width that rounding allows. The price has a bound
+    if one is known before.
     """
     facts = problem.facts
     if is_undiscounted(problem):
@@ -185,8 +193,8 @@ def estimated(limits: Ends, bound: Bound, problem: Problem, delta: float) -> End
     if limits.epsilon is None:
         return limits
     goal = max(limits.epsilon, limits.floor)
-    equal = None
+    equal_samples = None
     if is_priced(problem):
-        part = delta_in_order(problem, delta)
-        equal = EqualSamples(bound, facts, limits.epsilon, part)
-    return replace(limits, goal=goal, equal=equal)
+        pair_delta = delta_in_order(problem, delta)
+        equal_samples = EqualSamples(bound, facts, limits.epsilon, pair_delta)
+    return replace(limits, goal=goal, equal=equal_samples)

@@ -62,42 +62,55 @@ def make_loops(operator: Operator, bound: Bound) -> Loops:
 
     The compiled ones are shared by all problems with built-in operators.
     """
-    own = parts_of(operator)
+    operator_parts = parts_of(operator)
     try:
-        base, side = _builtin(bound), compiled(bound.side)
+        base_loops, bound_side = _builtin(bound), compiled(bound.side)
     except Exception as error:  # ``side`` is no function that can be rebuilt
         raise not_compiled(bound, error) from error
-    if own is None:
-        return base
-    if own.compiled:
-        return base._replace(
-            sweep=compiled(changes_kernel.sweep, builtin_value=own.value, BOUND=side),
-            spread=compiled(steering_kernel.spread, builtin_gradient=own.gradient),
+    if operator_parts is None:
+        return base_loops
+    if operator_parts.compiled:
+        return base_loops._replace(
+            sweep=compiled(
+                changes_kernel.sweep,
+                builtin_value=operator_parts.value,
+                BOUND=bound_side,
+            ),
+            spread=compiled(
+                steering_kernel.spread, builtin_gradient=operator_parts.gradient
+            ),
         )
-    return base._replace(
+    return base_loops._replace(
         sweep=rebound(
-            changes_kernel.sweep, {"builtin_value": own.value, "BOUND": bound.side}
+            changes_kernel.sweep,
+            {"builtin_value": operator_parts.value, "BOUND": bound.side},
         ),
-        spread=rebound(steering_kernel.spread, {"builtin_gradient": own.gradient}),
+        spread=rebound(
+            steering_kernel.spread, {"builtin_gradient": operator_parts.gradient}
+        ),
     )
 
 
 def make_layer_loops(operator: Operator, bound: Bound) -> LayerLoops:
     """Return the loops over layers for ``operator`` and ``bound``."""
-    own, base = parts_of(operator), _builtin_layers(bound)
-    if own is None:
-        return base
-    side = compiled(bound.side) if own.compiled else bound.side
-    put = {"builtin_value": own.value, "builtin_gradient": own.gradient, "BOUND": side}
-    build: Any = (
-        (lambda function: compiled(function, **put))
-        if own.compiled
-        else (lambda function: rebound(function, put))
+    operator_parts, base_loops = parts_of(operator), _builtin_layers(bound)
+    if operator_parts is None:
+        return base_loops
+    bound_side = compiled(bound.side) if operator_parts.compiled else bound.side
+    new_globals = {
+        "builtin_value": operator_parts.value,
+        "builtin_gradient": operator_parts.gradient,
+        "BOUND": bound_side,
+    }
+    build_loop: Any = (
+        (lambda function: compiled(function, **new_globals))
+        if operator_parts.compiled
+        else (lambda function: rebound(function, new_globals))
     )
-    return base._replace(
-        sweep=build(layers_kernel.sweep_layers),
-        flow=build(layers_kernel.flow_layers),
-        show=build(layers_kernel.show_stage),
+    return base_loops._replace(
+        sweep=build_loop(layers_kernel.sweep_layers),
+        flow=build_loop(layers_kernel.flow_layers),
+        show=build_loop(layers_kernel.show_stage),
     )
 
 
@@ -120,15 +133,20 @@ PYTHON_PRICE = 300.0  # plain Python takes about a microsecond for an outcome
 
 def make_counted_loops(operator: Operator) -> CountedLoops:
     """Return the loops for ``operator``; they are the same for all bounds."""
-    own = parts_of(operator)
-    put: dict[str, Any] = {}
-    if own is not None:
-        put = {"builtin_value": own.value, "builtin_gradient": own.gradient}
-    if own is not None and not own.compiled:
-        plain = [rebound(function, put) for function in COUNTED]
-        return CountedLoops(*plain)._replace(price=PYTHON_PRICE)
-    fast = [compiled(function, nogil=True, **put) for function in COUNTED]
-    return CountedLoops(*fast)
+    operator_parts = parts_of(operator)
+    new_globals: dict[str, Any] = {}
+    if operator_parts is not None:
+        new_globals = {
+            "builtin_value": operator_parts.value,
+            "builtin_gradient": operator_parts.gradient,
+        }
+    if operator_parts is not None and not operator_parts.compiled:
+        plain_loops = [rebound(function, new_globals) for function in COUNTED]
+        return CountedLoops(*plain_loops)._replace(price=PYTHON_PRICE)
+    compiled_loops = [
+        compiled(function, nogil=True, **new_globals) for function in COUNTED
+    ]
+    return CountedLoops(*compiled_loops)
 
 
 COUNTED = (
@@ -154,7 +172,7 @@ class ClosingLoops(NamedTuple):
 
 
 class PooledLoops(NamedTuple):
-    """The loops that bound a state by what all pairs together never showed."""
+    """The loops that bound a state by the unseen mass of all pairs together."""
 
     prepare: Any
     gaps: Any
@@ -167,44 +185,55 @@ class PooledLoops(NamedTuple):
 @cache
 def make_pooled_loops() -> PooledLoops:
     """Return the loops; the operator is a built-in one."""
-    names = PooledLoops._fields
+    loop_names = PooledLoops._fields
     return PooledLoops(
-        *(compiled(getattr(pooled_kernel, name), nogil=True) for name in names)
+        *(
+            compiled(getattr(pooled_kernel, loop_name), nogil=True)
+            for loop_name in loop_names
+        )
     )
 
 
 @cache
 def make_closing_loops(bound: Bound) -> ClosingLoops:
     """Return the loops for ``bound``; the operator is plain max."""
-    put = {"nogil": True, "salt": _mark(bound), "BOUND": compiled(bound.side)}
+    compile_options = {
+        "nogil": True,
+        "salt": _mark(bound),
+        "BOUND": compiled(bound.side),
+    }
     return ClosingLoops(
-        push=compiled(inductive_kernel.push, **put),
+        push=compiled(inductive_kernel.push, **compile_options),
         straighten=compiled(
-            solving_kernel.straighten, TILT=compiled(bound.tilt), **put
+            solving_kernel.straighten, TILT=compiled(bound.tilt), **compile_options
         ),
         follow=compiled(solving_kernel.follow, nogil=True),
-        climb=compiled(inductive_kernel.climb, **put),
-        is_inductive=compiled(inductive_kernel.is_inductive, **put),
+        climb=compiled(inductive_kernel.climb, **compile_options),
+        is_inductive=compiled(inductive_kernel.is_inductive, **compile_options),
     )
 
 
 def _mark(bound: Bound) -> str | None:
-    """What a bound's loops are cached by on disk.
+    """The key by which a bound's loops are cached on disk.
 
-    None unless the bound is of this package, whose sources are followed.
+    None unless the bound is of this package: only its own sources are followed.
     """
-    ours = _is_ours(bound.side)
-    return f"{bound.word}_{source_fingerprint(bound.side)}" if ours else None
+    is_ours = _is_ours(bound.side)
+    return f"{bound.word}_{source_fingerprint(bound.side)}" if is_ours else None
 
 
 @cache
 def _builtin_layers(bound: Bound) -> LayerLoops:
-    put = {"nogil": True, "salt": _mark(bound), "BOUND": compiled(bound.side)}
+    compile_options = {
+        "nogil": True,
+        "salt": _mark(bound),
+        "BOUND": compiled(bound.side),
+    }
     return LayerLoops(
         list_layers=compiled(layers_kernel.list_layers, nogil=True),
-        sweep=compiled(layers_kernel.sweep_layers, **put),
-        flow=compiled(layers_kernel.flow_layers, **put),
-        show=compiled(layers_kernel.show_stage, **put),
+        sweep=compiled(layers_kernel.sweep_layers, **compile_options),
+        flow=compiled(layers_kernel.flow_layers, **compile_options),
+        show=compiled(layers_kernel.show_stage, **compile_options),
     )
 
 
@@ -227,7 +256,7 @@ def _builtin(bound: Bound) -> Loops:
 
 
 def _is_ours(function: Any) -> bool:
-    """Whether a function is of this package, and not of one whose name begins alike."""
+    """Whether a function is of this package, and not of one with a similar name."""
     return str(function.__module__).split(".", maxsplit=1)[0] == _PACKAGE
 
 
@@ -244,20 +273,20 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 
     Those of the package functions it calls are replaced as well.
     """
-    scope = dict(function.__globals__)
-    for name in function.__code__.co_names:
-        inner = scope.get(name)
-        if name in replace:
-            scope[name] = replace[name]
+    new_globals = dict(function.__globals__)
+    for global_name in function.__code__.co_names:
+        inner_function = new_globals.get(global_name)
+        if global_name in replace:
+            new_globals[global_name] = replace[global_name]
         elif (
-            isinstance(inner, types.FunctionType)
-            and _is_ours(inner)
-            and inner is not function
+            isinstance(inner_function, types.FunctionType)
+            and _is_ours(inner_function)
+            and inner_function is not function
         ):
-            scope[name] = rebound(inner, replace)
+            new_globals[global_name] = rebound(inner_function, replace)
     return types.FunctionType(
         function.__code__,
-        scope,
+        new_globals,
         function.__name__,
         function.__defaults__,
         function.__closure__,
@@ -265,20 +294,22 @@ def rebound(function: Any, replace: dict[str, Any]) -> Any:
 
 
 def warm_intake(loops: Loops, graph: Any) -> None:
-    """Compile (or load) what enters samples and shares them out, on an empty graph."""
-    empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
-    loops.record(graph, empty, empty, empty, none, 0, 0.0, 1.0, np.uint64(0))
+    """Compile (or load) the loops that enter and share out samples."""
+    no_indices, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
+    loops.record(
+        graph, no_indices, no_indices, no_indices, no_values, 0, 0.0, 1.0, np.uint64(0)
+    )
     loops.rehash(graph)
     loops.repack(graph, graph.entries)
-    loops.allocate(graph, empty, 0, 0, 0.0, 1, empty, empty)
+    loops.allocate(graph, no_indices, 0, 0, 0.0, 1, no_indices, no_indices)
 
 
 def warm(loops: Loops, bound: Bound, graph: Any, rules: Any) -> None:
-    """Compile (or load) what runs over nodes, on an empty graph."""
-    empty, none = np.zeros(0, dtype=np.int64), np.zeros(0)
+    """Compile (or load) the loops that run over nodes, on an empty graph."""
+    no_indices, no_values = np.zeros(0, dtype=np.int64), np.zeros(0)
     try:
-        loops.sweep(graph, empty, 0, KEEP, rules)
+        loops.sweep(graph, no_indices, 0, KEEP, rules)
     except Exception as error:  # operators are compiled before they are put in
         raise not_compiled(bound, error) from error
-    loops.reach(graph, empty, 0)
-    loops.spread(graph, empty, 0, none, 0.0, 0, rules)
+    loops.reach(graph, no_indices, 0)
+    loops.spread(graph, no_indices, 0, no_values, 0.0, 0, rules)

@@ -32,7 +32,7 @@ GRID_CELLS = 32
 SHORT_SCAN = 16
 
 
-def mixed(x: Any) -> Any:
+def mix_word(x: Any) -> Any:
     """Return Stafford's mix 13 of a 64-bit word, the finalizer of SplitMix64.
 
     It serves for hashing and for seeding streams by position.
@@ -47,25 +47,25 @@ def room_class(length: int) -> int:
 
     Blocks have 1, 2, ..., 8, 10, 12, 14, 16, 20, ... entries: a quarter more at most.
     """
-    last, shift = length - 1, 0
-    while last >> shift >= 8:
+    last_index, shift = length - 1, 0
+    while last_index >> shift >= 8:
         shift += 1
-    return (last >> shift) + 4 * shift
+    return (last_index >> shift) + 4 * shift
 
 
 def room_of(length: int) -> int:
     """Return the number of entries that a block for ``length`` >= 1 of them holds."""
-    last, shift = length - 1, 0
-    while last >> shift >= 8:
+    last_index, shift = length - 1, 0
+    while last_index >> shift >= 8:
         shift += 1
-    return ((last >> shift) + 1) << shift
+    return ((last_index >> shift) + 1) << shift
 
 
 def hash_slot(pair: int, target: int, reward: float, size: int) -> int:
     """Return the first slot to try, in a table of ``size`` = 2**b slots."""
-    word = mixed(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(target))
+    word = mix_word(np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(target))
     # equal rewards hash alike; near ones may too, and a comparison separates them
-    word = mixed(word + np.uint64(np.int64(reward * 1048576.0)))
+    word = mix_word(word + np.uint64(np.int64(reward * 1048576.0)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
@@ -73,34 +73,34 @@ def find_entry(g: Graph, p: int, target: int, reward: float) -> int:
     """Return the place of an outcome within pair ``p``, -1 where it is new."""
     start, length = g.pairs[p]["start"], g.pairs[p]["length"]
     if length <= SHORT_SCAN:
-        for place in range(length):
+        for entry_place in range(length):
             if (
-                g.entries[start + place]["target"] == target
-                and g.entries[start + place]["reward"] == reward
+                g.entries[start + entry_place]["target"] == target
+                and g.entries[start + entry_place]["reward"] == reward
             ):
-                return place
+                return entry_place
         return -1
-    size = len(g.slots)
-    slot = hash_slot(p, target, reward, size)
+    num_slots = len(g.slots)
+    slot = hash_slot(p, target, reward, num_slots)
     while g.slots[slot]["pair"] >= 0:
         if g.slots[slot]["pair"] == p:
-            place = g.slots[slot]["place"]
+            entry_place = g.slots[slot]["place"]
             if (
-                g.entries[start + place]["target"] == target
-                and g.entries[start + place]["reward"] == reward
+                g.entries[start + entry_place]["target"] == target
+                and g.entries[start + entry_place]["reward"] == reward
             ):
-                return int(place)
-        slot = (slot + 1) & (size - 1)
+                return int(entry_place)
+        slot = (slot + 1) & (num_slots - 1)
     return -1
 
 
 def insert_hash(g: Graph, p: int, place: int) -> None:
     """Enter one entry in the hash table, which has a free slot."""
-    size = len(g.slots)
+    num_slots = len(g.slots)
     entry = g.entries[g.pairs[p]["start"] + place]
-    slot = hash_slot(p, entry["target"], entry["reward"], size)
+    slot = hash_slot(p, entry["target"], entry["reward"], num_slots)
     while g.slots[slot]["pair"] >= 0:
-        slot = (slot + 1) & (size - 1)
+        slot = (slot + 1) & (num_slots - 1)
     g.slots[slot]["pair"] = p
     g.slots[slot]["place"] = place
     g.sizes[HASHED] += 1
@@ -128,23 +128,23 @@ def add_entry(g: Graph, p: int, target: int, reward: float) -> int:
     pair = g.pairs[p]
     length = pair["length"]
     if length == 0 or length == room_of(length):
-        old, fresh = pair["start"], take_block(g, length + 1)
+        old_start, new_start = pair["start"], take_block(g, length + 1)
         for i in range(length):
-            g.entries[fresh + i]["reward"] = g.entries[old + i]["reward"]
-            g.entries[fresh + i]["weight"] = g.entries[old + i]["weight"]
-            g.entries[fresh + i]["target"] = g.entries[old + i]["target"]
+            g.entries[new_start + i]["reward"] = g.entries[old_start + i]["reward"]
+            g.entries[new_start + i]["weight"] = g.entries[old_start + i]["weight"]
+            g.entries[new_start + i]["target"] = g.entries[old_start + i]["target"]
         if length > 0:
             head = FREE + room_class(length)
-            g.entries[old]["target"] = g.sizes[head]
-            g.sizes[head] = old + 1
+            g.entries[old_start]["target"] = g.sizes[head]
+            g.sizes[head] = old_start + 1
             g.sizes[IDLE] += length
-        pair["start"] = fresh
+        pair["start"] = new_start
     entry = g.entries[pair["start"] + length]
     entry["reward"], entry["weight"], entry["target"] = reward, 0.0, target
     pair["length"] = length + 1
     if length >= SHORT_SCAN:
-        for place in range(0 if length == SHORT_SCAN else length, length + 1):
-            insert_hash(g, p, place)
+        for entry_place in range(0 if length == SHORT_SCAN else length, length + 1):
+            insert_hash(g, p, entry_place)
     return int(length)
 
 
@@ -162,9 +162,9 @@ def rounded_reward(reward: float, low: float, high: float, u: float) -> float:
     Its mean is ``reward`` for u uniform on [0, 1).
     """
     width = high - low
-    x = (reward - low) / width * GRID_CELLS
-    cell = int(x)
-    if u < x - cell:
+    grid_position = (reward - low) / width * GRID_CELLS
+    cell = int(grid_position)
+    if u < grid_position - cell:
         cell += 1
     return high if cell >= GRID_CELLS else low + width * (cell / GRID_CELLS)
 
@@ -184,21 +184,21 @@ def record(
 
     It is less than all where arrays have to grow first.
     """
-    at = 0
+    job_end = 0
     for job in range(len(pairs)):
-        p, begin = pairs[job], max(at, done)
-        at += counts[job]
-        if begin < at:
+        p, first_sample = pairs[job], max(job_end, done)
+        job_end += counts[job]
+        if first_sample < job_end:
             g.nodes[g.pairs[p]["node"]]["stale"] |= SAMPLED
-        for i in range(begin, at):
+        for i in range(first_sample, job_end):
             target, reward = targets[i], rewards[i]
-            place = find_entry(g, p, target, reward)
-            if place < 0:
+            entry_place = find_entry(g, p, target, reward)
+            if entry_place < 0:
                 if not has_room(g, p):
                     return i
                 if g.pairs[p]["length"] >= MANY_OUTCOMES and high > low:
-                    word = mixed(
-                        mixed(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"])
+                    word = mix_word(
+                        mix_word(np.uint64(p) + salt) + np.uint64(g.pairs[p]["total"])
                     )
                     reward = rounded_reward(
                         reward,
@@ -206,40 +206,48 @@ def record(
                         high,
                         np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53,
                     )
-                    place = find_entry(g, p, target, reward)
-                if place < 0:
-                    place = add_entry(g, p, target, reward)
-            g.entries[g.pairs[p]["start"] + place]["weight"] += 1.0
+                    entry_place = find_entry(g, p, target, reward)
+                if entry_place < 0:
+                    entry_place = add_entry(g, p, target, reward)
+            g.entries[g.pairs[p]["start"] + entry_place]["weight"] += 1.0
             g.pairs[p]["total"] += 1.0
-    return int(at)
+    return int(job_end)
 
 
 def rehash(g: Graph) -> None:
     """Fill an empty hash table from the pairs.
 
-    Rows of a known model, whose total is 1, are never looked up.
+    Rows of a known model have the total 1 and are never looked up.
     """
     g.sizes[HASHED] = 0
     for p in range(len(g.pairs)):
         if g.pairs[p]["length"] > SHORT_SCAN and g.pairs[p]["total"] > 1.0:
-            for place in range(g.pairs[p]["length"]):
-                insert_hash(g, p, place)
+            for entry_place in range(g.pairs[p]["length"]):
+                insert_hash(g, p, entry_place)
 
 
 def repack(g: Graph, pool: Any) -> None:
     """Move all entries to ``pool``, each pair's in a block of its own, none free.
 
-    A row of a known model, whose total is 1, never grows.
+    A row of a known model has the total 1 and never grows.
     """
-    used = 0
+    entries_used = 0
     for p in range(len(g.pairs)):
         pair = g.pairs[p]
         if pair["length"] > 0:
             for i in range(pair["length"]):
-                old, new = g.entries[pair["start"] + i], pool[used + i]
-                new["reward"], new["weight"] = old["reward"], old["weight"]
-                new["target"] = old["target"]
-            pair["start"] = used
-            used += room_of(pair["length"]) if pair["total"] != 1.0 else pair["length"]
-    g.sizes[ENTRIES], g.sizes[IDLE] = used, 0
+                old_entry, new_entry = (
+                    g.entries[pair["start"] + i],
+                    pool[entries_used + i],
+                )
+                new_entry["reward"], new_entry["weight"] = (
+                    old_entry["reward"],
+                    old_entry["weight"],
+                )
+                new_entry["target"] = old_entry["target"]
+            pair["start"] = entries_used
+            entries_used += (
+                room_of(pair["length"]) if pair["total"] != 1.0 else pair["length"]
+            )
+    g.sizes[ENTRIES], g.sizes[IDLE] = entries_used, 0
     g.sizes[FREE : FREE + CLASSES] = 0

@@ -24,82 +24,98 @@ from smoothcruiser.engines.compiled.handover import (
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.problem import Problem
 
-_steps: dict[Any, Any] = {}  # what is called by address; False where that cannot be
+_steps: dict[Any, Any] = {}  # steps by address; False where that cannot be
 
 
 @dataclass(frozen=True)
 class NumberLoop:
-    """A loop, and what it is given."""
+    """A loop and its data."""
 
     kernel: Any  # ``draws_kernel.draw_jobs``
     problem: Problem  # as Python calls it
     fixed: Any = ()  # the data of a loop that calls nothing by address
-    spoken: Any = None  # what it calls by address
+    spoken: Any = None  # the user's functions that it calls by address
     later: Handover | None = None
 
     def data(self) -> tuple[Any, Any]:
-        """(what its step needs, what has to live as long); threads share nothing."""
+        """(data of its step, objects to keep alive as long); threads share nothing."""
         if self.spoken is None:
             return self.fixed, None
-        room, state = self.spoken.buffer(), np.zeros(1, dtype=np.int64)
-        places = int(room.ctypes.data), int(state.ctypes.data)
-        return (self.spoken.address, *places), (room, state)
+        buffer, state = self.spoken.buffer(), np.zeros(1, dtype=np.int64)
+        buffer_addresses = int(buffer.ctypes.data), int(state.ctypes.data)
+        return (self.spoken.address, *buffer_addresses), (buffer, state)
 
     def after(self, calls: int) -> NumberLoop:
-        """The loop to go on with, after so many more calls."""
-        kernel = None if self.later is None else self.later.after(calls)
-        return self if kernel is None else NumberLoop(kernel, self.problem)
+        """The loop to continue with, after so many more calls."""
+        inlined_kernel = None if self.later is None else self.later.after(calls)
+        return (
+            self if inlined_kernel is None else NumberLoop(inlined_kernel, self.problem)
+        )
 
 
 def number_loop(problem: Problem) -> NumberLoop:
-    """The loop of a problem whose states are whole numbers."""
+    """The loop of a problem over whole numbers."""
     from smoothcruiser.certified import draws_kernel
 
     if problem.tables is not None:
         kernel = compiled(draws_kernel.draw_jobs, nogil=True)
         return NumberLoop(kernel, problem, problem.tables.sampling)
     tier = tier_choice()
-    found = None if tier == INLINED else _spoken(problem)
-    if found is None:
-        return NumberLoop(_inlined(problem), problem)
+    user_step = None if tier == INLINED else _step_by_address(problem)
+    if user_step is None:
+        return NumberLoop(_inlined_loop(problem), problem)
     from smoothcruiser.jit import by_address
 
     kernel = compiled(draws_kernel.draw_jobs, nogil=True, **by_address.number_parts())
-    later = (
-        None if tier == ADDRESS else Handover(checked(lambda: _built(problem), found))
+    handover = (
+        None
+        if tier == ADDRESS
+        else Handover(checked(lambda: _compile_inlined(problem), user_step))
     )
-    # what comes from the disk is not compiled for Python either
-    shown = calling(found, problem) if found.kept else problem
-    return NumberLoop(kernel, shown, spoken=found, later=later)
+    # a step from the disk is not compiled for Python either
+    python_problem = calling(user_step, problem) if user_step.kept else problem
+    return NumberLoop(kernel, python_problem, spoken=user_step, later=handover)
 
 
-def _spoken(problem: Problem) -> Any:
+def _step_by_address(problem: Problem) -> Any:
     """The step as it is called by address, or None."""
     from smoothcruiser.engines.compiled.speaking import speak_step
 
-    known = _steps.get(problem.oracle)
-    if problem.oracle not in _steps or (known and not known.is_current()):
+    known_step = _steps.get(problem.oracle)
+    if problem.oracle not in _steps or (known_step and not known_step.is_current()):
         _steps[problem.oracle] = speak_step(problem, 0)
     return _steps[problem.oracle]
 
 
-def _inlined(problem: Problem) -> Any:
+def _inlined_loop(problem: Problem) -> Any:
     """The loop with the step in it."""
     from numba import types
 
     from smoothcruiser.certified import draws_kernel as draws
     from smoothcruiser.jit.oracle import returned_type
 
-    returned = returned_type(problem.oracle, types.int64)
-    adapter = draws.step_three if len(returned) == 3 else draws.step_two
+    returned_types = returned_type(problem.oracle, types.int64)
+    adapter = draws.step_three if len(returned_types) == 3 else draws.step_two
     step = compiled(adapter, USER_STEP=problem.oracle)
     return compiled(draws.draw_jobs, nogil=True, STEP=step)
 
 
-def _built(problem: Problem) -> Any:
+def _compile_inlined(problem: Problem) -> Any:
     """The same, compiled."""
-    kernel, none = _inlined(problem), np.zeros(0, dtype=np.int64)
+    kernel, no_jobs = _inlined_loop(problem), np.zeros(0, dtype=np.int64)
     low, high = problem.facts.reward_range
-    ends, fault = problem.facts.terminals, np.zeros(2, dtype=np.int64)
-    kernel((), none, none, none, 0, none, np.zeros(0), low, high, ends, fault)
+    has_terminals, fault = problem.facts.terminals, np.zeros(2, dtype=np.int64)
+    kernel(
+        (),
+        no_jobs,
+        no_jobs,
+        no_jobs,
+        0,
+        no_jobs,
+        np.zeros(0),
+        low,
+        high,
+        has_terminals,
+        fault,
+    )
     return kernel

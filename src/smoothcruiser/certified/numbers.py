@@ -35,26 +35,34 @@ class BookLoops(NamedTuple):
 @cache
 def make_book_loops() -> BookLoops:
     """Return the loops, compiled."""
-    names = BookLoops._fields
-    return BookLoops(*(compiled(getattr(numbers_kernel, name)) for name in names))
+    loop_names = BookLoops._fields
+    return BookLoops(
+        *(compiled(getattr(numbers_kernel, loop_name)) for loop_name in loop_names)
+    )
 
 
-def larger(size: int, need: int) -> int:
-    """The room that an array of ``size`` gets when it has to hold ``need``.
+def larger(size: int, size_needed: int) -> int:
+    """The room that an array of ``size`` gets when it has to hold ``size_needed``.
 
     It is a sixteenth more: arrays are copied 17 times as they grow, and the free room
     takes 3% of them on average.
     """
-    return size if need <= size else max(need, size + max(size // 16, FIRST_ROOM))
+    return (
+        size
+        if size_needed <= size
+        else max(size_needed, size + max(size // 16, FIRST_ROOM))
+    )
 
 
-def copy_larger(array: Any, need: int) -> Any:
-    """An array with room for ``need``: the same one, or a copy with free room."""
-    if need <= len(array):
+def copy_larger(array: Any, size_needed: int) -> Any:
+    """An array with room for ``size_needed``: the same, or a copy with free room."""
+    if size_needed <= len(array):
         return array
-    fresh = np.zeros((larger(len(array), need), *array.shape[1:]), array.dtype)
-    fresh[: len(array)] = array
-    return fresh
+    larger_array = np.zeros(
+        (larger(len(array), size_needed), *array.shape[1:]), array.dtype
+    )
+    larger_array[: len(array)] = array
+    return larger_array
 
 
 class NumberStates(Sequence[Any]):
@@ -83,8 +91,8 @@ class NumberStates(Sequence[Any]):
             return [self[i] for i in range(*node.indices(self.size))]
         if not -self.size <= node < self.size:
             raise IndexError(node)
-        place = node % self.size
-        return None if place == END else int(self.book.numbers[place])
+        node_index = node % self.size
+        return None if node_index == END else int(self.book.numbers[node_index])
 
     @property
     def numbers(self) -> Ints:
@@ -96,11 +104,16 @@ class NumberStates(Sequence[Any]):
         """The size of the arrays."""
         return sum(array.nbytes for array in self.book)
 
-    def grown(self, more: int) -> int:
-        """The bytes of the arrays that replace others when there are ``more`` states."""
-        numbers, slots = len(self.book.numbers), len(self.book.slots)
-        room, table = larger(numbers, self.size + more), self._table(more)
-        return (8 * room if room > numbers else 0) + (4 * table if table > slots else 0)
+    def grown_bytes(self, more_states: int) -> int:
+        """The bytes of arrays that replace others when there are ``more_states``."""
+        numbers_room, num_slots = len(self.book.numbers), len(self.book.slots)
+        new_room, new_slots = (
+            larger(numbers_room, self.size + more_states),
+            self._table(more_states),
+        )
+        return (8 * new_room if new_room > numbers_room else 0) + (
+            4 * new_slots if new_slots > num_slots else 0
+        )
 
     def extend(self, states: Any) -> None:
         """Give the next nodes their states, none of which is known."""
@@ -112,41 +125,41 @@ class NumberStates(Sequence[Any]):
                 "another memory."
             )
         self._make_room(len(numbers))
-        first, self.size = self.size, self.size + len(numbers)
-        room = copy_larger(self.book.numbers, self.size)
-        room[first : self.size] = numbers
-        self.book = self.book._replace(numbers=room)
-        make_book_loops().enter_nodes(self.book, first, self.size)
+        first_node, self.size = self.size, self.size + len(numbers)
+        number_array = copy_larger(self.book.numbers, self.size)
+        number_array[first_node : self.size] = numbers
+        self.book = self.book._replace(numbers=number_array)
+        make_book_loops().enter_nodes(self.book, first_node, self.size)
 
     def find(self, numbers: Ints) -> tuple[Ints, Ints]:
         """The nodes of numbers, UNKNOWN for some, and those, sorted and each once."""
         nodes, missing = np.empty_like(numbers), np.empty_like(numbers)
-        count = make_book_loops().look_up(self.book, numbers, nodes, missing)
-        return nodes, np.unique(missing[:count])
+        num_missing = make_book_loops().look_up(self.book, numbers, nodes, missing)
+        return nodes, np.unique(missing[:num_missing])
 
     def stand_for(self, numbers: Any, nodes: Any) -> None:
         """Say which nodes stand for numbers that may have none of their own."""
         numbers, nodes = np.asarray(numbers, np.int64), np.asarray(nodes, np.int64)
-        strange = self.find(numbers)[0] == UNKNOWN
-        self._make_room(int(strange.sum()))
-        first, self.others = self.others, self.others + int(strange.sum())
-        others = copy_larger(self.book.others, self.others)
-        others["number"][first : self.others] = numbers[strange]
-        others["node"][first : self.others] = nodes[strange]
-        self.book = self.book._replace(others=others)
-        make_book_loops().enter_others(self.book, first, self.others)
+        is_unknown = self.find(numbers)[0] == UNKNOWN
+        self._make_room(int(is_unknown.sum()))
+        first_other, self.others = self.others, self.others + int(is_unknown.sum())
+        other_rows = copy_larger(self.book.others, self.others)
+        other_rows["number"][first_other : self.others] = numbers[is_unknown]
+        other_rows["node"][first_other : self.others] = nodes[is_unknown]
+        self.book = self.book._replace(others=other_rows)
+        make_book_loops().enter_others(self.book, first_other, self.others)
 
-    def _table(self, more: int) -> int:
-        """The slots that the hash table needs for ``more`` numbers."""
-        size = len(self.book.slots)
-        while 4 * (self.size + self.others + more) > 3 * size:
-            size *= 2
-        return size
+    def _table(self, more_numbers: int) -> int:
+        """The slots that the hash table needs for ``more_numbers``."""
+        num_slots = len(self.book.slots)
+        while 4 * (self.size + self.others + more_numbers) > 3 * num_slots:
+            num_slots *= 2
+        return num_slots
 
-    def _make_room(self, more: int) -> None:
-        size = self._table(more)
-        if size > len(self.book.slots):
-            self.book = self.book._replace(slots=np.zeros(size, np.int32))
+    def _make_room(self, more_numbers: int) -> None:
+        num_slots = self._table(more_numbers)
+        if num_slots > len(self.book.slots):
+            self.book = self.book._replace(slots=np.zeros(num_slots, np.int32))
             loops = make_book_loops()
             loops.enter_nodes(self.book, 1, self.size)
             loops.enter_others(self.book, 0, self.others)
@@ -166,9 +179,9 @@ class NumberNodes(Mapping[Any, int]):
 
     def items(self) -> Any:
         """The numbers with their nodes."""
-        numbers, others = self.states.numbers.tolist(), self.states.book.others
-        known = others[: self.states.others][["number", "node"]].tolist()
-        return [*zip(numbers, range(1, self.states.size), strict=True), *known]
+        numbers, other_rows = self.states.numbers.tolist(), self.states.book.others
+        other_items = other_rows[: self.states.others][["number", "node"]].tolist()
+        return [*zip(numbers, range(1, self.states.size), strict=True), *other_items]
 
     def __getitem__(self, key: Any) -> int:
         number = _number(key)
@@ -184,8 +197,11 @@ class NumberNodes(Mapping[Any, int]):
 
     def update(self, pairs: Any) -> None:
         """Say which nodes stand for numbers, as pairs of both."""
-        rows = list(pairs)
-        self.states.stand_for([row[0] for row in rows], [row[1] for row in rows])
+        number_pairs = list(pairs)
+        self.states.stand_for(
+            [number_and_node[0] for number_and_node in number_pairs],
+            [number_and_node[1] for number_and_node in number_pairs],
+        )
 
 
 def _number(state: Any) -> int | None:

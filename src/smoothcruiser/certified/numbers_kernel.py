@@ -1,8 +1,8 @@
 """From whole numbers to nodes without a Python object per state, compiled.
 
-A hash table of 4 bytes per slot: a slot holds the node whose number it is, or, below
-0, the place of a number that has no node of its own (a terminal state, or one that
-``key=`` merges with another).
+A hash table of 4 bytes per slot: a slot holds the node of its number, or, below 0, the
+place of a number that has no node of its own (a terminal state, or one that ``key=``
+merges with another).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from smoothcruiser.certified.graph import END, END_RAW
-from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.problem.tabular import Ints
 
 # a number that has no node of its own, and the node that stands for it
@@ -30,14 +30,18 @@ class Book(NamedTuple):
 
 def slot_of(book: Book, number: int) -> int:
     """Return the slot of a number: the one that holds it, or the free one for it."""
-    size = len(book.slots)
-    slot = np.int64(mixed(np.uint64(number)) & np.uint64(size - 1))
+    num_slots = len(book.slots)
+    slot = np.int64(mix_word(np.uint64(number)) & np.uint64(num_slots - 1))
     while book.slots[slot] != 0:
-        held = book.slots[slot]
-        known = book.numbers[held] if held > 0 else book.others[-1 - held]["number"]
-        if known == number:
+        slot_value = book.slots[slot]
+        slot_number = (
+            book.numbers[slot_value]
+            if slot_value > 0
+            else book.others[-1 - slot_value]["number"]
+        )
+        if slot_number == number:
             break
-        slot = (slot + 1) & (size - 1)
+        slot = (slot + 1) & (num_slots - 1)
     return slot  # type: ignore[return-value]
 
 
@@ -46,31 +50,31 @@ def look_up(book: Book, numbers: Ints, nodes: Ints, missing: Ints) -> int:
 
     Returns how many are missing, counted as often as they come.
     """
-    count = 0
+    num_missing = 0
     for i in range(len(numbers)):
         number = numbers[i]
         if number == END_RAW:
             nodes[i] = END
             continue
-        held = book.slots[slot_of(book, number)]
-        if held > 0:
-            nodes[i] = held
-        elif held < 0:
-            nodes[i] = book.others[-1 - held]["node"]
+        slot_value = book.slots[slot_of(book, number)]
+        if slot_value > 0:
+            nodes[i] = slot_value
+        elif slot_value < 0:
+            nodes[i] = book.others[-1 - slot_value]["node"]
         else:
             nodes[i] = UNKNOWN
-            missing[count] = number
-            count += 1
-    return count
+            missing[num_missing] = number
+            num_missing += 1
+    return num_missing
 
 
 def enter_nodes(book: Book, first: int, last: int) -> None:
-    """Enter nodes ``first`` .. ``last - 1``, whose numbers are written."""
+    """Enter nodes ``first`` .. ``last - 1``; their numbers are written already."""
     for node in range(first, last):
         book.slots[slot_of(book, book.numbers[node])] = node
 
 
 def enter_others(book: Book, first: int, last: int) -> None:
     """Enter the numbers of ``others[first:last]``."""
-    for place in range(first, last):
-        book.slots[slot_of(book, book.others[place]["number"])] = -1 - place
+    for other_index in range(first, last):
+        book.slots[slot_of(book, book.others[other_index]["number"])] = -1 - other_index

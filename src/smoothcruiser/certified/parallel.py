@@ -1,10 +1,10 @@
 """Certified search's samples on workers in other processes, for plain Python oracles.
 
-The tasks run on the pools of ``engines``. A round of the search is a list of
-jobs, (pair, number of samples). Every pair has its own stream, which continues
-where it stopped, and what the workers return is entered in the order of the
-jobs. So the result has the bits of one process, whoever sampled what. Compiled
-oracles use threads instead (``sampling.CompiledSampler``).
+The tasks run on the pools of ``engines``. A round of the search is a list of jobs,
+(pair, number of samples). Every pair has its own stream, which continues where it
+stopped, and the workers' samples are entered in the order of the jobs. So the result
+has the bits of one process, whichever worker took a sample. Compiled oracles use
+threads instead (``sampling.CompiledSampler``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PairJob(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """The result of a job, or what was raised.
+    """The result of a job, or its error.
 
     It has the rewards, the next states, which samples ended, and the stream's
     words after it.
@@ -60,27 +60,29 @@ class Drawn(NamedTuple):
 
 def draw_jobs(problem: Problem, jobs: list[PairJob]) -> list[Drawn]:
     """Return the samples of some jobs, one after the other; an error ends the list."""
-    found: list[Drawn] = []
+    results: list[Drawn] = []
     guard = Guard()
     for job in jobs:
         rng = from_words(job.words)
-        drawn = Drawn([], [], [], ())
+        result = Drawn([], [], [], ())
         try:
-            before = guard.copied(job.state) if guard.due(job.draws) else None
+            state_before = guard.copied(job.state) if guard.due(job.draws) else None
             for _ in range(job.draws):
-                reward, after, *rest = problem.oracle(job.state, job.action, rng)
-                drawn.rewards.append(float(reward))
-                drawn.states.append(after)
-                drawn.ended.append(bool(rest[0]) if rest else False)
-            guard.compare(before, job.state, job.action)
+                reward, next_state, *end_flag = problem.oracle(
+                    job.state, job.action, rng
+                )
+                result.rewards.append(float(reward))
+                result.states.append(next_state)
+                result.ended.append(bool(end_flag[0]) if end_flag else False)
+            guard.compare(state_before, job.state, job.action)
         except OracleError as error:
-            return [*found, drawn._replace(error=str(error), told=True)]
+            return [*results, result._replace(error=str(error), told=True)]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return [*found, drawn._replace(error=f"{type(error).__name__}: {error}")]
-        found.append(drawn._replace(words=tuple(int(word) for word in rng.words)))
-    return found
+            return [*results, result._replace(error=f"{type(error).__name__}: {error}")]
+        results.append(result._replace(words=tuple(int(word) for word in rng.words)))
+    return results
 
 
 def draw_part(problem: Problem, item: tuple[int, list[PairJob]]) -> list[Drawn]:
@@ -92,12 +94,12 @@ def look_elsewhere(
     problem: Problem, item: tuple[Any, int, Looks | None, int, float]
 ) -> tuple[int, Looks]:
     """Inspect the step, and return as much of the result as can be sent back."""
-    calls, found = look(problem, *item)
-    return calls, sendable(found)
+    num_calls, inspected_pairs = look(problem, *item)
+    return num_calls, sendable(inspected_pairs)
 
 
 def itself(problem: Problem) -> Problem:
-    """Return the problem, which is what a worker builds."""
+    """Return the problem itself: a worker builds nothing else."""
     return problem
 
 
@@ -107,7 +109,7 @@ class ParallelSampler(Sampler):
     Next states become nodes in the order of the jobs.
     """
 
-    resolved = True
+    gives_nodes = True
 
     def __init__(
         self,
@@ -133,18 +135,18 @@ class ParallelSampler(Sampler):
 
         A simulator that crashes must not take this process with it.
         """
-        item = (state, self.seed, looked, most_calls, seconds)
+        look_arguments = (state, self.seed, looked, most_calls, seconds)
         with self._in_time():
-            return self.pool.ask(look_elsewhere, item)
+            return self.pool.ask(look_elsewhere, look_arguments)
 
     @contextmanager
     def _in_time(self) -> Iterator[None]:
         """Wait for workers until the deadline; then ``Interrupted`` is raised.
 
-        What they had under way is given up, and the next task starts them anew.
+        Their unfinished work is given up, and the next task starts them anew.
         """
-        left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
-        timer = threading.Timer(max(0.0, left), self.pool.stop)
+        seconds_left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
+        timer = threading.Timer(max(0.0, seconds_left), self.pool.stop)
         timer.daemon = True
         timer.start()
         self.ready = False
@@ -156,102 +158,110 @@ class ParallelSampler(Sampler):
             timer.join()
             self.pool.restart()
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them.
 
         ``Full`` ends it before the job with a next state that has no room.
         """
-        begun = batch.drawn
-        first, counts = batch.ahead(most)
-        pairs = batch.pairs[first : first + len(counts)]
+        drawn_before = batch.drawn
+        first_job, counts = batch.next_samples(max_samples)
+        pairs = batch.pairs[first_job : first_job + len(counts)]
         jobs = []
-        for pair, count, four in zip(
+        for pair, count, stream_words in zip(
             pairs.tolist(), counts.tolist(), self._streams(pairs).tolist(), strict=True
         ):
-            found = self.memory.graph.pairs[pair]
+            pair_row = self.memory.graph.pairs[pair]
             jobs.append(
                 PairJob(
-                    self.memory.states[int(found["node"])],
-                    int(found["action"]),
+                    self.memory.states[int(pair_row["node"])],
+                    int(pair_row["action"]),
                     count,
-                    tuple(four),
+                    tuple(stream_words),
                 )
             )
-        gathered, stop = self._gathered(jobs)
-        for pair, drawn in zip(pairs.tolist(), gathered, strict=False):
+        job_results, stop = self._gather_results(jobs)
+        for pair, job_result in zip(pairs.tolist(), job_results, strict=False):
             try:
-                self._enter(pair, drawn, batch)
+                self._enter(pair, job_result, batch)
             except Full as error:
-                error.calls = int(counts.sum()) + begun - batch.drawn
+                error.calls = int(counts.sum()) + drawn_before - batch.drawn
                 raise
-            self.words[pair] = drawn.words
+            self.words[pair] = job_result.words
         if stop is not None:
             raise Interrupted("The search was stopped.") from stop
 
-    def _gathered(
+    def _gather_results(
         self, jobs: list[PairJob]
     ) -> tuple[list[Drawn], BaseException | None]:
-        """Return the results of the jobs, in their order, and what stopped them.
+        """Return the results of the jobs, in order, and the error that ended them.
 
         After a stop they are those before the first job that was not finished.
         """
-        parts = _parts(jobs, PARTS_PER_WORKER * self.workers)
-        found: list[list[Drawn] | None] = [None for _ in parts]
+        job_parts = _parts(jobs, PARTS_PER_WORKER * self.workers)
+        part_results: list[list[Drawn] | None] = [None for _ in job_parts]
 
         def report(item: tuple[int, list[PairJob]], part: list[Drawn]) -> bool:
-            found[item[0]] = part
+            part_results[item[0]] = part
             return False
 
-        stopped: BaseException | None = None
+        stop_error: BaseException | None = None
         try:
             with self.hold.opened(), self._in_time():
-                self.pool.map(draw_part, enumerate(parts), report)
+                self.pool.map(draw_part, enumerate(job_parts), report)
         except (KeyboardInterrupt, Interrupted) as stop:
-            stopped = stop
-        done = itertools.takewhile(lambda part: part is not None, found)
-        return [drawn for part in done for drawn in part or ()], stopped
+            stop_error = stop
+        finished_parts = itertools.takewhile(
+            lambda part_result: part_result is not None, part_results
+        )
+        return [
+            job_result
+            for part_result in finished_parts
+            for job_result in part_result or ()
+        ], stop_error
 
-    def _enter(self, pair: int, drawn: Drawn, batch: Batch) -> None:
+    def _enter(self, pair: int, result: Drawn, batch: Batch) -> None:
         facts, memory = self.problem.facts, self.memory
         low, high = facts.reward_range
-        last = memory.graph.nodes["last"][memory.graph.pairs[pair]["node"]] == 1
-        at = batch.drawn
-        for reward, after, ended in zip(
-            drawn.rewards, drawn.states, drawn.ended, strict=True
+        is_last = memory.graph.nodes["last"][memory.graph.pairs[pair]["node"]] == 1
+        sample_index = batch.drawn
+        for reward, next_state, ended in zip(
+            result.rewards, result.states, result.ended, strict=True
         ):
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
             if ended and not facts.terminals:
                 raise self._undeclared_end(pair)
-            batch.rewards[at] = reward
-            batch.raws[at] = END if ended or last else memory.node_of(after)
-            at += 1
-        if drawn.error is not None:
-            raise (
-                OracleError(drawn.error)
-                if drawn.told
-                else raised(drawn.error, self._where(pair))
+            batch.rewards[sample_index] = reward
+            batch.raws[sample_index] = (
+                END if ended or is_last else memory.node_of(next_state)
             )
-        batch.drawn = at
+            sample_index += 1
+        if result.error is not None:
+            raise (
+                OracleError(result.error)
+                if result.told
+                else raised(result.error, self._where(pair))
+            )
+        batch.drawn = sample_index
 
     def close(self) -> None:
         """End the workers."""
         self.pool.close()
 
 
-def _parts(jobs: list[PairJob], number: int) -> list[list[PairJob]]:
-    """Split the jobs, in order, into at most ``number`` parts.
+def _parts(jobs: list[PairJob], max_parts: int) -> list[list[PairJob]]:
+    """Split the jobs, in order, into at most ``max_parts``.
 
     The parts have about the same number of samples.
     """
-    total = sum(job.draws for job in jobs)
-    goal = max(1, -(-total // number))
-    parts: list[list[PairJob]] = [[]]
-    size = 0
+    total_samples = sum(job.draws for job in jobs)
+    part_goal = max(1, -(-total_samples // max_parts))
+    job_parts: list[list[PairJob]] = [[]]
+    part_size = 0
     for job in jobs:
-        if size >= goal:
-            parts.append([])
-            size = 0
-        parts[-1].append(job)
-        size += job.draws
-    return parts
+        if part_size >= part_goal:
+            job_parts.append([])
+            part_size = 0
+        job_parts[-1].append(job)
+        part_size += job.draws
+    return job_parts

@@ -12,10 +12,10 @@ mixtures, with T samples of the pool and D discoveries among them. With probabil
 u_r the mass that pair r has never shown, m_r its pooled samples that were no discovery.
 ``pooled_kernel`` turns this into bounds on V and Q of the requested state.
 
-This file decides who joins, B, which pairs are looked at, and how samples are steered
-(no part of the promise). It is for one player with a discount, and has to be asked for:
-``POOLED`` is the bound ``law`` with an eighth of delta kept for the pool. Proofs:
-docs/pooled.md.
+This file decides which pairs join, B, which pairs are considered, and how samples are
+steered (no part of the promise). It is for one player with a discount, and has to be
+requested: ``POOLED`` is the bound ``law`` with an eighth of delta kept for the pool.
+Proofs: docs/pooled.md.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from smoothcruiser.problem.tabular import Floats, Ints
 JOIN_SAMPLES, JOIN_WEIGHT = 24.0, 3.0
 # Solving for every pair takes seconds beyond; pairs have their own bounds then.
 MOST_POOLED = 500
-# With so many samples it joins in any case: what came twice in them is rare.
+# With so many samples it joins in any case: an outcome that came twice in them is rare.
 JOIN_ANYWAY = 8.0 * JOIN_SAMPLES
 # Beta(a, 1) laws of the rate of discoveries, and their weights. None in 1e5 samples
 # costs 0.6, one 15, ten 95.
 RATES: Floats = np.array([0.01, 0.1, 1.0, 10.0])
 RATE_LOGS: Floats = np.log([0.7, 0.15, 0.1, 0.05])
 B_ROUNDING = 1e-13
-STILL = 0.002  # of the width: what policy iteration may leave, times 1 - gamma
+STILL = 0.002  # of the width: the part that policy iteration may leave, times 1 - gamma
 INNER = 0.3  # of the width: the pool is steered by once known outcomes leave less
 UNJOINED = 0.5  # of that: above it, only pairs that have not joined are sampled
 LEAST_SHARE = 1.0 / 32.0  # of a pair's samples: a smaller job is not worth its time
@@ -61,47 +61,49 @@ MOST_PRICE = 25.0
 MARGIN = 1.1  # by which it has to pay, in the root of calls
 FIRST = 8.0 * math.sqrt(3.0)  # the samples that a pair without any is forecast with
 LITTLE = 0.01  # of the width: a side that can gain no more is left alone
-# of M - m: a pair whose bonus is larger keeps its own bound
+# of M - m: a pair with a larger bonus keeps its own bound
 MOST_BONUS = 0.25
 CHUNK = 32  # pairs between two looks at the clock
 
 
 def log_price(samples: float, discoveries: float) -> float:
     """Return -log of the probability of ``discoveries`` among ``samples``, rounded up."""
-    logs, terms = [], 1.0
+    mixture_logs, largest_terms = [], 1.0
     for rate, weight in zip(RATES.tolist(), RATE_LOGS.tolist(), strict=True):
-        parts = (
+        log_terms = (
             math.lgamma(rate + discoveries),
             math.lgamma(1.0 + samples - discoveries),
             -math.lgamma(rate + 1.0 + samples),
             math.log(rate),
         )
-        logs.append(weight + math.fsum(parts))
-        terms = max(terms, sum(abs(x) for x in parts))
-    top = max(logs)
-    found = top + math.log(math.fsum(math.exp(x - top) for x in logs))
-    return float(B_ROUNDING * (1.0 + terms) - found)
+        mixture_logs.append(weight + math.fsum(log_terms))
+        largest_terms = max(largest_terms, sum(abs(x) for x in log_terms))
+    largest_log = max(mixture_logs)
+    log_mixture = largest_log + math.log(
+        math.fsum(math.exp(x - largest_log) for x in mixture_logs)
+    )
+    return float(B_ROUNDING * (1.0 + largest_terms) - log_mixture)
 
 
 class PooledRegion(Region):
-    """The nodes that a query lists, with what all pairs together never showed."""
+    """The nodes that a query lists, with the unseen mass of all pairs together."""
 
     def __init__(
         self, problem: Problem, memory: Memory, bound: Bound, radius_scale: float
     ) -> None:
         super().__init__(problem, memory, bound, radius_scale)
         self.pooled_loops = make_pooled_loops()
-        wide = self.rules.bound._replace(union=POOLED_UNION)
-        self.rules = self.rules._replace(bound=wide)
+        pooled_rules = self.rules.bound._replace(union=POOLED_UNION)
+        self.rules = self.rules._replace(bound=pooled_rules)
         self.joined_total: Floats = np.zeros(0)  # by pair: samples when it joined, or 0
         self.joined_length: Ints = np.zeros(0, dtype=np.int64)
         self.was_left = self.void = False
         self.cost = math.inf  # log(1/alpha) of the pool
         facts = problem.facts
-        steps = 1.0 / (1.0 - facts.discount)
-        one = facts.reward_bound + facts.regularizer_bound
-        self.scale = self.rules.bound.scale + steps * one
-        # by side and pair: what its unseen mass may add
+        num_steps = 1.0 / (1.0 - facts.discount)
+        largest_step = facts.reward_bound + facts.regularizer_bound
+        self.scale = self.rules.bound.scale + num_steps * largest_step
+        # by side and pair: the most that its unseen mass may add
         self.effects: dict[float, Floats] = {}
         self.inner: dict[float, tuple[Floats, Floats]] = {}  # by side: W, Q
         self.num_helped = 0  # times that the requested interval was narrowed
@@ -111,11 +113,11 @@ class PooledRegion(Region):
 
     # --- the pool -------------------------------------------------------------
 
-    def allow(self, delta: float) -> None:
+    def set_delta(self, delta: float) -> None:
         """Give the pool its part of ``delta``."""
         self.cost = -math.log(self.bound.pool_share * delta)
 
-    def leave(self) -> None:
+    def leave_round(self) -> None:
         """Note that a round was left before its end: the pool takes no more samples."""
         self.was_left = True
 
@@ -125,10 +127,12 @@ class PooledRegion(Region):
         self._grow()
         if self.memory.num_pairs > MOST_POOLED:
             return
-        g, size = self.memory.graph, self.memory.num_pairs
-        pairs = g.pairs[:size]
-        free = (self.joined_total[:size] == 0.0) & (pairs["total"] >= JOIN_SAMPLES)
-        for p in np.flatnonzero(free & (pairs["length"] < MANY_OUTCOMES)).tolist():
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        pairs = g.pairs[:num_pairs]
+        may_join = (self.joined_total[:num_pairs] == 0.0) & (
+            pairs["total"] >= JOIN_SAMPLES
+        )
+        for p in np.flatnonzero(may_join & (pairs["length"] < MANY_OUTCOMES)).tolist():
             start = pairs["start"][p]
             weights = g.entries["weight"][start : start + pairs["length"][p]]
             if weights.min() >= JOIN_WEIGHT or pairs["total"][p] >= JOIN_ANYWAY:
@@ -137,24 +141,24 @@ class PooledRegion(Region):
 
     def _grow(self) -> None:
         """Make room for every pair."""
-        more = self.memory.num_pairs - len(self.joined_total)
-        if more > 0:
-            self.joined_total = np.append(self.joined_total, np.zeros(more))
-            none = np.zeros(more, dtype=np.int64)
-            self.joined_length = np.append(self.joined_length, none)
+        new_pairs = self.memory.num_pairs - len(self.joined_total)
+        if new_pairs > 0:
+            self.joined_total = np.append(self.joined_total, np.zeros(new_pairs))
+            new_lengths = np.zeros(new_pairs, dtype=np.int64)
+            self.joined_length = np.append(self.joined_length, new_lengths)
 
     def pool(self) -> tuple[float, Floats]:
         """B, and m_r of every pair: 0 where it is not in the pool."""
         self._grow()
-        size = self.memory.num_pairs
-        pairs = self.memory.graph.pairs[:size]
+        num_pairs = self.memory.num_pairs
+        pairs = self.memory.graph.pairs[:num_pairs]
         joined = self.joined_total > 0.0
         samples = np.where(joined, pairs["total"] - self.joined_total, 0.0)
-        found = np.where(joined, pairs["length"] - self.joined_length, 0)
+        discovered = np.where(joined, pairs["length"] - self.joined_length, 0)
         if self.void or np.any(joined & (pairs["length"] >= MANY_OUTCOMES)):
-            return math.inf, np.zeros(size)
-        total, discoveries = float(samples.sum()), float(found.sum())
-        return self.cost + log_price(total, discoveries), samples - found
+            return math.inf, np.zeros(num_pairs)
+        total_samples, discoveries = float(samples.sum()), float(discovered.sum())
+        return self.cost + log_price(total_samples, discoveries), samples - discovered
 
     # --- bounds of the requested state ----------------------------------------
 
@@ -162,16 +166,26 @@ class PooledRegion(Region):
         """Compile the loops, or load them."""
         super().warm()
         g, loops, rules = empty_graph(self.bound.fields), self.pooled_loops, self.rules
-        none, listed = np.zeros(0), np.zeros(0, dtype=np.int64)
-        work = PoolWork(none, none, none, none, listed, none, none, none, none)
-        tuned = (1.0, 1.0, 1.0, work, rules)
-        loops.prepare(g, listed, 0, work, rules)
-        loops.gaps(g, listed, 1.0, 0.5, none)
-        loops.means(g, 0, True, rules.bound, none)
-        loops.fix_policy(g, listed, 0, work, rules)
-        loops.solve(g, listed, 0, -1, 0.0, *tuned)
-        one = np.zeros(1, dtype=np.int64)  # the end, which has no actions
-        loops.worst_pair(g, one, 0, listed, *(none,) * 6, *tuned)
+        no_values, no_nodes = np.zeros(0), np.zeros(0, dtype=np.int64)
+        pool_work = PoolWork(
+            no_values,
+            no_values,
+            no_values,
+            no_values,
+            no_nodes,
+            no_values,
+            no_values,
+            no_values,
+            no_values,
+        )
+        solve_arguments = (1.0, 1.0, 1.0, pool_work, rules)
+        loops.prepare(g, no_nodes, 0, pool_work, rules)
+        loops.gaps(g, no_nodes, 1.0, 0.5, no_values)
+        loops.means(g, 0, True, rules.bound, no_values)
+        loops.fix_policy(g, no_nodes, 0, pool_work, rules)
+        loops.solve(g, no_nodes, 0, -1, 0.0, *solve_arguments)
+        end_node = np.zeros(1, dtype=np.int64)  # the end, which has no actions
+        loops.worst_pair(g, end_node, 0, no_nodes, *(no_values,) * 6, *solve_arguments)
 
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
@@ -179,8 +193,8 @@ class PooledRegion(Region):
         self.inner, self.effects, self.pays, self._seen_at = {}, {}, False, 0.0
 
     def sections(self) -> dict[str, Any]:
-        """Who joined and when, and what samples are steered by."""
-        found: dict[str, Any] = {
+        """The pairs that joined and when, and the values that steer samples."""
+        saved_arrays: dict[str, Any] = {
             "joined_total": self.joined_total,
             "joined_length": self.joined_length,
             "pool_state": np.array(
@@ -190,167 +204,207 @@ class PooledRegion(Region):
         for side in (1.0, -1.0):
             values, q = self.inner.get(side, (np.zeros(0), np.zeros(0)))
             effects = self.effects.get(side, np.zeros(0))
-            for name, part in (("values", values), ("q", q), ("effects", effects)):
-                found[f"pool_{name}_{side:+.0f}"] = part
-        return found
+            for array_name, array in (
+                ("values", values),
+                ("q", q),
+                ("effects", effects),
+            ):
+                saved_arrays[f"pool_{array_name}_{side:+.0f}"] = array
+        return saved_arrays
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
-        """Take up what ``sections`` had written."""
-        self.joined_total = np.frombuffer(parts["joined_total"], np.float64).copy()
-        self.joined_length = np.frombuffer(parts["joined_length"], np.int64).copy()
-        size = len(self.joined_total)
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
+        """Restore the arrays that ``sections`` had written."""
+        self.joined_total = np.frombuffer(sections["joined_total"], np.float64).copy()
+        self.joined_length = np.frombuffer(sections["joined_length"], np.int64).copy()
+        num_joined = len(self.joined_total)
         require(
-            size == len(self.joined_length) and size <= self.memory.num_pairs,
+            num_joined == len(self.joined_length)
+            and num_joined <= self.memory.num_pairs,
             "its pool is none",
         )
-        pairs = self.memory.graph.pairs[:size]
-        inside = (self.joined_total >= 0.0) & (self.joined_total <= pairs["total"])
-        inside &= (self.joined_length >= 0) & (self.joined_length <= pairs["length"])
-        require(bool(np.all(inside)), "a pair joined its pool before it had samples")
-        state = np.frombuffer(parts["pool_state"], np.float64).tolist()
-        require(len(state) == 4, "its pool is none")
-        self.was_left, self.void, self.pays = (x != 0.0 for x in state[:3])
-        self._seen_at = state[3]
+        pairs = self.memory.graph.pairs[:num_joined]
+        is_inside = (self.joined_total >= 0.0) & (self.joined_total <= pairs["total"])
+        is_inside &= (self.joined_length >= 0) & (self.joined_length <= pairs["length"])
+        require(bool(np.all(is_inside)), "a pair joined its pool before it had samples")
+        pool_state = np.frombuffer(sections["pool_state"], np.float64).tolist()
+        require(len(pool_state) == 4, "its pool is none")
+        self.was_left, self.void, self.pays = (x != 0.0 for x in pool_state[:3])
+        self._seen_at = pool_state[3]
         self.inner, self.effects = {}, {}
         for side in (1.0, -1.0):
             values, q, effects = (
-                np.frombuffer(parts[f"pool_{name}_{side:+.0f}"], np.float64).copy()
-                for name in ("values", "q", "effects")
+                np.frombuffer(
+                    sections[f"pool_{array_name}_{side:+.0f}"], np.float64
+                ).copy()
+                for array_name in ("values", "q", "effects")
             )
-            fits = len(values) <= self.memory.num_nodes
+            values_fit = len(values) <= self.memory.num_nodes
             require(
-                fits and max(len(q), len(effects)) <= self.memory.num_pairs,
+                values_fit and max(len(q), len(effects)) <= self.memory.num_pairs,
                 "its pool is none",
             )
             if len(values):
                 self.inner[side], self.effects[side] = (values, q), effects
 
     def close(self, last: bool = False) -> bool:
-        """Bring the bounds of the requested state to what the pool proves."""
+        """Narrow the bounds of the requested state to those that the pool proves."""
         price, repeats = self.pool()
-        samples = self.num_samples
-        often = 1.0 if self.pays else SELDOM
-        many = self.memory.num_pairs > MOST_POOLED
-        if many or not price < math.inf or samples <= often * self._seen_at:
+        num_samples = self.num_samples
+        sample_factor = 1.0 if self.pays else SELDOM
+        too_many = self.memory.num_pairs > MOST_POOLED
+        if (
+            too_many
+            or not price < math.inf
+            or num_samples <= sample_factor * self._seen_at
+        ):
             return True
         self.list_reach()
         g, root = self.memory.graph, self.order[0]
-        node, mine = g.nodes[root], self.memory.pairs_of(root)
-        tops = {}
+        node, root_pairs = g.nodes[root], self.memory.pairs_of(root)
+        bounds_by_side = {}
         for side in (1.0, -1.0):
-            found = self._side(side, price, repeats)
-            if found is None:
+            side_bounds = self._side(side, price, repeats)
+            if side_bounds is None:
                 return False
-            tops[side] = found
-        self._seen_at = samples
-        upper = np.minimum(tops[1.0], np.append(node["upper"], mine["q_upper"]))
-        lower = np.maximum(-tops[-1.0], np.append(node["lower"], mine["q_lower"]))
+            bounds_by_side[side] = side_bounds
+        self._seen_at = num_samples
+        upper = np.minimum(
+            bounds_by_side[1.0], np.append(node["upper"], root_pairs["q_upper"])
+        )
+        lower = np.maximum(
+            -bounds_by_side[-1.0], np.append(node["lower"], root_pairs["q_lower"])
+        )
         if np.all(lower <= upper):
             self.num_helped += bool(
                 upper[0] < node["upper"] or lower[0] > node["lower"]
             )
             node["upper"], node["lower"] = upper[0], lower[0]
-            mine["q_upper"], mine["q_lower"] = upper[1:], lower[1:]
+            root_pairs["q_upper"], root_pairs["q_lower"] = upper[1:], lower[1:]
             node["stale"] |= MOVED
         return True
 
     def _work(self, side: float, pooled: Ints) -> PoolWork:
-        """Arrays for one side, beginning with what was found last."""
-        g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
-        known = g.nodes["upper"] if side > 0.0 else -g.nodes["lower"]
-        values = known[:n].copy()
-        q = (g.pairs["q_upper"] if side > 0.0 else -g.pairs["q_lower"])[:p].copy()
+        """Arrays for one side, beginning with the last bounds."""
+        g, num_nodes, num_pairs = (
+            self.memory.graph,
+            self.memory.num_nodes,
+            self.memory.num_pairs,
+        )
+        node_bounds = g.nodes["upper"] if side > 0.0 else -g.nodes["lower"]
+        values = node_bounds[:num_nodes].copy()
+        q = (g.pairs["q_upper"] if side > 0.0 else -g.pairs["q_lower"])[
+            :num_pairs
+        ].copy()
         values[0] = 0.0
         return PoolWork(
             values=values,
-            backed=np.zeros(n),
-            constant=np.zeros(n),
+            backed=np.zeros(num_nodes),
+            constant=np.zeros(num_nodes),
             q=q,
             pooled=pooled,
-            offsets=np.zeros(p),
-            policy=np.zeros(p),
-            tangent=np.zeros(n),
+            offsets=np.zeros(num_pairs),
+            policy=np.zeros(num_pairs),
+            tangent=np.zeros(num_nodes),
             weights=np.zeros(int(g.sizes[0])),
         )
 
     def _side(self, side: float, price: float, repeats: Floats) -> Floats | None:
         """Side * V of the requested node and side * Q of its pairs, as bounded.
 
-        None where ``over`` gave a reason.
+        None where ``stop_reason`` gave one.
         """
-        g, size, loops = self.memory.graph, self.memory.num_pairs, self.pooled_loops
+        g, num_pairs, loops = (
+            self.memory.graph,
+            self.memory.num_pairs,
+            self.pooled_loops,
+        )
         rules, discount = self.rules, self.rules.bound.discount
-        listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
-        could = np.flatnonzero(listed & (repeats >= 1.0))
-        gaps = np.zeros(size)
-        loops.gaps(g, could, side, discount, gaps)
+        in_region = g.nodes["listed"][g.pairs["node"][:num_pairs]] == 1
+        poolable_pairs = np.flatnonzero(in_region & (repeats >= 1.0))
+        gaps = np.zeros(num_pairs)
+        loops.gaps(g, poolable_pairs, side, discount, gaps)
         bonus = rules.shrink * gaps * price * (1.0 + 8.0 * UNIT)
         bonus /= np.maximum(repeats, 1.0)
-        node = g.pairs["node"][:size]
-        span = g.nodes["q_high"][node] - g.nodes["q_low"][node]
-        could = could[bonus[could] <= MOST_BONUS * span[could]]
-        pooled = np.zeros(size, dtype=np.int64)
-        pooled[could] = 1
-        work, known = self._work(side, pooled), (self.order, self.count)
-        loops.prepare(g, *known, work, rules)
+        node = g.pairs["node"][:num_pairs]
+        q_span = g.nodes["q_high"][node] - g.nodes["q_low"][node]
+        poolable_pairs = poolable_pairs[
+            bonus[poolable_pairs] <= MOST_BONUS * q_span[poolable_pairs]
+        ]
+        is_pooled = np.zeros(num_pairs, dtype=np.int64)
+        is_pooled[poolable_pairs] = 1
+        pool_work, region_nodes = self._work(side, is_pooled), (self.order, self.count)
+        loops.prepare(g, *region_nodes, pool_work, rules)
         root = int(self.order[0])
         width = float(g.nodes["upper"][root] - g.nodes["lower"][root])
-        still = STILL * width * (1.0 - discount)
-        tuned = (side, self.scale, still, work, rules)
-        away = 0.0
+        still_width = STILL * width * (1.0 - discount)
+        solve_arguments = (side, self.scale, still_width, pool_work, rules)
+        distance_left = 0.0
         for _ in range(1 if side > 0.0 else POLICIES):
             if side < 0.0:
-                loops.fix_policy(g, *known, work, rules)
-            away = loops.solve(g, *known, -1, 0.0, *tuned)
-        self.inner[side] = work.values.copy(), work.q.copy()
-        first, num = int(g.nodes["first"][root]), int(g.nodes["size"][root])
-        base = np.append(work.values[root], work.q[first : first + num])
-        base += away + 4.0 * UNIT * self.scale
-        return self._worst(side, could, bonus, base, tuned)
+                loops.fix_policy(g, *region_nodes, pool_work, rules)
+            distance_left = loops.solve(g, *region_nodes, -1, 0.0, *solve_arguments)
+        self.inner[side] = pool_work.values.copy(), pool_work.q.copy()
+        first_pair, num_actions = (
+            int(g.nodes["first"][root]),
+            int(g.nodes["size"][root]),
+        )
+        base_bounds = np.append(
+            pool_work.values[root], pool_work.q[first_pair : first_pair + num_actions]
+        )
+        base_bounds += distance_left + 4.0 * UNIT * self.scale
+        return self._add_worst_pair(
+            side, poolable_pairs, bonus, base_bounds, solve_arguments
+        )
 
-    def _worst(
+    def _add_worst_pair(
         self,
         side: float,
-        could: Ints,
+        poolable_pairs: Ints,
         bonus: Floats,
-        base: Floats,
-        tuned: tuple[Any, ...],
+        base_bounds: Floats,
+        solve_arguments: tuple[Any, ...],
     ) -> Floats | None:
-        """What the worst pair makes of ``base``."""
+        """The ``base_bounds`` with the bonus of the worst pair."""
         g = self.memory.graph
         values = self.inner[side][0]
-        tops, effects = base.copy(), np.zeros(self.memory.num_pairs)
+        largest_bounds, effects = base_bounds.copy(), np.zeros(self.memory.num_pairs)
         self.effects[side] = effects
-        far, q_far = ("upper", "q_upper") if side > 0.0 else ("lower", "q_lower")
+        far_side, q_far = ("upper", "q_upper") if side > 0.0 else ("lower", "q_lower")
         root = int(self.order[0])
-        node, mine = g.nodes[root], self.memory.pairs_of(root)
-        enough = side * np.append(node[far], mine[q_far])
-        little = LITTLE * float(node["upper"] - node["lower"])
-        if np.all(base >= enough - little):
-            return base
-        could = could[np.argsort(-bonus[could], kind="stable")]
-        enough = np.full(len(base), math.inf)
-        for begin in range(0, max(1, len(could)), CHUNK):
-            part = could[begin : begin + CHUNK]
-            found = np.full(len(part), -math.inf)
+        node, root_pairs = g.nodes[root], self.memory.pairs_of(root)
+        enough_bounds = side * np.append(node[far_side], root_pairs[q_far])
+        little_width = LITTLE * float(node["upper"] - node["lower"])
+        if np.all(base_bounds >= enough_bounds - little_width):
+            return base_bounds
+        poolable_pairs = poolable_pairs[
+            np.argsort(-bonus[poolable_pairs], kind="stable")
+        ]
+        enough_bounds = np.full(len(base_bounds), math.inf)
+        for chunk_start in range(0, max(1, len(poolable_pairs)), CHUNK):
+            chunk_pairs = poolable_pairs[chunk_start : chunk_start + CHUNK]
+            pair_values = np.full(len(chunk_pairs), -math.inf)
             self.pooled_loops.worst_pair(
                 g,
                 self.order,
                 self.count,
-                part,
-                bonus[part],
+                chunk_pairs,
+                bonus[chunk_pairs],
                 values,
-                base,
-                enough,
-                tops,
-                found,
-                *tuned,
+                base_bounds,
+                enough_bounds,
+                largest_bounds,
+                pair_values,
+                *solve_arguments,
             )
-            done = found > -math.inf
-            effects[part[done]] = np.maximum(0.0, found[done] - base[0])
-            if self.over() is not None:
+            is_done = pair_values > -math.inf
+            effects[chunk_pairs[is_done]] = np.maximum(
+                0.0, pair_values[is_done] - base_bounds[0]
+            )
+            if self.stop_reason() is not None:
                 return None
-        return tops
+        return largest_bounds
 
     # --- where samples pay ----------------------------------------------------
 
@@ -359,79 +413,108 @@ class PooledRegion(Region):
         """The graph that samples are steered by."""
         return self.memory.graph if self._view is None else self._view
 
-    def spread(self, source: Floats, least: float, passes: int) -> None:
-        """Bring the flow up to date, and choose what samples are steered by."""
-        super().spread(source, least, passes)
+    def spread(self, source: Floats, least_width: float, passes: int) -> None:
+        """Bring the flow up to date, and choose the graph that steers samples."""
+        super().spread(source, least_width, passes)
         price, repeats = self.pool()
         self._view = None
         self.pays = False
         if not price < MOST_PRICE or not self.inner:
             return
-        g, n, p = self.memory.graph, self.memory.num_nodes, self.memory.num_pairs
-        before = g.pairs["gain"][:p] * np.maximum(g.pairs["total"][:p], FIRST) ** 2
+        g, num_nodes, num_pairs = (
+            self.memory.graph,
+            self.memory.num_nodes,
+            self.memory.num_pairs,
+        )
+        own_slopes = (
+            g.pairs["gain"][:num_pairs]
+            * np.maximum(g.pairs["total"][:num_pairs], FIRST) ** 2
+        )
         view = self._seen_view(repeats)
         self.make_room()
         self.count = int(
             self.loops.spread(
-                view, self.order, self.count, source, least, 4 * passes, self.rules
+                view,
+                self.order,
+                self.count,
+                source,
+                least_width,
+                4 * passes,
+                self.rules,
             )
         )
-        g.nodes["listed"][:n] = view.nodes["listed"][:n]
-        self.pays = self._forecast(view, price, repeats) < float(np.sqrt(before).sum())
+        g.nodes["listed"][:num_nodes] = view.nodes["listed"][:num_nodes]
+        self.pays = self._forecast(view, price, repeats) < float(
+            np.sqrt(own_slopes).sum()
+        )
         if not self.pays:
             return
         self._view = view
-        waiting = (repeats < 1.0) & (g.pairs["total"][:p] < 2.0 * JOIN_SAMPLES)
-        unjoined = waiting.astype(np.float64)
-        open_ended = float((view.pairs["gain"][:p] * unjoined).sum()) * JOIN_SAMPLES
+        is_waiting = (repeats < 1.0) & (
+            g.pairs["total"][:num_pairs] < 2.0 * JOIN_SAMPLES
+        )
+        unjoined = is_waiting.astype(np.float64)
+        open_ended = (
+            float((view.pairs["gain"][:num_pairs] * unjoined).sum()) * JOIN_SAMPLES
+        )
         if open_ended > UNJOINED * self._inner_width:
-            view.pairs["gain"][:p] *= unjoined
+            view.pairs["gain"][:num_pairs] *= unjoined
 
     def _seen_view(self, repeats: Floats) -> Graph:
-        """The graph with the bounds of what was seen in the place of those that hold."""
+        """The graph with the bounds of seen outcomes in place of those that hold."""
         g = self.memory.graph
         view = g._replace(nodes=g.nodes.copy(), pairs=g.pairs.copy())
-        for side, far, q_far, slope in (
+        for side, far_side, q_far, slope in (
             (1.0, "upper", "q_upper", "slope_up"),
             (-1.0, "lower", "q_lower", "slope_down"),
         ):
             values, q = self.inner[side]
-            nearer = np.minimum if side > 0.0 else np.maximum
-            k, j = len(values), len(q)
-            view.nodes[far][:k] = nearer(side * values, g.nodes[far][:k])
-            view.pairs[q_far][:j] = nearer(side * q, g.pairs[q_far][:j])
+            pick_nearer = np.minimum if side > 0.0 else np.maximum
+            num_nodes, num_pairs = len(values), len(q)
+            view.nodes[far_side][:num_nodes] = pick_nearer(
+                side * values, g.nodes[far_side][:num_nodes]
+            )
+            view.pairs[q_far][:num_pairs] = pick_nearer(
+                side * q, g.pairs[q_far][:num_pairs]
+            )
             self._set_slopes(view, side, slope, repeats)
         view.nodes["upper"][0] = view.nodes["lower"][0] = 0.0
         return view
 
     def _forecast(self, view: Graph, price: float, repeats: Floats) -> float:
-        """The root of the calls for a width of 1 with the pool, as far as can be told.
+        """An estimate of the root of the calls for a width of 1 with the pool.
 
-        Radii like slope/n and flows take (sum of sqrt(flow slope))**2 calls for a
-        width of 1. The pool takes sum of m_r x_r, x_r what pair r may add now; a pair
-        that has not joined is taken to be like the others with its flow.
+        Radii like slope/n and flows take (sum of sqrt(flow slope))**2 calls for a width
+        of 1. The pool takes sum of m_r x_r, with x_r the effect that pair r may have
+        now; a pair that has not joined is taken to be like the others with its flow.
         """
-        size = self.memory.num_pairs
-        pairs = view.pairs[:size]
+        num_pairs = self.memory.num_pairs
+        pairs = view.pairs[:num_pairs]
         effect = self._effect()
-        joined = repeats >= 1.0
+        has_joined = repeats >= 1.0
         node = pairs["node"]
-        span = view.nodes["q_high"][node] - view.nodes["q_low"][node]
+        q_span = view.nodes["q_high"][node] - view.nodes["q_low"][node]
         mass = np.maximum(0.0, view.nodes["mass"] + view.nodes["residual"])[node]
         mass[node == self.order[0]] += 1.0
         flow = mass * pairs["policy"]
-        linear = flow * span * price
-        known = float((effect * repeats)[joined].sum())
-        ratio = max(1.0, known / max(float(linear[joined].sum()), 1e-300))
-        left = ratio * float(linear[~joined].sum())
-        slopes = np.where(joined, pairs["gain"] * pairs["total"] ** 2, 0.0)
-        return float(np.sqrt(slopes).sum() + math.sqrt(known + left)) * MARGIN
+        linear_effect = flow * q_span * price
+        pooled_sum = float((effect * repeats)[has_joined].sum())
+        effect_ratio = max(
+            1.0, pooled_sum / max(float(linear_effect[has_joined].sum()), 1e-300)
+        )
+        unjoined_sum = effect_ratio * float(linear_effect[~has_joined].sum())
+        slopes = np.where(has_joined, pairs["gain"] * pairs["total"] ** 2, 0.0)
+        return (
+            float(np.sqrt(slopes).sum() + math.sqrt(pooled_sum + unjoined_sum)) * MARGIN
+        )
 
     def _effect(self) -> Floats:
-        """What the unseen mass of every pair may add to either side."""
+        """The most that the unseen mass of every pair may add to either side."""
         effect = np.zeros(self.memory.num_pairs)
-        for found in self.effects.values():
-            effect[: len(found)] = np.maximum(effect[: len(found)], found)
+        for side_effects in self.effects.values():
+            effect[: len(side_effects)] = np.maximum(
+                effect[: len(side_effects)], side_effects
+            )
         return effect
 
     @property
@@ -450,42 +533,46 @@ class PooledRegion(Region):
             return super().allocate(calls, floor, first_batch, pairs, counts)
         _, repeats = self.pool()
         effect = self._effect()
-        high = float(effect.max(initial=0.0))
-        if high <= 0.0:
+        upper_level = float(effect.max(initial=0.0))
+        if upper_level <= 0.0:
             return super().allocate(calls, floor, first_batch, pairs, counts)
-        low = 1e-3 * high
+        lower_level = 1e-3 * upper_level
         for _ in range(30):
-            level = math.sqrt(low * high)
+            level = math.sqrt(lower_level * upper_level)
             if float(_extra(effect, level, repeats).sum()) > calls:
-                low = level
+                lower_level = level
             else:
-                high = level
-        extra = _extra(effect, high, repeats)
-        jobs = np.flatnonzero(extra)
+                upper_level = level
+        extra_samples = _extra(effect, upper_level, repeats)
+        jobs = np.flatnonzero(extra_samples)
         if len(jobs) == 0:
             return super().allocate(calls, floor, first_batch, pairs, counts)
-        pairs[: len(jobs)], counts[: len(jobs)] = jobs, extra[jobs]
+        pairs[: len(jobs)], counts[: len(jobs)] = jobs, extra_samples[jobs]
         return len(jobs)
 
     def _set_slopes(
         self, view: Graph, side: float, slope: str, repeats: Floats
     ) -> None:
         """Write slopes of the radii that remain when all outcomes are known."""
-        g, p = self.memory.graph, self.memory.num_pairs
-        means = np.zeros(p)
-        self.pooled_loops.means(view, p, side > 0.0, self.rules.bound, means)
-        q = view.pairs["q_upper" if side > 0.0 else "q_lower"][:p]
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        means = np.zeros(num_pairs)
+        self.pooled_loops.means(view, num_pairs, side > 0.0, self.rules.bound, means)
+        q = view.pairs["q_upper" if side > 0.0 else "q_lower"][:num_pairs]
         radius = np.maximum(0.0, side * (q - means))
-        pooled = repeats >= 1.0
-        n = g.pairs["total"][:p]
-        unjoined = 0.5 * (view.pairs["q_upper"] - view.pairs["q_lower"])[:p]
+        is_pooled = repeats >= 1.0
+        n = g.pairs["total"][:num_pairs]
+        unjoined = 0.5 * (view.pairs["q_upper"] - view.pairs["q_lower"])[:num_pairs]
         unjoined *= n * n / JOIN_SAMPLES
-        unjoined = np.where(n < 2.0 * JOIN_SAMPLES, unjoined, g.pairs[slope][:p])
-        view.pairs[slope][:p] = np.where(pooled, 0.5 * radius * n, unjoined)
+        unjoined = np.where(
+            n < 2.0 * JOIN_SAMPLES, unjoined, g.pairs[slope][:num_pairs]
+        )
+        view.pairs[slope][:num_pairs] = np.where(is_pooled, 0.5 * radius * n, unjoined)
 
 
 def _extra(effect: Floats, level: float, repeats: Floats) -> Ints:
-    """Samples that bring what every pair may add down to ``level``."""
-    grown = np.minimum(effect / level - 1.0, MOST_GROWTH)
-    extra: Ints = (repeats * np.maximum(grown, 0.0)).astype(np.int64)
-    return np.where(extra >= np.maximum(4.0, LEAST_SHARE * repeats), extra, 0)
+    """Samples that bring the effect of every pair down to ``level``."""
+    sample_growth = np.minimum(effect / level - 1.0, MOST_GROWTH)
+    extra_samples: Ints = (repeats * np.maximum(sample_growth, 0.0)).astype(np.int64)
+    return np.where(
+        extra_samples >= np.maximum(4.0, LEAST_SHARE * repeats), extra_samples, 0
+    )

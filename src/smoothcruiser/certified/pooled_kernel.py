@@ -1,4 +1,4 @@
-"""Values under the laws of what was seen, with a bonus at one pair, compiled.
+"""Values under the laws of seen outcomes, with a bonus at one pair, compiled.
 
 Pooled over all pairs, the mass u_r that was never seen at pair r obeys
 
@@ -9,9 +9,9 @@ m_r the pooled samples of r that were no discovery (``pooled``). With P~ the law
 
     W(s) = F(Q(s, .)),   Q(p) = sup of P~(r + gamma W) + [p = r] c_r,   c_r = gap_r B/m_r,
 
-and Q(p) is the bound that p has already where p has no part in the pool. P~ lies in
-the set of Lemma K, whose support is what was seen. Below everything is mirrored, with
-a fixed policy in the place of F.
+and Q(p) is the bound that p has already where p has no part in the pool. P~ lies in the
+set of Lemma K with support on the seen outcomes. Below everything is mirrored, with a
+fixed policy in the place of F.
 
 ``solve`` looks for W by policy iteration. ``residual`` is the proof: nothing before it
 matters. It computes Q and F with all rounding on the safe side, and W + rho/(1 - gamma)
@@ -55,7 +55,7 @@ class PoolWork(NamedTuple):
     """Arrays of one computation: by node (N,), by pair (P,), by entry (E,)."""
 
     values: Floats  # (N,): side * W; 0 at the end
-    backed: Floats  # (N,): what a backup makes of it
+    backed: Floats  # (N,): its backup
     constant: Floats  # (N,): the part of a policy's backup without W
     q: Floats  # (P,)
     pooled: Ints  # (P,): 1 where the pair has a part in the pool
@@ -69,12 +69,12 @@ def prepare(
     g: Graph, order: Ints, count: int, work: PoolWork, rules: SweepRules
 ) -> None:
     """Bring beta of every pair of the pool up to date."""
-    seen = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.entries)
     for i in range(count):
         node = g.nodes[order[i]]
         for p in range(node["first"], node["first"] + node["size"]):
             if work.pooled[p] == 1:
-                refresh(seen, g.pairs[p], rules.bound)
+                refresh(outcomes, g.pairs[p], rules.bound)
 
 
 def seen_gap(g: Graph, p: int, side: float, discount: float) -> float:
@@ -83,15 +83,20 @@ def seen_gap(g: Graph, p: int, side: float, discount: float) -> float:
     So much can the mean over unseen outcomes exceed that over seen ones.
     """
     pair, node = g.pairs[p], g.nodes[g.pairs[p]["node"]]
-    least = math.inf
+    smallest_value = math.inf
     for e in range(pair["start"], pair["start"] + pair["length"]):
-        after = g.nodes[g.entries[e]["target"]]
-        near = after["lower"] if side > 0.0 else after["upper"]
-        least = min(least, side * (g.entries[e]["reward"] + discount * near))
+        next_node = g.nodes[g.entries[e]["target"]]
+        near_bound = next_node["lower"] if side > 0.0 else next_node["upper"]
+        smallest_value = min(
+            smallest_value, side * (g.entries[e]["reward"] + discount * near_bound)
+        )
     low, high = node["q_low"], node["q_high"]
-    least = max(least, low if side > 0.0 else -high)
-    top = high if side > 0.0 else -low
-    return float(max(0.0, top - least) + 8.0 * UNIT * (abs(top) + abs(least)))
+    smallest_value = max(smallest_value, low if side > 0.0 else -high)
+    largest_value = high if side > 0.0 else -low
+    return float(
+        max(0.0, largest_value - smallest_value)
+        + 8.0 * UNIT * (abs(largest_value) + abs(smallest_value))
+    )
 
 
 def gaps(g: Graph, pairs: Ints, side: float, discount: float, found: Floats) -> None:
@@ -102,10 +107,10 @@ def gaps(g: Graph, pairs: Ints, side: float, discount: float, found: Floats) -> 
 
 def means(g: Graph, count: int, upper: bool, rules: BoundRules, found: Floats) -> None:
     """Write the mean of r + gamma U(z), or of r + gamma L(z), of every pair."""
-    seen = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.entries)
     for p in range(count):
         if g.pairs[p]["total"] > 0.0:
-            found[p] = sample_mean(seen, g.pairs[p], upper, rules)
+            found[p] = sample_mean(outcomes, g.pairs[p], upper, rules)
 
 
 def at_offset(
@@ -126,26 +131,30 @@ def at_offset(
     guard = pole_guard(pole, scale)
     start, stop = pair["start"], pair["start"] + pair["length"]
     repeats = pair["total"] - pair["length"]
-    logs, inverse, square = 0.0, 0.0, 0.0
+    log_sum, inverse_sum, square_sum = 0.0, 0.0, 0.0
     for e in range(start, stop):
-        again = g.entries[e]["weight"] - 1.0
-        if again > 0.0:
+        repeat_count = g.entries[e]["weight"] - 1.0
+        if repeat_count > 0.0:
             value = side * g.entries[e]["reward"]
             value += rules.bound.discount * work.values[g.entries[e]["target"]]
             gap = pole - value - guard
             if gap <= guard:
                 return pole, offset * math.exp(LONGEST_STEP)
-            logs += again * math.log(gap)
-            inverse += again / gap
-            square += again / (gap * gap)
-            work.weights[e] = again / (gap * repeats)
-    logs, inverse, square = logs / repeats, inverse / repeats, square / repeats
-    mean = math.exp(logs) * pair["law_share"]
+            log_sum += repeat_count * math.log(gap)
+            inverse_sum += repeat_count / gap
+            square_sum += repeat_count / (gap * gap)
+            work.weights[e] = repeat_count / (gap * repeats)
+    log_sum, inverse_sum, square_sum = (
+        log_sum / repeats,
+        inverse_sum / repeats,
+        square_sum / repeats,
+    )
+    mean = math.exp(log_sum) * pair["law_share"]
     mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     for e in range(start, stop):
         work.weights[e] *= mean
-    spread, decay = logs + math.log(inverse), pair["law_beta"] / repeats
-    rate = offset * (inverse - square / inverse)
+    spread, decay = log_sum + math.log(inverse_sum), pair["law_beta"] / repeats
+    rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
     if spread > 0.0 and decay > 0.0 and rate < 0.0:
         step = -math.log(spread / decay) * spread / rate
@@ -156,64 +165,70 @@ def at_offset(
 def largest_mean(
     g: Graph, p: int, side: float, scale: float, work: PoolWork, rules: SweepRules
 ) -> float:
-    """An upper bound of P~(r + gamma W) over the laws of Lemma K on what was seen.
+    """An upper bound of P~(r + gamma W) over the laws of Lemma K on seen outcomes.
 
     Writes the weights for which it is nearly that.
     """
     pair = g.pairs[p]
     start, stop = pair["start"], pair["start"] + pair["length"]
     repeats = pair["total"] - pair["length"]
-    best, top, first, second = start, -math.inf, 0.0, 0.0
-    low = math.inf
+    best_entry, largest_value, first_moment, second_moment = start, -math.inf, 0.0, 0.0
+    smallest_value = math.inf
     for e in range(start, stop):
         value = side * g.entries[e]["reward"]
         value += rules.bound.discount * work.values[g.entries[e]["target"]]
         work.weights[e] = 0.0
-        if value > top:
-            top, best = value, e
-        low = min(low, value)
-        first += (g.entries[e]["weight"] - 1.0) * value
-        second += (g.entries[e]["weight"] - 1.0) * value * value
-    base = top + 2.0 * UNIT * scale
-    work.weights[best] = 1.0
+        if value > largest_value:
+            largest_value, best_entry = value, e
+        smallest_value = min(smallest_value, value)
+        first_moment += (g.entries[e]["weight"] - 1.0) * value
+        second_moment += (g.entries[e]["weight"] - 1.0) * value * value
+    base = largest_value + 2.0 * UNIT * scale
+    work.weights[best_entry] = 1.0
     guard = pole_guard(base, scale)
     if stop - start == 1 or repeats < 1.0 or pair["law_share"] <= 0.0:
         return float(base)
-    if top - low <= 4.0 * guard:
+    if largest_value - smallest_value <= 4.0 * guard:
         return float(base)
-    first, second = first / repeats, second / repeats
-    bound, used = base, 0.0
-    at = work.offsets[p]
-    if at <= 0.0:
-        variance = max(0.0, second - first * first)
-        at = math.sqrt(variance * repeats / (2.0 * max(pair["law_beta"], 1e-9)))
-        at = max(at - (top - first), 0.05 * at, 1e-6 * (top - low))
-    last = 0.0
+    first_moment, second_moment = first_moment / repeats, second_moment / repeats
+    bound, best_offset = base, 0.0
+    offset = work.offsets[p]
+    if offset <= 0.0:
+        variance = max(0.0, second_moment - first_moment * first_moment)
+        offset = math.sqrt(variance * repeats / (2.0 * max(pair["law_beta"], 1e-9)))
+        offset = max(
+            offset - (largest_value - first_moment),
+            0.05 * offset,
+            1e-6 * (largest_value - smallest_value),
+        )
+    last_offset = 0.0
     for _ in range(MOST_POLES):
-        if not 0.0 < at < 1e30:
+        if not 0.0 < offset < 1e30:
             break
-        last = at
-        found, after = at_offset(g, pair, base, at, side, scale, work, rules)
-        if found < bound:
-            bound, used = found, at
-        near = abs(after - at) <= NEAR_POLE * at
-        at = after
-        if near:
+        last_offset = offset
+        new_bound, next_offset = at_offset(
+            g, pair, base, offset, side, scale, work, rules
+        )
+        if new_bound < bound:
+            bound, best_offset = new_bound, offset
+        is_near = abs(next_offset - offset) <= NEAR_POLE * offset
+        offset = next_offset
+        if is_near:
             break
-    if used > 0.0 and used != last:
-        at_offset(g, pair, base, used, side, scale, work, rules)
-    work.offsets[p] = used
-    total = 0.0
+    if best_offset > 0.0 and best_offset != last_offset:
+        at_offset(g, pair, base, best_offset, side, scale, work, rules)
+    work.offsets[p] = best_offset
+    weight_sum = 0.0
     for e in range(start, stop):
-        if used == 0.0:
+        if best_offset == 0.0:
             work.weights[e] = 0.0
-        total += work.weights[e]
-    if total > 1.0:
+        weight_sum += work.weights[e]
+    if weight_sum > 1.0:
         for e in range(start, stop):
-            work.weights[e] /= total
-    work.weights[best] += max(0.0, 1.0 - total)
+            work.weights[e] /= weight_sum
+    work.weights[best_entry] += max(0.0, 1.0 - weight_sum)
     if rules.shrink != 1.0:  # wrong on purpose, for tests
-        bound = first + (bound - first) * rules.shrink
+        bound = first_moment + (bound - first_moment) * rules.shrink
     return float(bound)
 
 
@@ -232,13 +247,13 @@ def residual(
 
     Below (``side`` -1) the policy is ``work.policy``, above that of F.
     """
-    most = -math.inf
+    largest_excess = -math.inf
     for i in range(count):
         s = order[i]
         node = g.nodes[s]
-        size, first = node["size"], node["first"]
-        for a in range(size):
-            p = first + a
+        num_actions, first_pair = node["size"], node["first"]
+        for a in range(num_actions):
+            p = first_pair + a
             pair = g.pairs[p]
             if work.pooled[p] == 1:
                 work.q[p] = largest_mean(g, p, side, scale, work, rules)
@@ -250,18 +265,23 @@ def residual(
             rules.w[a] = rules.priors[pair["action"]]
         if side > 0.0:
             value = builtin_value(
-                rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+                rules.operator,
+                rules.q[:num_actions],
+                rules.w[:num_actions],
+                rules.temperature,
             )
         else:
             value = work.tangent[s]
-            for a in range(size):
-                value += work.policy[first + a] * work.q[first + a]
-        value += value_rounding(size, scale, rules.temperature)
+            for a in range(num_actions):
+                value += work.policy[first_pair + a] * work.q[first_pair + a]
+        value += value_rounding(num_actions, scale, rules.temperature)
         work.backed[s] = value
-        most = max(most, value - work.values[s])
+        largest_excess = max(largest_excess, value - work.values[s])
         if side > 0.0:
-            write_policy(size, rules, work.policy[first : first + size])
-    return float(most)
+            write_policy(
+                num_actions, rules, work.policy[first_pair : first_pair + num_actions]
+            )
+    return float(largest_excess)
 
 
 def evaluate(
@@ -281,24 +301,24 @@ def evaluate(
                     constant -= work.weights[e] * work.values[g.entries[e]["target"]]
         work.constant[s] = constant
     for _ in range(MOST_PASSES):
-        moved = 0.0
+        largest_move = 0.0
         for i in range(count - 1, -1, -1):
             s = order[i]
             node = g.nodes[s]
-            value, own = work.constant[s], 0.0
+            value, own_weight = work.constant[s], 0.0
             for p in range(node["first"], node["first"] + node["size"]):
                 if work.pooled[p] == 1:
                     pair = g.pairs[p]
                     for e in range(pair["start"], pair["start"] + pair["length"]):
                         z = g.entries[e]["target"]
                         if z == s:
-                            own += work.weights[e]
+                            own_weight += work.weights[e]
                         else:
                             value += work.weights[e] * work.values[z]
-            value /= 1.0 - own
-            moved = max(moved, abs(value - work.values[s]))
+            value /= 1.0 - own_weight
+            largest_move = max(largest_move, abs(value - work.values[s]))
             work.values[s] = value
-        if moved <= still:
+        if largest_move <= still:
             break
 
 
@@ -314,22 +334,25 @@ def solve(
     work: PoolWork,
     rules: SweepRules,
 ) -> float:
-    """Bring W near its fixed point; return what has to be added to all of it.
+    """Bring W near its fixed point; return the number to add to all of it.
 
-    What comes back, with ``work.values`` and ``work.q``, is a proof: ``rho`` is that of
-    the last backup of exactly this W. At a pair the same is added to Q, times gamma.
+    The returned number, with ``work.values`` and ``work.q``, is a proof: ``rho`` is
+    that of the last backup of exactly this W. At a pair the same is added to Q, times
+    gamma.
     """
     rho = residual(g, order, count, at, bonus, side, scale, work, rules)
     for _ in range(MOST_POLICIES):
-        moved = 0.0
+        largest_move = 0.0
         for i in range(count):
-            moved = max(moved, abs(work.backed[order[i]] - work.values[order[i]]))
-        if moved <= still:
+            largest_move = max(
+                largest_move, abs(work.backed[order[i]] - work.values[order[i]])
+            )
+        if largest_move <= still:
             break
         evaluate(g, order, count, 0.1 * still, work, rules)
         rho = residual(g, order, count, at, bonus, side, scale, work, rules)
-    away = max(0.0, rho) / (1.0 - rules.bound.discount)
-    return float(away * (1.0 + 8.0 * UNIT))
+    distance_left = max(0.0, rho) / (1.0 - rules.bound.discount)
+    return float(distance_left * (1.0 + 8.0 * UNIT))
 
 
 def fix_policy(
@@ -342,16 +365,19 @@ def fix_policy(
     for i in range(count):
         s = order[i]
         node = g.nodes[s]
-        size, first = node["size"], node["first"]
-        for a in range(size):
-            rules.q[a] = -work.q[first + a]
-            rules.w[a] = rules.priors[g.pairs[first + a]["action"]]
+        num_actions, first_pair = node["size"], node["first"]
+        for a in range(num_actions):
+            rules.q[a] = -work.q[first_pair + a]
+            rules.w[a] = rules.priors[g.pairs[first_pair + a]["action"]]
         value = builtin_value(
-            rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+            rules.operator,
+            rules.q[:num_actions],
+            rules.w[:num_actions],
+            rules.temperature,
         )
-        policy = work.policy[first : first + size]
-        write_policy(size, rules, policy)
-        for a in range(size):
+        policy = work.policy[first_pair : first_pair + num_actions]
+        write_policy(num_actions, rules, policy)
+        for a in range(num_actions):
             value -= policy[a] * rules.q[a]
         work.tangent[s] = -value
 
@@ -373,46 +399,45 @@ def worst_pair(
     work: PoolWork,
     rules: SweepRules,
 ) -> int:
-    """Raise ``tops`` to what each candidate in turn makes of the requested state.
+    """Raise ``tops`` to the values of the requested state with each candidate in turn.
 
     ``tops`` is side * V of the requested node, then side * Q of its pairs; ``base`` and
-    ``base_q`` are those of no bonus. A candidate whose largest possible effect is below
-    ``tops`` is left out. Ends where ``tops`` is nowhere below ``enough``: nothing is
-    gained then. ``found`` is side * V of each candidate. Returns how many were
-    done.
+    ``base_q`` are those of no bonus. A candidate is left out if its largest possible
+    effect is below ``tops``. Ends where ``tops`` is nowhere below ``enough``: nothing
+    is gained then. ``found`` is side * V of each candidate. Returns how many were done.
     """
     root = order[0]
-    size, first = g.nodes[root]["size"], g.nodes[root]["first"]
+    num_actions, first_pair = g.nodes[root]["size"], g.nodes[root]["first"]
     for c in range(len(candidates)):
-        most = bonuses[c] / (1.0 - rules.bound.discount) + 8.0 * UNIT * scale
-        needed = base_q[0] + most > tops[0]
-        for a in range(size):
-            needed = needed or base_q[1 + a] + most > tops[1 + a]
-        if not needed:
-            found[c] = base_q[0] + most
+        largest_effect = bonuses[c] / (1.0 - rules.bound.discount) + 8.0 * UNIT * scale
+        is_needed = base_q[0] + largest_effect > tops[0]
+        for a in range(num_actions):
+            is_needed = is_needed or base_q[1 + a] + largest_effect > tops[1 + a]
+        if not is_needed:
+            found[c] = base_q[0] + largest_effect
             continue
         for i in range(count):
             work.values[order[i]] = base[order[i]]
-        away = solve(
+        distance_left = solve(
             g,
             order,
             count,
             candidates[c],
             bonuses[c],
             side,
-            scale + most,
+            scale + largest_effect,
             still,
             work,
             rules,
         )
-        found[c] = work.values[root] + away
+        found[c] = work.values[root] + distance_left
         tops[0] = max(tops[0], found[c] + 4.0 * UNIT * scale)
-        useless = tops[0] >= enough[0]
-        for a in range(size):
+        is_useless = tops[0] >= enough[0]
+        for a in range(num_actions):
             tops[1 + a] = max(
-                tops[1 + a], work.q[first + a] + away + 4.0 * UNIT * scale
+                tops[1 + a], work.q[first_pair + a] + distance_left + 4.0 * UNIT * scale
             )
-            useless = useless and tops[1 + a] >= enough[1 + a]
-        if useless:
+            is_useless = is_useless and tops[1 + a] >= enough[1 + a]
+        if is_useless:
             return c + 1
     return len(candidates)

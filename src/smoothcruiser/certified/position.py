@@ -1,9 +1,9 @@
-"""Where a query of certified search is, so that it can be left and taken up.
+"""The position of a query of certified search, which can be left and resumed.
 
-The points at which it can be left are those where the memory is whole: between
-two sweeps, between two slices of a round, and at the end. From each of them the
-search goes on as if it had never stopped. So a stop that the clock decides
-saves the search first, and then does what only its answer needs.
+The points at which it can be left are those where the memory is whole: between two
+sweeps, between two slices of a round, and at the end. From each of them the search goes
+on as if it had never stopped. So a stop that the clock decides saves the search first,
+and then does the work that only its answer needs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.limits import Ends, Target
 from smoothcruiser.problem.tabular import Ints
 
-# in the place of a number of sweeps: no further one is due, or only what closes the rest
+# in the place of a number of sweeps: no further one is due, or only ``Region.close``
 SETTLED, CLOSING = -1, -2
 
 
@@ -45,19 +45,19 @@ class Position:
     @classmethod
     def begin(cls, root: int, calls: int, rows: int, limits: Ends) -> Position:
         """A query about the node ``root``, on a memory with so many calls and rows."""
-        asked = limits.epsilon, limits.target, limits.relative
-        return cls(root, calls, *asked, first_row=rows)
+        request_fields = limits.epsilon, limits.target, limits.relative
+        return cls(root, calls, *request_fields, first_row=rows)
 
     def begin_round(self, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round."""
         self.sampling, self.pairs, self.counts = True, pairs, counts
 
-    def waiting(self, batch: Batch | None) -> int:
+    def num_waiting(self, batch: Batch | None) -> int:
         """The samples of the round that are still to be taken."""
         if not self.sampling:
             return 0
-        rest = 0 if batch is None else batch.size - batch.drawn
-        return int(self.counts.sum()) + rest
+        batch_left = 0 if batch is None else batch.size - batch.drawn
+        return int(self.counts.sum()) + batch_left
 
     def end_round(self) -> None:
         """Forget the jobs, done or not."""

@@ -1,6 +1,6 @@
 """The price of certified search as a function of the number of pairs it meets.
 
-It is what equal numbers of samples certainly reach.
+Equal numbers of samples certainly reach it.
 
 A bound knows n(N), the samples of each of N pairs that are certainly enough
 (``Bound.price``). The search steers its samples for the first N n(N) calls of a
@@ -10,10 +10,10 @@ query. Pairs that still have fewer than n(N) samples are then brought there. So
 legend   symbol      public name
   N                  ``num_pairs``: pairs of state and action in the memory when
                      the search ends
-  n(N)               ``each``
+  n(N)               ``samples_per_pair``
 
-This file decides when samples become equal and what ``explain`` promises. No
-bound depends on it.
+This file decides when samples become equal, and the promise of ``explain``. No bound
+depends on it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from smoothcruiser.certified.ranges import largest_value, widest
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.facts import Facts
 
-# N n(N) calls that are steered, and as many that make up for what these missed; with a
-# horizon N n(N) more, for what is sampled anew
+# N n(N) calls that are steered, and as many that bring the other pairs to n(N); with a
+# horizon N n(N) more, for pairs that are sampled anew
 STEERED_AND_EQUAL = 2
 
 
@@ -40,33 +40,35 @@ class EqualSamples:
     facts: Facts
     epsilon: float
     delta: float
-    known: tuple[int, float] = (0, 0)  # (N, n(N)) computed last
+    last_computed: tuple[int, float] = (0, 0)  # (N, n(N)) computed last
 
-    def each(self, num_pairs: int) -> float:
+    def samples_per_pair(self, num_pairs: int) -> float:
         """Return n(N), the least number of samples of each pair that is enough.
 
         It is infinite where none is certain to be.
         """
-        if self.known[0] != num_pairs:
+        if self.last_computed[0] != num_pairs:
             try:
-                found: float = enough_each(
+                pair_samples: float = enough_each(
                     self.bound, self.facts, self.epsilon, self.delta, num_pairs
                 )
             except InvalidInput:
-                found = math.inf
-            self.known = (num_pairs, found)
-        return self.known[1]
+                pair_samples = math.inf
+            self.last_computed = (num_pairs, pair_samples)
+        return self.last_computed[1]
 
-    def steerable(self, before: int, calls: int, num_pairs: int) -> int:
+    def steerable(self, calls_before: int, calls: int, num_pairs: int) -> int:
         """Return how many of the ``calls`` may be steered.
 
-        With those ``before``, they are at most N n(N). n(N) does not decrease
-        with N, and pairs are never forgotten, so the number for fewer pairs
-        usually settles the question.
+        With the ``calls_before`` they are at most N n(N). n(N) does not decrease with
+        N, and pairs are never forgotten, so the number for fewer pairs usually settles
+        the question.
         """
-        if before + calls < num_pairs * self.known[1]:
+        if calls_before + calls < num_pairs * self.last_computed[1]:
             return calls
-        return int(min(calls, num_pairs * self.each(num_pairs) - before))
+        return int(
+            min(calls, num_pairs * self.samples_per_pair(num_pairs) - calls_before)
+        )
 
 
 def price_bound(
@@ -88,15 +90,15 @@ def price_bound(
             "A price needs num_pairs >= 1, epsilon > 0 and 0 < delta < 1, got "
             f"{num_pairs!r}, {epsilon!r}, {delta!r}."
         )
-    backup = value_rounding(
+    backup_rounding = value_rounding(
         facts.num_actions, largest_value(facts), facts.operator.strength
     )
     # the bounds may be narrow enough before the first call
-    if widest(facts, facts.horizon) + 2.0 * backup <= 2.0 * epsilon:
+    if widest(facts, facts.horizon) + 2.0 * backup_rounding <= 2.0 * epsilon:
         return 0
-    each = enough_each(bound, facts, epsilon, delta, num_pairs)
-    parts = STEERED_AND_EQUAL if facts.horizon is None else STEERED_AND_EQUAL + 1
-    return parts * num_pairs * each
+    pair_samples = enough_each(bound, facts, epsilon, delta, num_pairs)
+    num_parts = STEERED_AND_EQUAL if facts.horizon is None else STEERED_AND_EQUAL + 1
+    return num_parts * num_pairs * pair_samples
 
 
 def enough_each(
@@ -108,5 +110,5 @@ def enough_each(
     (``layers.LayeredRegion.mark_last``), so there are at most twice as many shares,
     and one more part of the price.
     """
-    shares = num_pairs if facts.horizon is None else 2 * num_pairs
-    return bound.price(facts, epsilon, shared_delta(bound, facts, delta), shares)
+    num_shares = num_pairs if facts.horizon is None else 2 * num_pairs
+    return bound.price(facts, epsilon, shared_delta(bound, facts, delta), num_shares)

@@ -25,29 +25,34 @@ MANY_STEPS = 2000  # of a horizon: beyond it the sum of radii is bounded, not ad
 
 
 def box(
-    facts: Facts, player: int, left: int | None
+    facts: Facts, player: int, steps_left: int | None
 ) -> tuple[float, float, float, float]:
-    """Return bounds on V, then on Q, for a ``player`` to move and ``left`` steps.
+    """Return bounds on V, then on Q, for a ``player`` to move with ``steps_left``.
 
     The second also hold r' + gamma V(z) for a reward r' that was rounded to the grid
     of ``memory_kernel``. Bounds by the range of one reward do so by themselves;
     those by a known total need room for a cell.
     """
-    values, (low, high) = facts.value_bounds(player, left), facts.q_bounds(player, left)
+    value_bounds, (low, high) = (
+        facts.value_bounds(player, steps_left),
+        facts.q_bounds(player, steps_left),
+    )
     if facts.known_total is not None:
-        wide = replace(facts, total_range=None).q_bounds(player, left)
-        cell = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)
-        low, high = widened((low, high), cell)
-        low, high = max(wide[0], low), min(wide[1], high)
-    return (*values, low, high)
+        widest_bounds = replace(facts, total_range=None).q_bounds(player, steps_left)
+        cell_width = facts.reward_span / GRID_CELLS * (1.0 + BOUNDS_ROUNDING)
+        low, high = widened((low, high), cell_width)
+        low, high = max(widest_bounds[0], low), min(widest_bounds[1], high)
+    return (*value_bounds, low, high)
 
 
 def largest_value(facts: Facts) -> float:
     """Return S, the largest |value| that a sweep can meet."""
-    ends = [
-        abs(x) for player in _players(facts) for x in box(facts, player, facts.horizon)
+    box_ends = [
+        abs(box_end)
+        for player in _players(facts)
+        for box_end in box(facts, player, facts.horizon)
     ]
-    return max(ends) + facts.reward_bound + facts.regularizer_bound
+    return max(box_ends) + facts.reward_bound + facts.regularizer_bound
 
 
 def checked_scale(facts: Facts) -> float:
@@ -55,16 +60,16 @@ def checked_scale(facts: Facts) -> float:
     scale = largest_value(facts)
     if scale == 0.0 or SMALLEST_SCALE <= scale <= LARGEST_SCALE:
         return scale
-    unit = "smaller" if scale < SMALLEST_SCALE else "larger"
+    unit_word = "smaller" if scale < SMALLEST_SCALE else "larger"
     raise InvalidInput(
         f"Certified search takes values from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}, "
-        f"but |V| is at most {scale:g} here; measure rewards in a {unit} unit."
+        f"but |V| is at most {scale:g} here; measure rewards in a {unit_word} unit."
     )
 
 
-def widest(facts: Facts, left: int | None) -> float:
-    """Return the width M - m of the widest box with ``left`` steps to go."""
-    boxes = [box(facts, player, left) for player in _players(facts)]
+def widest(facts: Facts, steps_left: int | None) -> float:
+    """Return the width M - m of the widest box with ``steps_left``."""
+    boxes = [box(facts, player, steps_left) for player in _players(facts)]
     return max(high - low for _, _, low, high in boxes)
 
 
@@ -77,10 +82,10 @@ def widths(facts: Facts) -> tuple[float, ...]:
     """
     if facts.horizon is not None and facts.horizon > MANY_STEPS:
         low, high = facts.value_hull()
-        span = max(high, 0.0) - min(low, 0.0)
-        return (2.0 * facts.reward_span + facts.discount * span,)
-    left = (None,) if facts.horizon is None else range(facts.horizon, 0, -1)
-    return tuple(widest(facts, steps) for steps in left)
+        value_span = max(high, 0.0) - min(low, 0.0)
+        return (2.0 * facts.reward_span + facts.discount * value_span,)
+    steps_left = (None,) if facts.horizon is None else range(facts.horizon, 0, -1)
+    return tuple(widest(facts, steps) for steps in steps_left)
 
 
 def discounted_width(facts: Facts) -> float:
@@ -89,10 +94,10 @@ def discounted_width(facts: Facts) -> float:
     This is the half-width at the requested state per unit of radius, where a
     radius is a share of M - m.
     """
-    found = widths(facts)
-    if len(found) == 1:
-        return found[0] * facts.steps(facts.horizon)
-    return math.fsum(width * facts.discount**t for t, width in enumerate(found))
+    layer_widths = widths(facts)
+    if len(layer_widths) == 1:
+        return layer_widths[0] * facts.steps(facts.horizon)
+    return math.fsum(width * facts.discount**t for t, width in enumerate(layer_widths))
 
 
 def _players(facts: Facts) -> tuple[int, ...]:

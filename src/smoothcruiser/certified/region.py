@@ -41,7 +41,7 @@ class Region:
         self.loops = make_loops(problem.operator, bound)
         self.rules = _rules(problem, radius_scale)
         # why to stop, if there are so many seconds of work ahead; None: go on
-        self.over: Callable[..., object] = _never
+        self.stop_reason: Callable[..., object] = _never
         self.order: Ints = np.zeros(0, dtype=np.int64)
         self.count = 0
         self.counted = CountedNodes(self)
@@ -54,49 +54,51 @@ class Region:
         self.counted.warm()
 
     @property
-    def listed(self) -> Ints:
+    def listed_nodes(self) -> Ints:
         """The nodes listed so far, the requested one first."""
         return self.order[: self.count]
 
     @property
     def widths(self) -> Floats:
         """U - L of the listed nodes."""
-        nodes = self.memory.graph.nodes[self.listed]
-        found: Floats = nodes["upper"] - nodes["lower"]
-        return found
+        nodes = self.memory.graph.nodes[self.listed_nodes]
+        node_widths: Floats = nodes["upper"] - nodes["lower"]
+        return node_widths
 
     @property
     def num_samples(self) -> float:
         """The number of samples of the pairs of listed nodes."""
-        g, size = self.memory.graph, self.memory.num_pairs
-        listed = g.nodes["listed"][g.pairs["node"][:size]] == 1
-        return float(g.pairs["total"][:size][listed].sum())
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        in_region = g.nodes["listed"][g.pairs["node"][:num_pairs]] == 1
+        return float(g.pairs["total"][:num_pairs][in_region].sum())
 
     def close(self, last: bool = False) -> bool:
-        """Close what sweeps leave open; with a discount or a horizon that is nothing.
+        """Close the gaps that sweeps leave: none with a discount or a horizon.
 
-        Returns False where it was left because ``over`` gave a reason.
+        Returns False where it was left because ``stop_reason`` gave one.
         """
         return True
 
-    def urgent(self, calls: int) -> tuple[Ints, Ints] | None:
+    def urgent_jobs(self, calls: int) -> tuple[Ints, Ints] | None:
         """Jobs that come before all others, of about ``calls`` samples; None: none."""
         return None
 
     def sections(self) -> dict[str, Any]:
-        """What a snapshot keeps beside the graph and the list of nodes."""
+        """The sections of a snapshot beside the graph and the list of nodes."""
         return {}
 
-    def read(self, parts: dict[str, Any], require: Callable[[bool, str], None]) -> None:
-        """Take up what ``sections`` had written; ``require`` refuses what cannot be."""
+    def read_sections(
+        self, sections: dict[str, Any], require: Callable[[bool, str], None]
+    ) -> None:
+        """Restore the saved ``sections``; ``require`` refuses impossible contents."""
 
-    def allow(self, delta: float) -> None:
+    def set_delta(self, delta: float) -> None:
         """Give the region its part of ``delta``; most have none."""
 
-    def leave(self) -> None:
+    def leave_round(self) -> None:
         """Note that a round was left before its end."""
 
-    def sample(self) -> None:
+    def note_samples(self) -> None:
         """Note that pairs are sampled, beside rows of a known model."""
 
     def mark_last(self) -> None:
@@ -105,17 +107,17 @@ class Region:
     def show_whole(self, node: int) -> bool:
         """Make a node and its pairs hold the bounds that a query about it has.
 
-        Returns False where these are no more than what the facts give.
+        Returns False where these are no narrower than those of the facts.
         """
         return True
 
     def start(self, root: int) -> None:
         """Begin the list with the requested node."""
-        g, n = self.memory.graph, self.memory.num_nodes
-        for name in ("listed", "mass", "residual"):
-            g.nodes[name][:n] = 0
-        g.nodes["listed"][root], g.nodes["stale"][:n] = 1, SAMPLED
-        self.order = np.zeros(max(64, n), dtype=np.int64)
+        g, num_nodes = self.memory.graph, self.memory.num_nodes
+        for field_name in ("listed", "mass", "residual"):
+            g.nodes[field_name][:num_nodes] = 0
+        g.nodes["listed"][root], g.nodes["stale"][:num_nodes] = 1, SAMPLED
+        self.order = np.zeros(max(64, num_nodes), dtype=np.int64)
         self.order[0], self.count = root, 1
 
     def make_room(self) -> None:
@@ -130,13 +132,16 @@ class Region:
     def list_all(self) -> None:
         """List every node of the memory."""
         self.make_room()
-        size = self.memory.num_nodes
-        others = [node for node in range(1, size) if node != self.order[0]]
-        self.order[1 : 1 + len(others)], self.count = others, 1 + len(others)
-        self.memory.graph.nodes["listed"][1:size] = 1
-        self.memory.graph.nodes["stale"][1:size] = SAMPLED
+        num_nodes = self.memory.num_nodes
+        other_nodes = [node for node in range(1, num_nodes) if node != self.order[0]]
+        self.order[1 : 1 + len(other_nodes)], self.count = (
+            other_nodes,
+            1 + len(other_nodes),
+        )
+        self.memory.graph.nodes["listed"][1:num_nodes] = 1
+        self.memory.graph.nodes["stale"][1:num_nodes] = SAMPLED
 
-    def spread(self, source: Floats, least: float, passes: int) -> None:
+    def spread(self, source: Floats, least_width: float, passes: int) -> None:
         """Bring the flow up to date, and list the nodes that it meets.
 
         The flow starts with the requested node's actions in proportion to
@@ -149,7 +154,7 @@ class Region:
                 self.order,
                 self.count,
                 source,
-                least,
+                least_width,
                 passes,
                 self.rules,
             )
@@ -181,20 +186,20 @@ class Region:
         return float(self.loops.sweep(g, self.order, self.count, tune, self.rules))
 
 
-def _never(need: float = 0.0) -> None:
+def _never(seconds_needed: float = 0.0) -> None:
     """No reason to stop."""
 
 
 def _rules(problem: Problem, radius_scale: float) -> SweepRules:
     facts = problem.facts
     K = facts.num_actions
-    steps = 1 if problem.horizon is None else problem.horizon
+    num_steps = 1 if problem.horizon is None else problem.horizon
     return SweepRules(
         bound=BoundRules(
             discount=facts.discount,
             scale=checked_scale(facts),
             min_probability=problem.min_probability or 0.0,
-            union=math.log(steps),
+            union=math.log(num_steps),
         ),
         operator=problem.operator.code,
         temperature=float(problem.operator.strength),

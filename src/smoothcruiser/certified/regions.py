@@ -16,9 +16,9 @@ def make_region(
     problem: Problem, memory: Memory, bound: Bound, radius_scale: float
 ) -> Region:
     """The region that fits the problem: layers where there is a horizon."""
-    kind = Region if problem.horizon is None else LayeredRegion
+    region_class = Region if problem.horizon is None else LayeredRegion
     if bound.pool_share > 0.0:
-        kind = PooledRegion
+        region_class = PooledRegion
     elif is_undiscounted(problem):
-        kind = TotalRegion
-    return kind(problem, memory, bound, radius_scale)
+        region_class = TotalRegion
+    return region_class(problem, memory, bound, radius_scale)

@@ -1,17 +1,16 @@
-"""How many states a search may keep: what was asked for, and the memory at hand.
+"""The limit on the states of a search: the requested number, and the memory at hand.
 
 A search that meets more states than fit ends with the interval it has. The
 limit changes no bit of a search that does not reach it.
 
   max_states   the states kept, ends included; by default no number is set
-  max_bytes    what the memory may take: ``SHARE`` of what is available when the
+  max_bytes    the limit of the memory: ``SHARE`` of the bytes available when the
                search begins, ``LARGE_SHARE`` where ``max_states`` was given. It
                counts the arrays with their free room, the array that replaces
                one that grows, and states that are Python objects
 
-Available is the least of what the system, the control group and the process
-limit leave. What this file leaves out: what happens to samples that do not fit
-(``intake``).
+The available bytes are the least that the system, the control group and the process
+limit leave. This file leaves out the handling of samples that do not fit (``intake``).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ UNKNOWN = 2**30  # bytes taken for available where no system says
 # a place in a list and in a dict that is two thirds full at the most, and the boxes of
 # two whole numbers
 PYTHON_BYTES = 200
-# why a search keeps no more, and what to change
+# why a search keeps no more, and the remedy
 FULL = {
     "max_states": (
         "it keeps all the states that max_states allows (allow more, or merge states "
@@ -59,9 +58,9 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 class Full(Exception):
-    """The memory has no room for what was sampled; ``reason`` is the limit it met.
+    """The memory has no room for the samples; ``reason`` is the limit it met.
 
-    ``calls`` are those whose samples were not taken.
+    ``calls`` counts the calls without an entered sample.
     """
 
     def __init__(self, reason: str) -> None:
@@ -71,17 +70,17 @@ class Full(Exception):
 
 @dataclass(frozen=True)
 class Room:
-    """What a memory may hold."""
+    """The limits of a memory, in states and in bytes."""
 
     max_states: int | None = None
     max_bytes: int = 2**63
-    why: str = "memory"  # what sets ``max_bytes``
+    why: str = "memory"  # the limit that sets ``max_bytes``
 
     @classmethod
     def at_hand(cls, max_states: int | None) -> Room:
         """The room of a search that begins now."""
-        share = SHARE if max_states is None else LARGE_SHARE
-        return cls(max_states, int(share * available_bytes()))
+        memory_share = SHARE if max_states is None else LARGE_SHARE
+        return cls(max_states, int(memory_share * available_bytes()))
 
     def in_store(self) -> Room:
         """The same for a search of which a store keeps snapshots."""
@@ -103,8 +102,8 @@ def check_max_states(max_states: Any) -> int | None:
 
 def available_bytes() -> int:
     """The bytes that this process can still take without harm."""
-    known = [*_system(), *_groups(), *_process()]
-    return min(known) if known else UNKNOWN
+    known_limits = [*_system(), *_groups(), *_process()]
+    return min(known_limits) if known_limits else UNKNOWN
 
 
 def _system() -> list[int]:
@@ -114,33 +113,33 @@ def _system() -> list[int]:
                 return [1024 * int(line.split()[1])]
     except (OSError, ValueError, IndexError):
         pass  # no Linux
-    try:  # half of the machine: what others use is not known
+    try:  # half of the machine: the use by others is not known
         return [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2]
     except (AttributeError, OSError, ValueError):
         return []
 
 
 def _groups() -> list[int]:
-    """What the control groups of this process leave, from its own to the root."""
+    """The bytes that each control group of this process leaves, up to the root."""
     try:
-        own = OWN_GROUP.read_text().splitlines()
+        group_lines = OWN_GROUP.read_text().splitlines()
     except OSError:
         return []
-    found = []
-    for line in own:  # hierarchy:controllers:path
-        _, names, path = [*line.split(":", 2), "", ""][:3]
-        first = names == ""  # version 2 has one hierarchy for all
-        if not first and "memory" not in names.split(","):
+    bytes_left = []
+    for line in group_lines:  # hierarchy:controllers:path
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        is_version_two = controllers == ""  # version 2 has one hierarchy for all
+        if not is_version_two and "memory" not in controllers.split(","):
             continue
-        top = GROUPS if first else GROUPS / "memory"
-        place = Path(path.lstrip("/"))
-        for group in (place, *place.parents):
-            left = _left(top / group, *(V2 if first else V1))
-            found += [] if left is None else [left]
-    return found
+        groups_root = GROUPS if is_version_two else GROUPS / "memory"
+        group_path = Path(path.lstrip("/"))
+        for group in (group_path, *group_path.parents):
+            group_left = _left(groups_root / group, *(V2 if is_version_two else V1))
+            bytes_left += [] if group_left is None else [group_left]
+    return bytes_left
 
 
-# names of the limit, of what is used, and of what of that can be dropped
+# names of the limit, of the bytes in use, and of the droppable ones among these
 V2 = ("memory.max", "memory.current", "inactive_file")
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
@@ -148,43 +147,53 @@ V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 def _left(group: Path, limit: str, used: str, cached: str) -> int | None:
     """The bytes that one control group leaves; None where it sets no limit."""
     try:
-        most, taken = int((group / limit).read_text()), int((group / used).read_text())
+        limit_bytes, used_bytes = (
+            int((group / limit).read_text()),
+            int((group / used).read_text()),
+        )
     except (OSError, ValueError):  # no such file, or "max"
         return None
     try:
-        rows = [row.split() for row in (group / "memory.stat").read_text().splitlines()]
-        taken -= sum(int(row[1]) for row in rows if row[0] == cached)
+        stat_rows = [
+            stat_row.split()
+            for stat_row in (group / "memory.stat").read_text().splitlines()
+        ]
+        used_bytes -= sum(
+            int(stat_row[1]) for stat_row in stat_rows if stat_row[0] == cached
+        )
     except (OSError, ValueError, IndexError):
         pass
-    return max(0, most - taken)
+    return max(0, limit_bytes - used_bytes)
 
 
 def _process() -> list[int]:
     try:
         import resource
 
-        most = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if most in (resource.RLIM_INFINITY, -1):
+        limit_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit_bytes in (resource.RLIM_INFINITY, -1):
             return []
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
-        return [max(0, most - pages * os.sysconf("SC_PAGE_SIZE"))]
+        num_pages = int(Path("/proc/self/statm").read_text().split()[0])
+        return [max(0, limit_bytes - num_pages * os.sysconf("SC_PAGE_SIZE"))]
     except (ImportError, OSError, ValueError, IndexError):
         return []
 
 
 def size_of(value: Any) -> int:
     """The bytes of a state as a Python object, its parts included."""
-    size, waiting, met = 0, [value], set[int]()
-    while waiting:
-        part = waiting.pop()
-        if id(part) in met:
+    num_bytes, waiting_members, seen_ids = 0, [value], set[int]()
+    while waiting_members:
+        member = waiting_members.pop()
+        if id(member) in seen_ids:
             continue
-        met.add(id(part))
-        size += sys.getsizeof(part)
-        if isinstance(part, tuple | list | set | frozenset):
-            waiting += part
-        elif isinstance(part, dict):
-            waiting += [*part.keys(), *part.values()]
-        elif isinstance(getattr(part, "__dict__", None), dict) and not callable(part):
-            waiting.append(part.__dict__)
-    return size
+        seen_ids.add(id(member))
+        num_bytes += sys.getsizeof(member)
+        if isinstance(member, tuple | list | set | frozenset):
+            waiting_members += member
+        elif isinstance(member, dict):
+            waiting_members += [*member.keys(), *member.values()]
+        elif isinstance(getattr(member, "__dict__", None), dict) and not callable(
+            member
+        ):
+            waiting_members.append(member.__dict__)
+    return num_bytes

@@ -1,4 +1,4 @@
-"""What rounding costs where nothing is estimated: rows of a known model.
+"""The cost of rounding where nothing is estimated: rows of a known model.
 
 A search from samples has radii far above rounding. One from rows has none, and its
 intervals must hold the value of the model as it was given, to the last bit. Sweeps
@@ -29,6 +29,8 @@ def model_floor(facts: Facts) -> float:
     if facts.steps(facts.horizon) == math.inf:
         return 0.0
     scale = largest_value(facts)
-    mean = (USUAL_ROW + 4.0) * UNIT * scale
-    backup = value_rounding(facts.num_actions, scale, float(facts.operator.strength))
-    return 2.0 * facts.steps(facts.horizon) * (mean + backup)
+    mean_rounding = (USUAL_ROW + 4.0) * UNIT * scale
+    backup_rounding = value_rounding(
+        facts.num_actions, scale, float(facts.operator.strength)
+    )
+    return 2.0 * facts.steps(facts.horizon) * (mean_rounding + backup_rounding)

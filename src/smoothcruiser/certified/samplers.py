@@ -36,8 +36,8 @@ def make_sampler(
     """
     if has_rows(problem):
         check_ends(problem)
-        rest = partial(step_sampler, problem, memory, state, seed, compute)
-        return RowReader(problem, memory, seed, rest)
+        make_step_sampler = partial(step_sampler, problem, memory, state, seed, compute)
+        return RowReader(problem, memory, seed, make_step_sampler)
     return step_sampler(problem, memory, state, seed, compute, hold, deadline)
 
 
@@ -55,13 +55,15 @@ def step_sampler(
     It is compiled where the step is and states are made of numbers, Python elsewhere
     (or if requested), and on workers if requested.
     """
-    whole = (
+    is_whole_number = (
         isinstance(state, int | np.integer)
         and not isinstance(state, bool)
         and -(2**63) < int(state) < 2**63
     )
     if problem.tables is not None or (
-        whole and is_compiled(problem.oracle) and _whole_states(problem.oracle)
+        is_whole_number
+        and is_compiled(problem.oracle)
+        and _whole_states(problem.oracle)
     ):
         return CompiledSampler(problem, memory, seed, workers=compute.workers or 1)
     executor = choose(problem, compute)
@@ -70,10 +72,12 @@ def step_sampler(
 
         with hold.opened(), waiting_until(deadline):
             return ParallelSampler(problem, memory, seed, executor, compute)
-    found = None
+    fast_sampler = None
     if compute.executor in (None, "compiled"):
-        found = word_sampler(problem, memory, state, seed)
-    return PythonSampler(problem, memory, seed) if found is None else found
+        fast_sampler = word_sampler(problem, memory, state, seed)
+    return (
+        PythonSampler(problem, memory, seed) if fast_sampler is None else fast_sampler
+    )
 
 
 def _whole_states(oracle: Any) -> bool:
@@ -82,5 +86,5 @@ def _whole_states(oracle: Any) -> bool:
 
     from smoothcruiser.jit.oracle import next_state_type
 
-    after = next_state_type(oracle, types.int64)
-    return isinstance(after, types.Integer) and after.signed
+    next_type = next_state_type(oracle, types.int64)
+    return isinstance(next_type, types.Integer) and next_type.signed

@@ -2,10 +2,10 @@
 
 Each pair has a stream of its own that continues where it stopped.
 
-The tape of pair k is the stream whose four words are outputs 4k..4k+3 of
-SplitMix64 under the seed. So pairs cost nothing until they are sampled, and the i-th
-sample of a pair does not depend on how batches were cut. No two pairs share a stream,
-because the radii need samples that are independent across pairs.
+The stream of pair k has the four words 4k..4k+3 of SplitMix64 under the seed. So pairs
+cost nothing until they are sampled, and the i-th sample of a pair does not depend on
+how batches were cut. No two pairs share a stream, because the radii need samples that
+are independent across pairs.
 
 Three samplers fill the same buffers (next state as a whole number, reward):
 ``CompiledSampler`` for tabular problems and for numba.njit steps over whole
@@ -28,7 +28,7 @@ from smoothcruiser.certified.intake import Batch
 from smoothcruiser.certified.jumps import advance_streams
 from smoothcruiser.certified.limits import Ends
 from smoothcruiser.certified.memory import Memory
-from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.certified.number_loop import number_loop
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shared import make_threads, run_shared
@@ -71,20 +71,20 @@ LEAST_SHARED, SHARED_SECONDS = 20_000, 1e-3
 
 def first_words(seed: int, pairs: Ints) -> Any:
     """Return the streams of pairs without samples, as rows of four words."""
-    base = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED,)).generate_state(
+    base_word = np.random.SeedSequence(seed, spawn_key=(Key.CERTIFIED,)).generate_state(
         1, np.uint64
     )[0]
-    places = (
+    word_places = (
         np.asarray(pairs, dtype=np.uint64)[:, None] * np.uint64(4)
         + np.arange(1, 5, dtype=np.uint64)[None, :]
     )
-    return mixed(base + places * np.uint64(GOLDEN))
+    return mix_word(base_word + word_places * np.uint64(GOLDEN))
 
 
 class Sampler:
     """Samples batches, and keeps the streams of the pairs."""
 
-    resolved: bool  # whether ``raws`` are nodes already
+    gives_nodes: bool  # whether ``raws`` are nodes already
     workers = 0  # processes that share a slice; 0: it is sampled here
     ready = True  # whether ``look`` would get an answer at once
     torn = False  # whether a step that was broken off has left its state changed
@@ -119,15 +119,15 @@ class Sampler:
 
         return look(self.problem, state, self.seed, looked, most_calls, seconds)
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them.
 
         A stop raises ``Interrupted`` with the calls that were lost; it leaves the
         batch and the streams as if only the jobs before it had been sampled.
         """
         raise NotImplementedError
 
-    def reads(self, pairs: Ints) -> Bools:
+    def are_rows(self, pairs: Ints) -> Bools:
         """Which of the pairs, when they are jobs, are rows to read: of a simulator none."""
         return np.zeros(len(pairs), dtype=np.bool_)
 
@@ -145,7 +145,7 @@ class Sampler:
         """Refuse a state that the job in progress has written into, before it is kept."""
 
     def _is_torn(self, node: int) -> bool:
-        """Whether a node's state is not what it was, after a step was broken off.
+        """Whether a node's state has changed, after a step was interrupted.
 
         A step that makes a move and takes it back has then only made it.
         """
@@ -157,20 +157,23 @@ class Sampler:
             key: Any = self.problem.key_of(state)
         except SmoothcruiserError:
             return True
-        seen = memory.others.get(key)
-        return seen is None or seen.node != node
+        seen_state = memory.others.get(key)
+        return seen_state is None or seen_state.node != node
 
     def close(self) -> None:
         """Release workers, where there are any."""
 
     def cover(self) -> None:
         """Give every pair of the memory its stream, where streams are kept."""
-        have = len(self.words)
-        if have < self.memory.num_pairs and not self.derives:
-            fresh = first_words(
-                self.seed, np.arange(have, max(self.memory.num_pairs, 2 * have, 256))
+        num_streams = len(self.words)
+        if num_streams < self.memory.num_pairs and not self.derives:
+            new_streams = first_words(
+                self.seed,
+                np.arange(
+                    num_streams, max(self.memory.num_pairs, 2 * num_streams, 256)
+                ),
             )
-            self.words = np.concatenate([self.words, fresh])
+            self.words = np.concatenate([self.words, new_streams])
 
     def _streams(self, pairs: Ints) -> Any:
         """Return the words of the pairs' streams."""
@@ -178,8 +181,8 @@ class Sampler:
         return self.words[pairs]
 
     def _where(self, pair: int) -> str:
-        found = self.memory.graph.pairs[pair]
-        return at(self.memory.states[found["node"]], int(found["action"]))
+        pair_row = self.memory.graph.pairs[pair]
+        return at(self.memory.states[pair_row["node"]], int(pair_row["action"]))
 
     def _bad_reward(self, reward: Any, pair: int) -> OracleError:
         low, high = self.problem.facts.reward_range
@@ -192,14 +195,14 @@ class Sampler:
     def _undeclared_end(self, pair: int) -> OracleError:
         return undeclared_end(self._where(pair))
 
-    def _raised(self, error: BaseException, pair: int) -> OracleError:
+    def _step_error(self, error: BaseException, pair: int) -> OracleError:
         return raised(error, self._where(pair))
 
 
 class CompiledSampler(Sampler):
     """Batches of a compiled oracle over whole numbers."""
 
-    resolved = False
+    gives_nodes = False
     _each = 0.0  # seconds per sample of the last slice
 
     def __init__(
@@ -210,26 +213,26 @@ class CompiledSampler(Sampler):
         # a table's step takes one number at most; layers may forget samples
         self.derives = problem.tables is not None and problem.horizon is None
         memory.stream_bytes *= not self.derives
-        self.pool = make_threads(workers, self._run) if workers > 1 else None
-        begin = time.perf_counter()
+        self.pool = make_threads(workers, self._run_loop) if workers > 1 else None
+        start_time = time.perf_counter()
         from smoothcruiser.certified import draws_kernel as draws
 
         self.draws = draws
         self.loop = number_loop(problem)
         self.problem = self.loop.problem
-        empty = np.zeros(0, dtype=np.int64)
-        self._run(
-            empty,
-            empty,
-            empty,
+        no_jobs = np.zeros(0, dtype=np.int64)
+        self._run_loop(
+            no_jobs,
+            no_jobs,
+            no_jobs,
             np.zeros((0, 4), dtype=np.uint64),
-            empty,
+            no_jobs,
             np.zeros(0),
             np.zeros(2, dtype=np.int64),
         )
-        self.compile_seconds = time.perf_counter() - begin
+        self.compile_seconds = time.perf_counter() - start_time
 
-    def _run(
+    def _run_loop(
         self,
         states: Ints,
         actions: Ints,
@@ -241,15 +244,15 @@ class CompiledSampler(Sampler):
     ) -> int:
         facts = self.problem.facts
         low, high = facts.reward_range
-        streams = int(words.ctypes.data)
-        data, _kept = self.loop.data()
+        streams_address = int(words.ctypes.data)
+        loop_data, _kept_alive = self.loop.data()
         return int(
             self.loop.kernel(
-                data,
+                loop_data,
                 states,
                 actions,
                 counts,
-                streams,
+                streams_address,
                 raws,
                 rewards,
                 low,
@@ -259,27 +262,33 @@ class CompiledSampler(Sampler):
             )
         )
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them."""
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them."""
         memory = self.memory
-        first, counts = batch.ahead(most)
-        pairs = batch.pairs[first : first + len(counts)]
-        chosen = memory.graph.pairs[pairs]
-        states = memory.states.book.numbers[chosen["node"]]
-        actions = chosen["action"].astype(np.int64)
-        size, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
-        new = slice(batch.drawn, batch.drawn + size)
-        raws, rewards = batch.raws[new], batch.rewards[new]
+        first_job, counts = batch.next_samples(max_samples)
+        pairs = batch.pairs[first_job : first_job + len(counts)]
+        chosen_pairs = memory.graph.pairs[pairs]
+        states = memory.states.book.numbers[chosen_pairs["node"]]
+        actions = chosen_pairs["action"].astype(np.int64)
+        num_samples, fault = int(counts.sum()), np.zeros(2, dtype=np.int64)
+        new_samples = slice(batch.drawn, batch.drawn + num_samples)
+        raws, rewards = batch.raws[new_samples], batch.rewards[new_samples]
         words = first_words(self.seed, pairs) if self.derives else self._streams(pairs)
         if self.derives:
-            taken = chosen["total"].astype(np.int64)
-            taken[0] += batch.counts[first] - (batch.ends[first] - batch.drawn)
-            advance_streams(words, taken)
+            num_taken = chosen_pairs["total"].astype(np.int64)
+            num_taken[0] += batch.counts[first_job] - (
+                batch.ends[first_job] - batch.drawn
+            )
+            advance_streams(words, num_taken)
         try:
-            begin = time.perf_counter()
-            small = size < LEAST_SHARED and size * self._each < SHARED_SECONDS
-            if self.pool is None or small:
-                status = self._run(states, actions, counts, words, raws, rewards, fault)
+            start_time = time.perf_counter()
+            is_small = (
+                num_samples < LEAST_SHARED and num_samples * self._each < SHARED_SECONDS
+            )
+            if self.pool is None or is_small:
+                status = self._run_loop(
+                    states, actions, counts, words, raws, rewards, fault
+                )
             else:
                 status = run_shared(
                     self.pool, states, actions, counts, words, raws, rewards, fault
@@ -287,7 +296,7 @@ class CompiledSampler(Sampler):
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise self._raised(error, int(pairs[fault[0]])) from error
+            raise self._step_error(error, int(pairs[fault[0]])) from error
         if status == self.draws.BAD_REWARD:
             raise self._bad_reward(float(rewards[fault[1]]), int(pairs[fault[0]]))
         if status == self.draws.ENDED:
@@ -299,14 +308,14 @@ class CompiledSampler(Sampler):
                 "keeps for ends; number states otherwise, or drop numba.njit from the "
                 "step."
             )
-        last = memory.graph.nodes["last"][chosen["node"]] == 1
-        if last.any():  # nothing of the last step counts but its reward
-            raws[np.repeat(last, counts)] = END_RAW
-        self._each = (time.perf_counter() - begin) / size
+        is_last = memory.graph.nodes["last"][chosen_pairs["node"]] == 1
+        if is_last.any():  # nothing of the last step counts but its reward
+            raws[np.repeat(is_last, counts)] = END_RAW
+        self._each = (time.perf_counter() - start_time) / num_samples
         if not self.derives:
             self.words[pairs] = words
-        batch.drawn += size
-        self.loop = self.loop.after(size)
+        batch.drawn += num_samples
+        self.loop = self.loop.after(num_samples)
 
     def close(self) -> None:
         """End the threads."""
@@ -320,51 +329,51 @@ class PythonSampler(Sampler):
     Next states become nodes at once.
     """
 
-    resolved = True
+    gives_nodes = True
 
-    _before: Any = None  # a copy of the state whose job is watched
+    _before: Any = None  # a copy of the state of the watched job
     _samples: Any = None  # counts those of the job under way
 
-    def draw(self, batch: Batch, most: int) -> None:
-        """Take the next samples of a batch, at most ``most`` of them.
+    def draw(self, batch: Batch, max_samples: int) -> None:
+        """Take the next samples of a batch, at most ``max_samples`` of them.
 
-        ``Full`` ends it before the sample for whose next state there is no room.
+        ``Full`` ends it before the sample with a next state that has no room.
         """
         from smoothcruiser.jit.streams import from_words
 
-        first, counts = batch.ahead(most)
-        pairs = batch.pairs[first : first + len(counts)]
-        words, pool = self._streams(pairs), self.memory.graph.pairs
+        first_job, counts = batch.next_samples(max_samples)
+        pairs = batch.pairs[first_job : first_job + len(counts)]
+        words, pair_pool = self._streams(pairs), self.memory.graph.pairs
         for job, (pair, count) in enumerate(
             zip(pairs.tolist(), counts.tolist(), strict=True)
         ):
-            node, action = int(pool[pair]["node"]), int(pool[pair]["action"])
-            state, end = self.memory.states[node], int(batch.ends[first + job])
-            whole = int(batch.counts[first + job])
-            if batch.drawn == end - whole:  # the job begins
-                batch.watched = self.guard.due(whole)
+            node, action = int(pair_pool[pair]["node"]), int(pair_pool[pair]["action"])
+            state, job_end = self.memory.states[node], int(batch.ends[first_job + job])
+            job_size = int(batch.counts[first_job + job])
+            if batch.drawn == job_end - job_size:  # the job begins
+                batch.watched = self.guard.due(job_size)
                 self._before = self.guard.copied(state) if batch.watched else None
             rng = from_words(words[job])
-            begun, hold = batch.drawn, self.hold
+            drawn_before, hold = batch.drawn, self.hold
             try:
                 hold.begin()
                 self._draw_pair(pair, count, rng, batch)
                 hold.open = False
             except BaseException as error:
-                stop = hold.broke(error) or isinstance(error, TimeIsUp)
-                if not stop:
+                is_stop = hold.broke(error) or isinstance(error, TimeIsUp)
+                if not is_stop:
                     raise
                 # The job is sampled again from where it began. A sample that was
-                # dropped because it took long, and not sampled again, would be
-                # missing for what it is.
-                rng, batch.drawn = from_words(words[job]), begun
+                # dropped because it took long, and not sampled again, would bias
+                # the rest.
+                rng, batch.drawn = from_words(words[job]), drawn_before
                 self.torn = self._is_torn(node)
                 raise Interrupted(
                     "The search was stopped.", calls=count - self._under_way()
                 ) from error
             finally:
                 self.words[pair] = rng.words
-            if batch.drawn == end and batch.watched:
+            if batch.drawn == job_end and batch.watched:
                 self.guard.compare(self._before, state, action)
                 batch.watched = False
 
@@ -373,21 +382,21 @@ class PythonSampler(Sampler):
         return 0 if self._samples is None else self._samples.__length_hint__()
 
     def _node(self, state: Any) -> int:
-        """The node of a next state; a stop must not break off what enters it."""
+        """The node of a next state; a stop must not interrupt its entry."""
         self.hold.open = False
-        found = self.memory.node_of(state)
+        node = self.memory.node_of(state)
         self.hold.begin()
-        return found
+        return node
 
     def take_up(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched:
-            pair = batch.pairs[batch.ahead(1)[0]]
+            pair = batch.pairs[batch.next_samples(1)[0]]
             node = int(self.memory.graph.pairs[pair]["node"])
             self._before = copied(self.memory.states[node])
 
     def check_written(self, batch: Batch) -> None:  # noqa: D102
         if batch.watched and self._before is not None:
-            pair = self.memory.graph.pairs[batch.pairs[batch.ahead(1)[0]]]
+            pair = self.memory.graph.pairs[batch.pairs[batch.next_samples(1)[0]]]
             state = self.memory.states[int(pair["node"])]
             if unchanged(self._before, state) is False:
                 raise written_into(self._before, state, int(pair["action"]))
@@ -398,51 +407,54 @@ class PythonSampler(Sampler):
             int(memory.graph.pairs[pair]["node"]),
             int(memory.graph.pairs[pair]["action"]),
         )
-        state, last = memory.states[node], bool(memory.graph.nodes[node]["last"])
+        state, is_last = memory.states[node], bool(memory.graph.nodes[node]["last"])
         low, high = facts.reward_range
-        known, states = memory.nodes, memory.states
-        arrivals, raws, rewards, at = (
+        known_nodes, states = memory.nodes, memory.states
+        arrivals, raws, rewards, first_sample = (
             self.arrivals,
             batch.raws,
             batch.rewards,
             batch.drawn,
         )
-        crowded, before = memory.is_crowded(count), rng.words.copy()
-        self._samples = iter(range(at, at + count))
+        is_crowded, words_before = memory.is_crowded(count), rng.words.copy()
+        self._samples = iter(range(first_sample, first_sample + count))
         for i in self._samples:
-            if crowded:
-                batch.drawn, before = i, rng.words.copy()
+            if is_crowded:
+                batch.drawn, words_before = i, rng.words.copy()
             try:
                 answer = step(state, action, rng)
             except (SmoothcruiserError, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                raise self._raised(error, pair) from error
+                raise self._step_error(error, pair) from error
             try:
-                reward, after, *rest = answer
-                reward, ended = float(reward), bool(rest[0]) if rest else False
+                reward, next_state, *end_flag = answer
+                reward, ended = float(reward), bool(end_flag[0]) if end_flag else False
             except (TypeError, ValueError):
-                reward, after, ended = unpacked(answer, state, action)
+                reward, next_state, ended = unpacked(answer, state, action)
             if not low <= reward <= high:
                 raise self._bad_reward(reward, pair)
             rewards[i] = reward
             if ended and not facts.terminals:
                 raise self._undeclared_end(pair)
-            if ended or last:  # nothing of the last step counts but its reward
+            if ended or is_last:  # nothing of the last step counts but its reward
                 raws[i] = END
                 continue
             try:  # most states are plain values and known: this is the short way
-                found = known[after]
-                if type(after) is not int or type(states[found]) is not int:
-                    met = arrivals[found] = arrivals.get(found, -1) + 1
+                next_node = known_nodes[next_state]
+                if type(next_state) is not int or type(states[next_node]) is not int:
+                    num_arrivals = arrivals[next_node] = arrivals.get(next_node, -1) + 1
                     # equal values need not be the same state: 1 and True
-                    if met < ALWAYS_COMPARED or met % COMPARED_EVERY == 0:
-                        found = self._node(after)
+                    if (
+                        num_arrivals < ALWAYS_COMPARED
+                        or num_arrivals % COMPARED_EVERY == 0
+                    ):
+                        next_node = self._node(next_state)
             except (KeyError, TypeError):
                 try:
-                    found = self._node(after)
+                    next_node = self._node(next_state)
                 except Full as error:  # the samples from ``before`` on are not taken
-                    rng.words[:], error.calls = before, i + 1 - batch.drawn
+                    rng.words[:], error.calls = words_before, i + 1 - batch.drawn
                     raise
-            raws[i] = found
-        batch.drawn = at + count
+            raws[i] = next_node
+        batch.drawn = first_sample + count

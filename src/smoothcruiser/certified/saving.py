@@ -32,84 +32,94 @@ def save(search: Certified, path: str | Path) -> int:
 
     if search.memory.num_nodes == 1 or not search._prepared:
         raise InvalidInput("This memory is empty; ask it something before it is saved.")
-    root = search.memory.states[1]
-    search.spelling.check(root)
+    root_state = search.memory.states[1]
+    search.spelling.check(root_state)
     data = check_size(to_bytes(search))
     record = Record(
         problem=search.problem,
         method="certified",
         plan={"saved": True, "delta": search.delta, "bound": search.bound.word},
-        state=root,
+        state=root_state,
         seed=int(search.seed),
         executor=search._compute.executor or "python",
     )
-    with Store(path) as opened:
-        number = opened.begin(record)
-        opened.keep_memory(number, data, search.num_calls)
-    return number
+    with Store(path) as store:
+        run_number = store.begin(record)
+        store.keep_memory(run_number, data, search.num_calls)
+    return run_number
 
 
-def found(
+def find_memory(
     path: str | Path, problem: Problem | None, run: int | None, trust: bool
 ) -> tuple[StoredRun, bytes, Problem, tuple[str, ...]]:
-    """A run that has a memory, the memory, its problem, and notes on what is unseen."""
+    """A run that has a memory, the memory, its problem, and notes on its limits."""
     from smoothcruiser.store import Store, StoredRun
     from smoothcruiser.store.sameness import same_problem
     from smoothcruiser.store.versions import check_versions
 
-    with Store(path, write=False) as opened:
+    with Store(path, write=False) as store:
         if run is None:
-            runs = [row for row in opened.runs() if isinstance(row, StoredRun)]
-            kept = [row.id for row in runs if row.method == "certified"]
-            kept = [number for number in kept if opened.memory(number) is not None]
-            if not kept:
+            runs = [
+                stored_row
+                for stored_row in store.runs()
+                if isinstance(stored_row, StoredRun)
+            ]
+            memory_runs = [
+                stored_row.id for stored_row in runs if stored_row.method == "certified"
+            ]
+            memory_runs = [
+                run_number
+                for run_number in memory_runs
+                if store.memory(run_number) is not None
+            ]
+            if not memory_runs:
                 raise InvalidInput(
                     f"The store {path} has no memory of certified search; give a file "
                     "that Certified.save wrote, or a plan with method certified."
                 )
-            run = kept[-1]
-        stored, data = opened.get(run), opened.memory(run)
-    if stored.method != "certified" or data is None:
+            run = memory_runs[-1]
+        stored_run, data = store.get(run), store.memory(run)
+    if stored_run.method != "certified" or data is None:
         raise InvalidInput(
-            f"Run {run} of {path} is of method {stored.method!r} and has no memory; "
+            f"Run {run} of {path} is of method {stored_run.method!r} and has no memory; "
             "give the number of a certified search."
         )
-    check_versions(stored.id, stored.versions)
-    problem, notes = same_problem(stored, problem, trust)
-    return stored, data, problem, notes
+    check_versions(stored_run.id, stored_run.versions)
+    problem, notes = same_problem(stored_run, problem, trust)
+    return stored_run, data, problem, notes
 
 
-def loaded(
-    kind: type[Certified],
+def load_memory(
+    search_class: type[Certified],
     stored: StoredRun,
     data: bytes,
     problem: Problem,
     notes: tuple[str, ...],
-    **rest: Any,
+    **options: Any,
 ) -> Certified:
-    """A new memory that holds what ``found`` has found; ``rest`` are its options."""
+    """A new search with the memory of ``find_memory``, and with ``options``."""
     header = read_header(data)
-    memory = kind(
+    search = search_class(
         problem,
         delta=header["delta"] or None,  # 0 where no delta was needed
         seed=stored.seed,
         bound=header["bound"],
-        **rest,
+        **options,
     )
-    memory.notes = notes
-    restore(memory, data)
-    return memory
+    search.notes = notes
+    restore(search, data)
+    return search
 
 
 def take_up(search: Certified, data: bytes, state: Any, promise: Promise) -> None:
     """Put a stored memory into a new search, in the middle of its query."""
     restore(search, data)
-    at, key_of = search._at, search.problem.key_of
-    require(at is not None, "no query is under way")
-    assert at is not None
+    position, key_of = search._at, search.problem.key_of
+    require(position is not None, "no query is under way")
+    assert position is not None
     epsilon = None if promise.relative is not None else promise.epsilon
-    asked = (epsilon, promise.relative, promise.target)
-    found = (at.epsilon, at.relative, at.target)
-    require(found == asked, "it is of another promise")
-    known = key_of(search.memory.states[at.root])
-    require(known == key_of(state), "it is of another state")
+    requested_promise = (epsilon, promise.relative, promise.target)
+    stored_promise = (position.epsilon, position.relative, position.target)
+    require(stored_promise == requested_promise, "it is of another promise")
+    stored_key = key_of(search.memory.states[position.root])
+    require(stored_key == key_of(state), "it is of another state")

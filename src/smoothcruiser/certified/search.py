@@ -27,7 +27,7 @@ about log(n)/log(1.25) rounds of sweeps, and at most a quarter of the calls came
 too late to be steered. Nothing depends on the clock except a stop by
 ``seconds``.
 
-What this file decides: rounds and stops. Proofs: docs/certified.md.
+This file decides rounds and stops. Proofs: docs/certified.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,13 @@ from smoothcruiser.certified.history import History
 from smoothcruiser.certified.inspected import Inspected
 from smoothcruiser.certified.intake import Intake
 from smoothcruiser.certified.keeping import Keeper, Pace
-from smoothcruiser.certified.limits import Ends, Target, estimated, make_limits, read
+from smoothcruiser.certified.limits import (
+    Ends,
+    Target,
+    limits_for_rows,
+    limits_for_samples,
+    make_limits,
+)
 from smoothcruiser.certified.memory import Memory
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.region import Region
@@ -84,13 +90,15 @@ class Certified(Shown, Viewed):
     """A memory of one problem: counts, bounds, and one delta for all its queries.
 
     Args:
-        problem: one whose states come back. Rows of ``outcomes=`` are read, not sampled.
+        problem: one with states that come back. Rows of ``outcomes=`` are read, and
+            not sampled.
         delta: probability that any interval ever fails; 0 where ``outcomes=`` is whole.
         seed: of the samples; 0 by default.
         bound: how far a mean of samples can be off, a word of
-            ``certified.bounds.BOUNDS``; by default what serves the problem best.
+            ``certified.bounds.BOUNDS``; by default the best one for the problem.
         max_states: most states to keep; by default as many as fit in half of the
-            memory that is available. A query that meets more ends with what it has.
+            memory that is available. A query that meets more states ends with the
+            interval it has.
         executor: "processes" or "dask" to spread samples; this and ``workers``,
             ``scheduler`` and ``tls`` (as in ``plan``) change no bit of the result.
 
@@ -101,11 +109,11 @@ class Certified(Shown, Viewed):
         'right'
     """
 
-    steering = Steering  # chooses what to sample; tests replace it by worse ones
-    # whether every pair is sampled equally often: what benchmarks compare with
+    steering = Steering  # chooses the pairs to sample; tests replace it by worse ones
+    # whether every pair is sampled equally often, for comparisons in benchmarks
     uniform = False
     radius_scale = 1.0  # tests make radii wrong
-    notes: tuple[str, ...] = ()  # what a store could not keep or compare
+    notes: tuple[str, ...] = ()  # on data that a store could not keep or compare
     keeper: Keeper | None = None  # where the search is saved while it runs
 
     def __init__(
@@ -127,8 +135,8 @@ class Certified(Shown, Viewed):
         self.problem, self.seed = problem, seed
         self.bound = bound_of(default_bound(problem) if bound is None else bound)
         check_pool(self.bound, problem)
-        room = Room.at_hand(check_max_states(max_states))
-        self.memory = Memory(problem, self.bound, room)
+        memory_limit = Room.at_hand(check_max_states(max_states))
+        self.memory = Memory(problem, self.bound, memory_limit)
         self.num_calls = 0  # of the step, and rows of outcomes= that were read
         self.num_rows = 0  # of these, the rows
         self._drawn_pairs = 0  # k: pairs that have a share of delta
@@ -151,7 +159,7 @@ class Certified(Shown, Viewed):
 
     @property
     def exact(self) -> bool:
-        """Whether nothing is estimated: one look at any pair met so far suffices."""
+        """Whether nothing is estimated: one sample of any pair met so far suffices."""
         only_rows = self.known and self._drawn_pairs == 0
         return self.problem.deterministic or only_rows
 
@@ -168,7 +176,7 @@ class Certified(Shown, Viewed):
         return Spelling(self.problem)
 
     def save(self, path: str | Path) -> int:
-        """Keep what is known in the store ``path``; return its number there."""
+        """Save the memory in the store ``path``; return its number there."""
         from smoothcruiser.certified.saving import save
 
         self._check_whole()
@@ -194,10 +202,10 @@ class Certified(Shown, Viewed):
             trust: whether a module that the store names may be imported for it.
             max_states: as in ``Certified``; so are the other arguments.
         """
-        from smoothcruiser.certified.saving import found, loaded
+        from smoothcruiser.certified.saving import find_memory, load_memory
 
-        stored = found(path, problem, run, trust)
-        return loaded(cls, *stored, max_states=max_states, **where)
+        stored_search = find_memory(path, problem, run, trust)
+        return load_memory(cls, *stored_search, max_states=max_states, **where)
 
     def keep(self, write: Callable[[bytes, int], None]) -> None:
         """Save every query while it runs; ``write`` takes a snapshot and its calls."""
@@ -228,19 +236,25 @@ class Certified(Shown, Viewed):
         estimates of one memory hold together with probability 1 - delta. ``progress``
         is as in ``plan``.
         """
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         limits = make_limits(
-            epsilon, budget, seconds, read_progress(progress), target, begin, relative
+            epsilon,
+            budget,
+            seconds,
+            read_progress(progress),
+            target,
+            start_time,
+            relative,
         )
         state = self.problem.start(state)
-        kept = copied(state)  # the caller may write into its own copy
-        state = state if kept is None else kept
+        own_copy = copied(state)  # the caller may write into its own copy
+        state = state if own_copy is None else own_copy
         if self.keeper is not None:
             self.spelling.check(state)
         with held() as hold:
-            limits = limits.heard_by(hold).within(self._inspected.reserve)
+            limits = limits.stopped_by(hold).reserve_calls(self._inspected.reserve)
             compile_seconds = self._prepare(state, limits)
-            limits = limits.later(self._loading)
+            limits = limits.postpone(self._loading)
             try:
                 root = self.memory.node_of(state)
             except Full as error:
@@ -255,7 +269,7 @@ class Certified(Shown, Viewed):
             with self._faults():
                 self._region.start(root)
                 self._steering.start()
-            return self._answer(limits, begin, compile_seconds)
+            return self._answer(limits, start_time, compile_seconds)
 
     def go_on(
         self,
@@ -266,70 +280,82 @@ class Certified(Shown, Viewed):
     ) -> Estimate:
         """Return the Estimate of the query that was under way when this was saved.
 
-        Its bits are those of a query that was never stopped. ``budget`` counts
-        all calls of the query; with a larger one it goes on from what it had.
+        Its bits are those of a query that was never stopped. ``budget`` counts all
+        calls of the query; with a larger one it goes on from where it was.
         """
-        begin, at = time.perf_counter(), self._at
-        if at is None:
+        start_time, position = time.perf_counter(), self._at
+        if position is None:
             raise InvalidInput("No query of this memory is under way; ask one.")
         limits = make_limits(
-            at.epsilon, budget, seconds, callback, at.target, begin, at.relative
+            position.epsilon,
+            budget,
+            seconds,
+            callback,
+            position.target,
+            start_time,
+            position.relative,
         )
         with held() as hold:
-            limits = limits.heard_by(hold).within(self._inspected.reserve)
-            state = self.memory.states[at.root]
+            limits = limits.stopped_by(hold).reserve_calls(self._inspected.reserve)
+            state = self.memory.states[position.root]
             compile_seconds = self._prepare(state, limits)
-            limits = limits.later(self._loading)
-            left = limits.budget - (self.num_calls - at.first_call)
-            if at.waiting(self._intake.batch) > left:  # a smaller budget than before
+            limits = limits.postpone(self._loading)
+            calls_left = limits.budget - (self.num_calls - position.first_call)
+            # a smaller budget than before
+            if position.num_waiting(self._intake.batch) > calls_left:
                 self._taking.drop_round()
-            return self._answer(limits, begin, compile_seconds)
+            return self._answer(limits, start_time, compile_seconds)
 
-    def _answer(self, limits: Ends, begin: float, compile_seconds: float) -> Estimate:
-        """Search from the position on, and describe what was found."""
+    def _answer(
+        self, limits: Ends, start_time: float, compile_seconds: float
+    ) -> Estimate:
+        """Search from the position on, and return the estimate."""
         if self.exact and self.known:
-            limits = read(limits, self.problem.facts)
+            limits = limits_for_rows(limits, self.problem.facts)
         elif not self.exact:
-            limits = estimated(limits, self.bound, self.problem, self.delta)
-        at = self._at
-        assert at is not None
-        state = self.memory.states[at.root]
-        reason = limits.over()
+            limits = limits_for_samples(limits, self.bound, self.problem, self.delta)
+        position = self._at
+        assert position is not None
+        state = self.memory.states[position.root]
+        reason = limits.stop_reason()
         if self._prepared:
             self._sampler.hold = limits.hold
             self._sampler.deadline = limits.deadline
-            late = ended_at(limits.latest, limits.hold)
-            with self._faults(), overdue(limits.seconds), late:
-                reason = self._search(at, limits, begin + compile_seconds)
+            late_stop = ended_at(limits.latest, limits.hold)
+            with self._faults(), overdue(limits.seconds), late_stop:
+                reason = self._search(position, limits, start_time + compile_seconds)
                 self._taking.end_query(limits, state)
         self.reason = reason
-        self._remember(at)
+        self._remember(position)
         assert reason is not None
         compile_seconds += limits.watch.stood_still()
-        found = answer(
+        estimate = answer(
             self,
-            at.root,
+            position.root,
             state,
-            asked=limits,
-            reached=self.memory.half_width(at.root, limits.target),
+            limits=limits,
+            half_width=self.memory.half_width(position.root, limits.target),
             reason=reason,
-            num_calls=self.num_calls - at.first_call,
-            num_rows=self.num_rows - at.first_row,
-            seconds=time.perf_counter() - begin - compile_seconds,
+            num_calls=self.num_calls - position.first_call,
+            num_rows=self.num_rows - position.first_row,
+            seconds=time.perf_counter() - start_time - compile_seconds,
             compile_seconds=compile_seconds,
         )
-        self.asked[at.root] = self.num_calls - at.first_call, found.standard_error
-        return found
+        self.asked[position.root] = (
+            self.num_calls - position.first_call,
+            estimate.standard_error,
+        )
+        return estimate
 
     def _check_whole(self) -> None:
-        """Refuse to go on with a memory that an error has left unfinished."""
+        """Refuse to continue a memory that an error has left unfinished."""
         if self.fault is not None:
-            why = f"This memory was left unfinished by an error ({self.fault})"
-            raise InvalidInput(f"{why}; start a new one.")
+            problem_text = f"This memory was left unfinished by an error ({self.fault})"
+            raise InvalidInput(f"{problem_text}; start a new one.")
 
     @contextmanager
     def _faults(self) -> Iterator[None]:
-        """Remember that an error has left the memory in the middle of something."""
+        """Remember that an error has left the memory unfinished."""
         try:
             yield
         except BaseException as error:
@@ -337,35 +363,35 @@ class Certified(Shown, Viewed):
             raise
 
     def _prepare(self, state: Any, limits: Ends) -> float:
-        """Compile what the first query needs, and return the seconds spent."""
+        """Compile the loops of the first query, and return the seconds spent."""
         self._check_whole()
         self._loading = 0.0  # of these seconds, those that count against no limit
         if self._prepared:
             return 0.0
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         self._prepared = self._build(state, limits)
-        took = time.perf_counter() - begin
+        seconds_spent = time.perf_counter() - start_time
         if self._prepared and not self._sampler.workers:  # they are waited for
-            self._loading = took
-        return took
+            self._loading = seconds_spent
+        return seconds_spent
 
     def _build(self, state: Any, limits: Ends) -> bool:
         problem, memory = self.problem, self.memory
-        refused = limits.phases.begin("compiling")
+        is_refused = limits.phases.begin("compiling")
         with uncounted():
             self._region = make_region(problem, memory, self.bound, self.radius_scale)
-            self._region.allow(self.delta)
-            self._sweeps = Sweeps(problem, self._region, self._crossed)
+            self._region.set_delta(self.delta)
+            self._sweeps = Sweeps(problem, self._region, self._crossing_error)
             self._steering = self.steering(problem, self._region, exact=self.exact)
             if not self.exact:
                 self._sweeps.exact = False
-                self._region.sample()
-        if refused:
+                self._region.note_samples()
+        if is_refused:
             return False
-        wait = limits.hold, limits.due  # workers are waited for
+        wait_limits = limits.hold, limits.due  # workers are waited for
         try:
             self._sampler = make_sampler(
-                problem, memory, state, self.seed, self._compute, *wait
+                problem, memory, state, self.seed, self._compute, *wait_limits
             )
         except KeyboardInterrupt:  # or its time was up while it waited for workers
             return False
@@ -377,70 +403,72 @@ class Certified(Shown, Viewed):
             warm_up()
         return True
 
-    def _search(self, at: Position, limits: Ends, begin: float) -> str:
+    def _search(self, position: Position, limits: Ends, start_time: float) -> str:
         """Run rounds until the query may end, and return why it did."""
-        self._taking.start(begin)
+        self._taking.start(start_time)
         while True:
             if self._steering.exact and not self.exact:
                 limits = self._taking.begin_sampling(limits)
-            left = limits.budget - (self.num_calls - at.first_call)
-            nothing = at.ended
-            if nothing == "budget" and left > 0:
-                nothing = None
-            if nothing in FULL and not self.memory.is_crowded(1):
-                nothing = None  # it was given more room
-            if nothing is None and not at.sampling:
+            calls_left = limits.budget - (self.num_calls - position.first_call)
+            stop_reason = position.ended
+            if stop_reason == "budget" and calls_left > 0:
+                stop_reason = None
+            if stop_reason in FULL and not self.memory.is_crowded(1):
+                stop_reason = None  # it was given more room
+            if stop_reason is None and not position.sampling:
                 # samples of an earlier round come first
-                nothing = self._taking.waiting(limits)
-            if nothing is None and not at.sampling:
-                self._sweeps.settle(at, limits, self._save_if_due)
-                self._remember(at)
-                nothing = self._stopped(at, limits)
-                if nothing in ENOUGH:
-                    return nothing
-                if nothing is None and left > 0 and self._taking.is_first:
-                    left -= self._taking.inspect(at, left, limits)
-                    nothing = limits.over()
-                if nothing is None:
-                    nothing = (
-                        "budget" if left <= 0 else self._begin_round(at, limits, left)
+                stop_reason = self._taking.enter_waiting(limits)
+            if stop_reason is None and not position.sampling:
+                self._sweeps.settle(position, limits, self._save_if_due)
+                self._remember(position)
+                stop_reason = self._stop_reason(position, limits)
+                if stop_reason in ENOUGH:
+                    return stop_reason
+                if stop_reason is None and calls_left > 0 and self._taking.is_first:
+                    calls_left -= self._taking.inspect(position, calls_left, limits)
+                    stop_reason = limits.stop_reason()
+                if stop_reason is None:
+                    stop_reason = (
+                        "budget"
+                        if calls_left <= 0
+                        else self._begin_round(position, limits, calls_left)
                     )
-            if nothing is None:
-                nothing = self._taking.round(at, limits)
-            if nothing in STOPS:  # it was saved: the rest is for the answer alone
-                self._sweeps.settle(at, limits.closing())
-                if self._sweeps.narrow(at, limits):
-                    self._save(at)
-                    return self._sweeps.reached(at, limits)
-                return nothing
-            if nothing is not None:
-                self._save(at, nothing)
-                self._sweeps.finish(at, limits)
-                if self._sweeps.narrow(at, limits):
-                    return self._sweeps.reached(at, limits)
-                return limits.over() or nothing
+            if stop_reason is None:
+                stop_reason = self._taking.sample_round(position, limits)
+            if stop_reason in STOPS:  # it was saved: the rest is for the answer alone
+                self._sweeps.settle(position, limits.closing_limits())
+                if self._sweeps.is_narrow(position, limits):
+                    self._save(position)
+                    return self._sweeps.end_reason(position, limits)
+                return stop_reason
+            if stop_reason is not None:
+                self._save(position, stop_reason)
+                self._sweeps.finish(position, limits)
+                if self._sweeps.is_narrow(position, limits):
+                    return self._sweeps.end_reason(position, limits)
+                return limits.stop_reason() or stop_reason
 
-    def _stopped(self, at: Position, limits: Ends) -> str | None:
+    def _stop_reason(self, position: Position, limits: Ends) -> str | None:
         """Return why a query ends between two rounds, if it does; it is saved then."""
         reason: str | None
-        if self._sweeps.narrow(at, limits):
-            reason = self._sweeps.reached(at, limits)
+        if self._sweeps.is_narrow(position, limits):
+            reason = self._sweeps.end_reason(position, limits)
         else:
-            reason = self._taking.said_stop(at, limits, least_seconds=0.0)
-            reason = reason or limits.over(self._taking.ending(limits))
+            reason = self._taking.said_stop(position, limits, least_seconds=0.0)
+            reason = reason or limits.stop_reason(self._taking.ending_seconds(limits))
         if reason is not None:
-            self._save(at)
+            self._save(position)
         return reason
 
-    def _save(self, at: Position, ended: str | None = None) -> None:
+    def _save(self, position: Position, ended: str | None = None) -> None:
         """Save the search, if there is a keeper, at a point where it is whole."""
-        at.ended = ended
+        position.ended = ended
         if self.keeper is not None and not self._sampler.torn:
             self.keeper.save(lambda: to_bytes(self), self.num_calls)
 
-    def _save_if_due(self, at: Position) -> None:
+    def _save_if_due(self, position: Position) -> None:
         if self.keeper is not None and self.keeper.due:
-            self._save(at)
+            self._save(position)
 
     @property
     def in_round(self) -> bool:
@@ -450,48 +478,61 @@ class Certified(Shown, Viewed):
     @property
     def assumed(self) -> tuple[str, ...]:
         """The assumptions of this memory's certificates."""
-        looked = self._inspected.words(self._sampler) if self._prepared else ""
-        rows = self.num_rows if self.known else None
-        return assumed_in_search(self.problem, rows, self.exact, self._twice, looked)
+        inspection_text = (
+            self._inspected.describe(self._sampler) if self._prepared else ""
+        )
+        num_rows = self.num_rows if self.known else None
+        return assumed_in_search(
+            self.problem, num_rows, self.exact, self._twice, inspection_text
+        )
 
-    def _crossed(self, node: int) -> Exception:
-        """What to raise where the bounds of a node exclude each other."""
+    def _crossing_error(self, node: int) -> Exception:
+        """The error for a node with bounds that exclude each other."""
         delta = 0.0 if self.known and self.exact else self.delta
         return contradiction(self.memory.states[node], delta, self.assumed)
 
-    def _begin_round(self, at: Position, limits: Ends, left: int) -> str | None:
-        """Choose what to sample; return None, or why there is nothing."""
+    def _begin_round(
+        self, position: Position, limits: Ends, calls_left: int
+    ) -> str | None:
+        """Choose the pairs to sample; return None, or why there are none."""
         if self._intake.batch is None:  # else samples wait that were taken before
             self._region.mark_last()
-        even = self._steering.uniform
-        pairs, counts = even(left) if self.uniform else self._jobs(at, limits, left)
+        uniform_jobs = self._steering.uniform_jobs
+        pairs, counts = (
+            uniform_jobs(calls_left)
+            if self.uniform
+            else self._jobs(position, limits, calls_left)
+        )
         if len(pairs) == 0:
-            none = "seconds" if self._region.unfinished else "exhausted"
-            return limits.over() or none
-        self._taking.begin_round(at, pairs, counts)
+            default_reason = "seconds" if self._region.unfinished else "exhausted"
+            return limits.stop_reason() or default_reason
+        self._taking.begin_round(position, pairs, counts)
         return None
 
-    def _jobs(self, at: Position, limits: Ends, left: int) -> Jobs:
+    def _jobs(self, position: Position, limits: Ends, calls_left: int) -> Jobs:
         """Return which pairs to sample, and how often each."""
-        choose, root = self._steering, at.root
-        seen = self.num_rows if self.known else self._drawn_pairs
-        calls = min(left, choose.calls(root, limits, seen))
-        steered = choose.allowed(limits, calls)
-        if steered <= 0:
-            pairs, counts = choose.equal(limits.equal, left)
+        steering, root = self._steering, position.root
+        pairs_seen = self.num_rows if self.known else self._drawn_pairs
+        num_calls = min(calls_left, steering.next_calls(root, limits, pairs_seen))
+        steerable_calls = steering.num_steerable(limits, num_calls)
+        if steerable_calls <= 0:
+            pairs, counts = steering.equal_jobs(limits.equal, calls_left)
             if len(pairs):
                 return pairs, counts
             # certainly narrow enough, unless rounding prevents it
-            self._save(at)  # a stop in here is taken up from here
-            self._sweeps.finish(at, limits)
-            if self._sweeps.narrow(at, limits) or limits.over() is not None:
+            self._save(position)  # a stop in here is taken up from here
+            self._sweeps.finish(position, limits)
+            if (
+                self._sweeps.is_narrow(position, limits)
+                or limits.stop_reason() is not None
+            ):
                 return pairs, counts
-            steered = calls
-        pairs, counts = choose.steered(root, limits, steered)
+            steerable_calls = num_calls
+        pairs, counts = steering.steered_jobs(root, limits, steerable_calls)
         if len(pairs) == 0 and not self._region.unfinished:
-            pairs, counts = choose.equal(None, steered)
-        choose.num_steered += int(counts.sum())
+            pairs, counts = steering.equal_jobs(None, steerable_calls)
+        steering.num_steered += int(counts.sum())
         if self.problem.deterministic and not self.known:
-            counts, twice = with_checks(counts, self._drawn_pairs, left)
-            self._twice += twice
+            counts, num_checked = with_checks(counts, self._drawn_pairs, calls_left)
+            self._twice += num_checked
         return pairs, counts

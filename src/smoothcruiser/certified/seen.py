@@ -36,7 +36,7 @@ class SeenNodes:
         return index + 1, self._left
 
     def row(self, index: int) -> tuple[Any, Any, Guess]:
-        """The node of a row and its pairs, with their bounds, and what is likely."""
+        """The node of a row and its pairs, with their bounds, and its likely value."""
         node = self._nodes[index + 1]
         pairs = self._pairs[node["first"] : node["first"] + node["size"]]
         return node, pairs, self._guesses[index + 1]
@@ -50,7 +50,7 @@ class SeenStages(SeenNodes):
     """The stages of a memory as they were when a table was made."""
 
     def __init__(self, region: LayeredRegion) -> None:
-        self._region = region.copied()
+        self._region = region.copy_layers()
         self._layers = self._region.layers
         self._region.counted.settle(0)
 
@@ -62,35 +62,41 @@ class SeenStages(SeenNodes):
 
     def place(self, index: int) -> tuple[int, int | None]:
         """The node of a row, and its steps left."""
-        left = self._region.horizon - self._layer(index)
-        return int(self._layers.stages["node"][index]), left
+        steps_left = self._region.horizon - self._layer(index)
+        return int(self._layers.stages["node"][index]), steps_left
 
     def row(self, index: int) -> tuple[Any, Any, Guess]:
-        """The node of a row and its pairs, with their bounds, and what is likely."""
+        """The node of a row and its pairs, with their bounds, and its likely value."""
         layer = self._layer(index)
         self._region.show(layer, index)
-        number, _ = self.place(index)
-        graph, pairs = self._region.memory.graph, self._region.memory.pairs_of(number)
+        node_number, _ = self.place(index)
+        graph, pairs = (
+            self._region.memory.graph,
+            self._region.memory.pairs_of(node_number),
+        )
         guess = self._region.counted.at_stage(layer, index)
-        return graph.nodes[number].copy(), pairs.copy(), guess
+        return graph.nodes[node_number].copy(), pairs.copy(), guess
 
     @cached_property
     def _rows(self) -> dict[tuple[int, int], int]:
         """The row of each node in each layer."""
-        sizes: Ints = np.diff(self._layers.starts)
-        depths = np.repeat(np.arange(len(sizes)), sizes).tolist()
+        layer_sizes: Ints = np.diff(self._layers.starts)
+        depths = np.repeat(np.arange(len(layer_sizes)), layer_sizes).tolist()
         nodes = self._layers.stages["node"][: len(self)].tolist()
-        return {key: i for i, key in enumerate(zip(nodes, depths, strict=True))}
+        return {
+            stage_key: row_index
+            for row_index, stage_key in enumerate(zip(nodes, depths, strict=True))
+        }
 
     def find(self, node: int, remaining: int | None) -> int | None:
         """The row of a node with so many steps left, by default all of them."""
         horizon = self._region.horizon
-        left = horizon if remaining is None else remaining
-        return self._rows.get((node, horizon - left))
+        steps_left = horizon if remaining is None else remaining
+        return self._rows.get((node, horizon - steps_left))
 
 
 def seen_in(memory: Memory, region: Region | None, num_calls: int) -> SeenNodes:
-    """What a memory has seen; ``region`` is None before the first query."""
+    """The states that a memory has seen; ``region`` is None before the first query."""
     if isinstance(region, LayeredRegion):
         return SeenStages(region)
     if region is None:

@@ -19,8 +19,8 @@ from smoothcruiser.problem.tabular import Floats, Ints
 class _Part(NamedTuple):
     """Jobs for one thread.
 
-    It has the first of them, the place of its first sample, and the arguments of
-    what runs it (``sampling.CompiledSampler``).
+    It has the first of them, the place of its first sample, and the arguments of the
+    loop that runs it (``sampling.CompiledSampler``).
     """
 
     first: int
@@ -28,9 +28,9 @@ class _Part(NamedTuple):
     jobs: tuple[Any, ...]
 
 
-def make_threads(size: int, run: Callable[..., int]) -> Threads:
+def make_threads(num_threads: int, run: Callable[..., int]) -> Threads:
     """Threads that sample with ``run``."""
-    return Threads(size, run, _nothing)
+    return Threads(num_threads, run, _nothing)
 
 
 def run_shared(
@@ -43,51 +43,54 @@ def run_shared(
     rewards: Floats,
     fault: Ints,
 ) -> int:
-    """What the samples report, as if one thread had taken them."""
-    ends, number = np.cumsum(counts), pool.size
-    cuts = [
+    """The status of the samples, as if one thread had taken them."""
+    job_ends, num_parts = np.cumsum(counts), pool.size
+    cut_places = [
         0,
         *(
-            int(np.searchsorted(ends, ends[-1] * part / number)) + 1
-            for part in range(1, number)
+            int(np.searchsorted(job_ends, job_ends[-1] * part / num_parts)) + 1
+            for part in range(1, num_parts)
         ),
         len(counts),
     ]
-    cuts = sorted({min(cut, len(counts)) for cut in cuts})
+    cut_places = sorted({min(cut_place, len(counts)) for cut_place in cut_places})
     parts = []
-    for first, last in itertools.pairwise(cuts):
-        low, high = int(ends[first] - counts[first]), int(ends[last - 1])
+    for first_job, end_job in itertools.pairwise(cut_places):
+        first_sample, end_sample = (
+            int(job_ends[first_job] - counts[first_job]),
+            int(job_ends[end_job - 1]),
+        )
         jobs = (
-            states[first:last],
-            actions[first:last],
-            counts[first:last],
-            words[first:last],
-            raws[low:high],
-            rewards[low:high],
+            states[first_job:end_job],
+            actions[first_job:end_job],
+            counts[first_job:end_job],
+            words[first_job:end_job],
+            raws[first_sample:end_sample],
+            rewards[first_sample:end_sample],
             np.zeros(2, dtype=np.int64),
         )
-        parts.append(_Part(first, low, jobs))
-    found: dict[int, int | BaseException] = {}
+        parts.append(_Part(first_job, first_sample, jobs))
+    part_results: dict[int, int | BaseException] = {}
 
     def report(part: _Part, ended: int | BaseException) -> bool:
-        found[part.first] = ended
+        part_results[part.first] = ended
         return False
 
     pool.map(_run_part, iter(parts), report)
     status = 0
     for part in parts:  # the first fault in the order of the jobs is reported
-        ended, wrong = found[part.first], part.jobs[-1]
-        fault[0], fault[1] = part.first + wrong[0], part.low + wrong[1]
-        if isinstance(ended, BaseException):
-            raise ended
-        status = ended
+        part_result, part_fault = part_results[part.first], part.jobs[-1]
+        fault[0], fault[1] = part.first + part_fault[0], part.low + part_fault[1]
+        if isinstance(part_result, BaseException):
+            raise part_result
+        status = part_result
         if status:
             break
     return status
 
 
 def _run_part(run: Callable[..., int], part: _Part) -> int | BaseException:
-    """Return how a part ended, or what it raised.
+    """Return how a part ended, or its error.
 
     The sampler decides which fault comes first.
     """

@@ -2,16 +2,16 @@
 
     MAGIC, length of the header (8 bytes), header (JSON), sections one after another
 
-The header names the sections and their sizes. Arrays are kept as they are, their
-types known to the reader; of the pool of outcomes only what is in use. Where outcomes
-lie in the pool and how much room arrays have changes no bit, so that they are laid out
-anew. Hash tables are filled anew, and what follows from the problem (boxes, movers,
-legal actions) is computed anew and compared.
+The header names the sections and their sizes. Arrays are kept as they are, their types
+known to the reader; of the pool of outcomes only the used entries. The places of
+outcomes in the pool and the free room of arrays change no bit, so that they are laid
+out anew. Hash tables are filled anew. Consequences of the problem (boxes, movers, legal
+actions) are computed anew and compared.
 
-Whoever wrote the bytes, what is read here can be searched on: no index points
-outside an array, no bound is open or crossed, no sample without a share of delta
-(``soundness``). What cannot be seen is whether the counts are those of samples
-that were ever taken: docs/security.md.
+Whoever wrote the bytes, a search can go on from a snapshot that is read here: no index
+points outside an array, no bound is open or crossed, no sample without a share of delta
+(``soundness``). Reading cannot tell whether the counts are those of samples that were
+ever taken: docs/security.md.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
 
 MAGIC = b"SCCERT3\n"
-MOST_BYTES = 10**9  # what SQLite keeps in one place
-# what the header keeps of the search and of the guard of its states
+MOST_BYTES = 10**9  # the most that SQLite keeps in one place
+# fields of the search and of the guard of its states in the header
 COUNTS = ("num_calls", "num_rows", "_drawn_pairs", "_twice")
 GUARD = ("looks", "filled", "blind", "tried", "left", "_word")
 SETS = (
@@ -56,60 +56,78 @@ TEXT_ROWS = 65_536  # states that are spelled in one piece
 def to_bytes(search: Certified) -> bytes:
     """A snapshot of a search between two slices, or between two queries."""
     memory, sampler, intake = search.memory, search._sampler, search._intake
-    graph, n, p = memory.graph, memory.num_nodes, memory.num_pairs
+    graph, num_nodes, num_pairs = memory.graph, memory.num_nodes, memory.num_pairs
     if intake.batch is not None:
         sampler.check_written(intake.batch)
     spelling = search.spelling
-    pairs = np.zeros(p, graph.pairs.dtype)  # a copy has anything between its fields
-    pairs[:] = graph.pairs[:p]
-    live = _live(pairs["start"], pairs["length"])
+    # a copy has anything between its fields
+    pairs = np.zeros(num_pairs, graph.pairs.dtype)
+    pairs[:] = graph.pairs[:num_pairs]
+    live_places = _live(pairs["start"], pairs["length"])
     pairs["start"] = 0
     sampler.cover()
     sections: dict[str, Any] = {
-        "nodes": graph.nodes[:n],
+        "nodes": graph.nodes[:num_nodes],
         "pairs": pairs,
-        "entries": graph.entries[live],
-        "words": sampler.words[:p],
-        "order": search._region.listed,
+        "entries": graph.entries[live_places],
+        "words": sampler.words[:num_pairs],
+        "order": search._region.listed_nodes,
         **search._region.sections(),
         **search._region.counted.sections(),
         "arrivals": np.array(sorted(sampler.arrivals.items()), np.int64),
     }
-    numbers = _numbers(memory)
-    texts = [] if numbers is not None else _spelled(search)
-    if numbers is not None:
-        sections["numbers"] = numbers
+    state_numbers = _numbers(memory)
+    texts = [] if state_numbers is not None else _state_pieces(search)
+    if state_numbers is not None:
+        sections["numbers"] = state_numbers
     sections["ends"] = _text(_ends(memory, spelling))
     header: dict[str, Any] = {
         "delta": search.delta,
         "seed": int(search.seed),
         "bound": search.bound.word,
-        "resolved": sampler.resolved,
+        "resolved": sampler.gives_nodes,
         "num_steered": search._steering.num_steered,
         "texts": [len(text) for text in texts],
-        "guard": {name: getattr(sampler.guard, name) for name in GUARD},
+        "guard": {
+            field_name: getattr(sampler.guard, field_name) for field_name in GUARD
+        },
         "looked": _written_looks(search._inspected.looked, spelling),
         "asked": search._inspected.asked,
         "at": None,
         "batch": None,
-    } | {name: getattr(search, name) for name in COUNTS}
-    at, batch = search._at, intake.batch
-    if at is not None:
-        header["at"] = {name: getattr(at, name) for name in AT}
-        sections |= {"at_pairs": at.pairs, "at_counts": at.counts}
+    } | {field_name: getattr(search, field_name) for field_name in COUNTS}
+    position, batch = search._at, intake.batch
+    if position is not None:
+        header["at"] = {field_name: getattr(position, field_name) for field_name in AT}
+        sections |= {"at_pairs": position.pairs, "at_counts": position.counts}
     if batch is not None:
-        header["batch"] = {name: getattr(batch, name) for name in BATCH}
+        header["batch"] = {
+            field_name: getattr(batch, field_name) for field_name in BATCH
+        }
         sections |= {
             "batch_pairs": batch.pairs,
             "batch_counts": batch.counts,
             "raws": batch.raws[: batch.drawn],
             "rewards": batch.rewards[: batch.drawn],
         }
-    parts = {name: np.ascontiguousarray(part) for name, part in sections.items()}
-    header["sections"] = [[name, part.nbytes] for name, part in parts.items()]
-    top = json.dumps(header).encode()
-    views = [part.reshape(-1).view(np.uint8).data for part in parts.values()]
-    return b"".join([MAGIC, len(top).to_bytes(8, "little"), top, *views, *texts])
+    arrays = {
+        field_name: np.ascontiguousarray(array)
+        for field_name, array in sections.items()
+    }
+    header["sections"] = [
+        [field_name, array.nbytes] for field_name, array in arrays.items()
+    ]
+    header_bytes = json.dumps(header).encode()
+    byte_views = [array.reshape(-1).view(np.uint8).data for array in arrays.values()]
+    return b"".join(
+        [
+            MAGIC,
+            len(header_bytes).to_bytes(8, "little"),
+            header_bytes,
+            *byte_views,
+            *texts,
+        ]
+    )
 
 
 AT = (
@@ -121,10 +139,10 @@ BATCH = ("drawn", "entered", "watched")
 
 def _live(starts: Any, lengths: Any) -> Any:
     """The places in the pool that are in use, pair after pair."""
-    ends = np.cumsum(lengths, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    shift = np.repeat(starts - (ends - lengths), lengths)
-    return np.arange(total, dtype=np.int64) + shift
+    pair_ends = np.cumsum(lengths, dtype=np.int64)
+    total_length = int(pair_ends[-1]) if len(pair_ends) else 0
+    place_shift = np.repeat(starts - (pair_ends - lengths), lengths)
+    return np.arange(total_length, dtype=np.int64) + place_shift
 
 
 def _text(data: Any) -> Any:
@@ -143,53 +161,64 @@ def _numbers(memory: Memory) -> Any:
         return None
 
 
-def _spelled(search: Certified) -> list[bytes]:
+def _state_pieces(search: Certified) -> list[bytes]:
     """The states as JSON, in pieces; full ones are kept, since states do not change."""
-    states, kept, write = search.memory.states, search.spelled, search.spelling.write
-    while len(states) - 1 >= (len(kept) + 1) * TEXT_ROWS:
-        first = 1 + len(kept) * TEXT_ROWS
-        piece = [write(state) for state in states[first : first + TEXT_ROWS]]
-        kept.append(json.dumps(piece).encode())
-    rest = [write(state) for state in states[1 + len(kept) * TEXT_ROWS :]]
-    return [*kept, json.dumps(rest).encode()]
+    states, full_pieces, write_state = (
+        search.memory.states,
+        search.spelled,
+        search.spelling.write_state,
+    )
+    while len(states) - 1 >= (len(full_pieces) + 1) * TEXT_ROWS:
+        first_state = 1 + len(full_pieces) * TEXT_ROWS
+        state_texts = [
+            write_state(state)
+            for state in states[first_state : first_state + TEXT_ROWS]
+        ]
+        full_pieces.append(json.dumps(state_texts).encode())
+    last_texts = [
+        write_state(state) for state in states[1 + len(full_pieces) * TEXT_ROWS :]
+    ]
+    return [*full_pieces, json.dumps(last_texts).encode()]
 
 
 def _ends(memory: Memory, spelling: Spelling) -> list[Any]:
     """The states that are known to be over: [state, whether it is kept]."""
-    found = []
+    end_states = []
     for key, node in memory.nodes.items():
         if node == END:
-            kept = key in memory.over
-            found.append([spelling.write(memory.over.get(key, key)), kept])
-    found += [
-        [spelling.write(seen.state), True]
-        for seen in memory.others.values()
-        if seen.node == END
+            is_kept = key in memory.terminal_values
+            end_states.append(
+                [spelling.write_state(memory.terminal_values.get(key, key)), is_kept]
+            )
+    end_states += [
+        [spelling.write_state(seen_state.state), True]
+        for seen_state in memory.others.values()
+        if seen_state.node == END
     ]
-    return found
+    return end_states
 
 
-def _written_looks(looked: Looks | None, spelling: Spelling) -> Any:
-    if looked is None:
+def _written_looks(looks: Looks | None, spelling: Spelling) -> Any:
+    if looks is None:
         return None
-    rows = []
-    for look in looked:
-        reward, after, ended = look.answer
-        rows.append(
+    look_rows = []
+    for look in looks:
+        reward, next_state, ended = look.answer
+        look_rows.append(
             {
-                "state": spelling.write(look.state),
+                "state": spelling.write_state(look.state),
                 "action": look.action,
                 "place": look.place,
                 "reward": reward,
-                # nobody compares what comes after the end
-                "after": None if ended else spelling.write(after),
+                # a state after the end is never compared
+                "after": None if ended else spelling.write_state(next_state),
                 "ended": ended,
                 "kept": look.kept is not None and not ended,
                 "profile": look.profile,
                 "taken": look.taken,
             }
         )
-    return rows
+    return look_rows
 
 
 # --- reading ------------------------------------------------------------------
@@ -204,99 +233,106 @@ def restore(search: Certified, data: bytes) -> None:
     except SmoothcruiserError:
         raise
     except (Exception, MemoryError) as error:
-        raise soundness.damaged(f"{type(error).__name__}: {error}") from error
+        raise soundness.damage_error(f"{type(error).__name__}: {error}") from error
 
 
 def read_header(data: bytes) -> dict[str, Any]:
     """The header of a snapshot."""
     try:
         require(data[: len(MAGIC)] == MAGIC, "it is no snapshot of this version")
-        size = int.from_bytes(data[8:16], "little")
-        header: dict[str, Any] = json.loads(data[16 : 16 + size])
+        header_size = int.from_bytes(data[8:16], "little")
+        header: dict[str, Any] = json.loads(data[16 : 16 + header_size])
         require(isinstance(header, dict), "its header holds no fields")
-        header["start"] = 16 + size
+        header["start"] = 16 + header_size
         return header
     except (ValueError, RecursionError) as error:
-        raise soundness.damaged(str(error)) from error
+        raise soundness.damage_error(str(error)) from error
 
 
 def _sections(data: bytes, header: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """The sections by name as bytes, and the pieces of text."""
-    at, found = header["start"], {}
-    for name, size in header["sections"]:
-        require(soundness.whole(size) and name not in found, "its sections overlap")
-        found[name] = memoryview(data)[at : at + size]
-        at += size
+    start_byte, section_bytes = header["start"], {}
+    for section_name, size in header["sections"]:
+        require(
+            soundness.is_count(size) and section_name not in section_bytes,
+            "its sections overlap",
+        )
+        section_bytes[section_name] = memoryview(data)[start_byte : start_byte + size]
+        start_byte += size
     texts = []
     for size in header["texts"]:
-        require(soundness.whole(size), "its sections overlap")
-        texts.append(memoryview(data)[at : at + size])
-        at += size
-    require(at == len(data), "it ends elsewhere")
-    return found, texts
+        require(soundness.is_count(size), "its sections overlap")
+        texts.append(memoryview(data)[start_byte : start_byte + size])
+        start_byte += size
+    require(start_byte == len(data), "it ends elsewhere")
+    return section_bytes, texts
 
 
 def _restore(search: Certified, data: bytes) -> None:
     header = read_header(data)
-    parts, texts = _sections(data, header)
+    section_bytes, state_texts = _sections(data, header)
     memory, spelling = search.memory, search.spelling
-    for name, mine in (
+    for field_name, own_value in (
         ("delta", search.delta),
         ("seed", search.seed),
         ("bound", search.bound.word),
     ):
-        require(header[name] == mine, f"it has another {name}")
-    for name in COUNTS:
-        require(soundness.whole(header[name]), "a count is none")
-        setattr(search, name, header[name])
-    kind = memory.graph.pairs.dtype
-    nodes, pairs = (
-        np.frombuffer(parts["nodes"], NODE),
-        np.frombuffer(parts["pairs"], kind),
+        require(header[field_name] == own_value, f"it has another {field_name}")
+    for field_name in COUNTS:
+        require(soundness.is_count(header[field_name]), "a count is none")
+        setattr(search, field_name, header[field_name])
+    pair_dtype = memory.graph.pairs.dtype
+    node_rows, pair_rows = (
+        np.frombuffer(section_bytes["nodes"], NODE),
+        np.frombuffer(section_bytes["pairs"], pair_dtype),
     )
-    entries = np.frombuffer(parts["entries"], ENTRY)
-    order = np.frombuffer(parts["order"], np.int64)
+    entry_rows = np.frombuffer(section_bytes["entries"], ENTRY)
+    order = np.frombuffer(section_bytes["order"], np.int64)
     if header["resolved"] is False:
         memory.hold_numbers()
-    if "numbers" in parts:
-        states = np.frombuffer(parts["numbers"], np.int64).tolist()
+    if "numbers" in section_bytes:
+        stored_states = np.frombuffer(section_bytes["numbers"], np.int64).tolist()
     else:
-        states = [spelling.read(x) for text in texts for x in json.loads(bytes(text))]
-    _add_states(memory, states)
-    _add_ends(memory, spelling, json.loads(bytes(parts["ends"])))
-    soundness.check_graph(search, nodes, pairs, entries)
-    _fill_graph(memory, nodes, pairs, entries)
-    first = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
-    search._prepare(first, make_limits(None, 1, None, None, "value", 0.0))
+        stored_states = [
+            spelling.read_state(state_data)
+            for state_text in state_texts
+            for state_data in json.loads(bytes(state_text))
+        ]
+    _add_states(memory, stored_states)
+    _add_ends(memory, spelling, json.loads(bytes(section_bytes["ends"])))
+    soundness.check_graph(search, node_rows, pair_rows, entry_rows)
+    _fill_graph(memory, node_rows, pair_rows, entry_rows)
+    first_state = memory.states[1] if memory.num_nodes > 1 else search.problem.start()
+    search._prepare(first_state, make_limits(None, 1, None, None, "value", 0.0))
     if not search._prepared:
         raise KeyboardInterrupt
     sampler, region = search._sampler, search._region
-    require(sampler.resolved is header["resolved"], "its step was of another kind")
+    require(sampler.gives_nodes is header["resolved"], "its step was of another kind")
     memory.repack(2 * len(memory.graph.entries), region.loops)
     region.loops.rehash(memory.graph)
     soundness.check_order(memory, order)
     region.order, region.count = order.copy(), len(order)
     region.make_room()
-    region.read(parts, require)
-    region.counted.read(parts, require)
-    words = np.frombuffer(parts["words"], np.uint64).reshape(-1, 4)
+    region.read_sections(section_bytes, require)
+    region.counted.read_sections(section_bytes, require)
+    stream_words = np.frombuffer(section_bytes["words"], np.uint64).reshape(-1, 4)
     sampler.cover()
     require(
-        len(words) == min(len(pairs), len(sampler.words))
-        and bool(words.any(axis=1).all()),
+        len(stream_words) == min(len(pair_rows), len(sampler.words))
+        and bool(stream_words.any(axis=1).all()),
         "a stream is none",
     )
-    sampler.words[: len(words)] = words
-    _restore_watch(search, header, np.frombuffer(parts["arrivals"], np.int64))
+    sampler.words[: len(stream_words)] = stream_words
+    _restore_watch(search, header, np.frombuffer(section_bytes["arrivals"], np.int64))
     search._inspected.looked = _read_looks(header["looked"], search)
-    for name in ("num_steered", "asked"):
-        require(soundness.whole(header[name]), "a count is none")
+    for field_name in ("num_steered", "asked"):
+        require(soundness.is_count(header[field_name]), "a count is none")
     search._inspected.asked = header["asked"]
     search._steering.num_steered = header["num_steered"]
     if header["at"] is not None:
-        search._at = _read_position(header["at"], parts, search)
+        search._at = _read_position(header["at"], section_bytes, search)
     if header["batch"] is not None:
-        search._intake.batch = _read_batch(header["batch"], parts, search)
+        search._intake.batch = _read_batch(header["batch"], section_bytes, search)
         sampler.take_up(search._intake.batch)
     soundness.check_calls(search)
 
@@ -309,8 +345,8 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
             problem.tables.check_state(state)
     keys: list[Any] = [problem.key_of(state) for state in states]
     require(len(set(keys)) == len(keys), "a state is double")
-    made = memory._add_nodes(states)
-    require(made == list(range(1, len(states) + 1)), "a state has become terminal")
+    new_nodes = memory._add_nodes(states)
+    require(new_nodes == list(range(1, len(states) + 1)), "a state has become terminal")
     for node, (state, key) in enumerate(zip(states, keys, strict=True), 1):
         if isinstance(memory.nodes, NumberNodes):
             break  # they are known by their numbers
@@ -320,10 +356,10 @@ def _add_states(memory: Memory, states: list[Any]) -> None:
             memory.others[key] = Seen(node, state, memory._profile(node))
 
 
-def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
+def _add_ends(memory: Memory, spelling: Spelling, end_rows: list[Any]) -> None:
     problem = memory.problem
-    for written, kept in rows:
-        state = spelling.read(written)
+    for state_data, is_kept in end_rows:
+        state = spelling.read_state(state_data)
         require(problem.is_terminal(state), "a terminal state is not over")
         key: Any = problem.key_of(state)
         require(
@@ -331,82 +367,105 @@ def _add_ends(memory: Memory, spelling: Spelling, rows: list[Any]) -> None:
         )
         if problem.key is None and is_fixed(state):
             memory.nodes[key] = END
-            if kept:
-                memory.over[key] = state
+            if is_kept:
+                memory.terminal_values[key] = state
         else:
             memory.others[key] = Seen(END, state, None)
 
 
 def _fill_graph(memory: Memory, nodes: Any, pairs: Any, entries: Any) -> None:
-    """Copy what was checked into the arrays of the memory; outcomes are laid out anew."""
+    """Copy checked rows into the arrays of the memory; outcomes are laid out anew."""
     graph = memory.graph
     graph.nodes[: len(nodes)], graph.pairs[: len(pairs)] = nodes, pairs
     lengths = pairs["length"].astype(np.int64)
     graph.pairs["start"][: len(pairs)] = np.cumsum(lengths) - lengths
-    pool = np.zeros(max(len(entries), 1024), ENTRY)
-    pool[: len(entries)] = entries
-    # rows of a known model, whose total is 1, are never looked up
-    hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
-    slots = 1024
-    while slots < 4 * (hashed + SHORT_SCAN):
-        slots *= 2
-    memory.graph = graph._replace(entries=pool, slots=free_slots(slots))
+    entry_pool = np.zeros(max(len(entries), 1024), ENTRY)
+    entry_pool[: len(entries)] = entries
+    # rows of a known model have the total 1 and are never looked up
+    num_hashed = int(lengths[(lengths > SHORT_SCAN) & (pairs["total"] > 1.0)].sum())
+    num_slots = 1024
+    while num_slots < 4 * (num_hashed + SHORT_SCAN):
+        num_slots *= 2
+    memory.graph = graph._replace(entries=entry_pool, slots=free_slots(num_slots))
     memory.graph.sizes[:] = 0
     memory.graph.sizes[ENTRIES] = len(entries)
 
 
 def _restore_watch(search: Certified, header: dict[str, Any], arrivals: Any) -> None:
     guard, sampler = search._sampler.guard, search._sampler
-    for name in GUARD:
-        value, example = header["guard"][name], getattr(guard, name)
+    for field_name in GUARD:
+        value, example = header["guard"][field_name], getattr(guard, field_name)
         require(type(value) is type(example), "its guard is none")
-        setattr(guard, name, value)
-    rows = arrivals.reshape(-1, 2)
-    known = (rows[:, 0] >= 0) & (rows[:, 0] < search.memory.num_nodes)
-    require(bool(known.all()), "a state arrived that is none")
-    sampler.arrivals = dict(rows.tolist())
+        setattr(guard, field_name, value)
+    arrival_rows = arrivals.reshape(-1, 2)
+    are_known = (arrival_rows[:, 0] >= 0) & (
+        arrival_rows[:, 0] < search.memory.num_nodes
+    )
+    require(bool(are_known.all()), "a state arrived that is none")
+    sampler.arrivals = dict(arrival_rows.tolist())
 
 
-def _read_looks(rows: Any, search: Certified) -> Looks | None:
-    if rows is None:
+def _read_looks(look_rows: Any, search: Certified) -> Looks | None:
+    if look_rows is None:
         return None
-    found, problem, read = [], search.problem, search.spelling.read
-    for row in rows:
-        after = None if row["ended"] else read(row["after"])
-        action, place, taken = row["action"], row["place"], row["taken"]
+    inspected_looks, problem, read_state = (
+        [],
+        search.problem,
+        search.spelling.read_state,
+    )
+    for row in look_rows:
+        next_state = None if row["ended"] else read_state(row["after"])
+        action, look_place, taken_counts = row["action"], row["place"], row["taken"]
         require(
-            soundness.whole(action)
+            soundness.is_count(action)
             and action < problem.num_actions
-            and soundness.whole(place)
-            and all(map(soundness.whole, taken))
+            and soundness.is_count(look_place)
+            and all(map(soundness.is_count, taken_counts))
             and isinstance(row["ended"], bool)
             and isinstance(row["reward"], float | int),
             "an inspection is none",
         )
         profile = None if row["profile"] is None else tuple(row["profile"])
-        kept = copied(after) if row["kept"] else None
-        state, answer = read(row["state"]), (row["reward"], after, row["ended"])
-        found.append(Look(state, action, place, answer, kept, profile, tuple(taken)))
-    return tuple(found)
+        kept_state = copied(next_state) if row["kept"] else None
+        state, answer = (
+            read_state(row["state"]),
+            (row["reward"], next_state, row["ended"]),
+        )
+        inspected_looks.append(
+            Look(
+                state,
+                action,
+                look_place,
+                answer,
+                kept_state,
+                profile,
+                tuple(taken_counts),
+            )
+        )
+    return tuple(inspected_looks)
 
 
-def _read_position(row: Any, parts: dict[str, Any], search: Certified) -> Position:
-    at = Position(**{name: row[name] for name in AT})
-    at.pairs = np.frombuffer(parts["at_pairs"], np.int64).copy()
-    at.counts = np.frombuffer(parts["at_counts"], np.int64).copy()
-    soundness.check_position(search, at)
-    return at
+def _read_position(
+    row: Any, section_bytes: dict[str, Any], search: Certified
+) -> Position:
+    position = Position(**{field_name: row[field_name] for field_name in AT})
+    position.pairs = np.frombuffer(section_bytes["at_pairs"], np.int64).copy()
+    position.counts = np.frombuffer(section_bytes["at_counts"], np.int64).copy()
+    soundness.check_position(search, position)
+    return position
 
 
-def _read_batch(row: Any, parts: dict[str, Any], search: Certified) -> Batch:
-    pairs = np.frombuffer(parts["batch_pairs"], np.int64).copy()
-    counts = np.frombuffer(parts["batch_counts"], np.int64).copy()
+def _read_batch(row: Any, section_bytes: dict[str, Any], search: Certified) -> Batch:
+    pairs = np.frombuffer(section_bytes["batch_pairs"], np.int64).copy()
+    counts = np.frombuffer(section_bytes["batch_counts"], np.int64).copy()
     soundness.check_jobs(search, pairs, counts)
     raws, rewards = (
-        np.frombuffer(parts["raws"], np.int64),
-        np.frombuffer(parts["rewards"], np.float64),
+        np.frombuffer(section_bytes["raws"], np.int64),
+        np.frombuffer(section_bytes["rewards"], np.float64),
     )
-    batch = soundness.batch_of(pairs, counts, **{name: row[name] for name in BATCH})
+    batch = soundness.batch_of(
+        pairs, counts, **{field_name: row[field_name] for field_name in BATCH}
+    )
     require(len(raws) == len(rewards) == batch.drawn, "samples are missing")
     batch.raws[: batch.drawn], batch.rewards[: batch.drawn] = raws, rewards
     soundness.check_samples(search, raws, rewards)

@@ -1,14 +1,14 @@
 """Where bounds of totals without a discount will come to rest, guessed fast, compiled.
 
-Sweeps from below reach the least fixed point of what the bounds of the pairs make of f,
-but slowly where plays are long, and each update takes logarithms. Here every pair's
-bound is replaced by its tangent at f (``straighten``): a constant and a weight for
-each next state. Passes over these straight lines cost little (``follow``). Where they
-rest, new tangents are taken. Self-loops are solved on the way: with weight w on itself a
-state has x = (c + rest)/(1 - w).
+Sweeps from below reach the least fixed point of the backup by the pairs' bounds, but
+slowly where plays are long, and each update takes logarithms. Here every pair's bound
+is replaced by its tangent at f (``straighten``): a constant and a weight for each next
+state. Passes over these straight lines cost little (``follow``). Where they rest, new
+tangents are taken. Self-loops are solved on the way: with weight w on itself a state
+has x = (c + rest)/(1 - w).
 
 The bound above is convex in f and the one below concave, so this is Newton's method; a
-few rounds suffice. Nothing here is a bound: ``inductive_kernel`` proves what is found.
+few rounds suffice. Nothing here is a bound: ``inductive_kernel`` proves the result.
 
 legend   symbol      public name
   x                  ``Lines.value``: the guess, by node
@@ -64,34 +64,36 @@ def straighten(
 
     f is the ``upper`` (``lower``) of the nodes. A ``plain`` line is that of the mean.
     """
-    seen = Outcomes(g.nodes, g.entries)
+    outcomes = Outcomes(g.nodes, g.entries)
     for i in range(count):
         node = g.nodes[order[i]]
         for p in range(node["first"], node["first"] + node["size"]):
             pair = g.pairs[p]
-            known = pair["q_upper"] if upper else pair["q_lower"]
-            lines.const[p] = known
+            known_bound = pair["q_upper"] if upper else pair["q_lower"]
+            lines.const[p] = known_bound
             if pair["total"] == 0.0:
                 continue
             if plain or pair["cost"] == 0.0:
-                frequencies(seen, pair, upper, rules.bound, lines.weight)
-                bound = sample_mean(seen, pair, upper, rules.bound)
+                frequencies(outcomes, pair, upper, rules.bound, lines.weight)
+                bound = sample_mean(outcomes, pair, upper, rules.bound)
             else:
-                TILT(seen, pair, upper, rules.bound, lines.weight)
-                bound = BOUND(seen, pair, upper, EVERY, rules.bound)
-            decided = bound >= known if upper else bound <= known
-            stays = 0.0
+                TILT(outcomes, pair, upper, rules.bound, lines.weight)
+                bound = BOUND(outcomes, pair, upper, EVERY, rules.bound)
+            is_decided = bound >= known_bound if upper else bound <= known_bound
+            own_weight = 0.0
             for e in range(pair["start"], pair["start"] + pair["length"]):
-                after = g.nodes[g.entries[e]["target"]]
-                value = after["upper"] if upper else after["lower"]
+                next_node = g.nodes[g.entries[e]["target"]]
+                value = next_node["upper"] if upper else next_node["lower"]
                 bound -= lines.weight[e] * value
                 lines.target[e] = g.entries[e]["target"]
                 if lines.target[e] == order[i]:
-                    stays += lines.weight[e]
+                    own_weight += lines.weight[e]
                     lines.weight[e] = 0.0
-            decided = decided and not plain
-            scale = 0.0 if decided or stays > STAYS else 1.0 / (1.0 - stays)
-            if not decided:
+            is_decided = is_decided and not plain
+            scale = (
+                0.0 if is_decided or own_weight > STAYS else 1.0 / (1.0 - own_weight)
+            )
+            if not is_decided:
                 lines.const[p] = bound * scale
             for e in range(pair["start"], pair["start"] + pair["length"]):
                 lines.weight[e] *= scale
@@ -111,24 +113,24 @@ def follow(
     Returns the number of passes. x stays within the bounds that the pairs have.
     """
     value = lines.value
-    for turn in range(passes):
-        moved = 0.0
+    for pass_number in range(passes):
+        largest_move = 0.0
         for i in range(count - 1, -1, -1):
             node = g.nodes[order[i]]
-            best = -math.inf
+            best_value = -math.inf
             for p in range(node["first"], node["first"] + node["size"]):
                 pair = g.pairs[p]
-                found = lines.const[p]
+                line_value = lines.const[p]
                 for e in range(pair["start"], pair["start"] + pair["length"]):
-                    found += lines.weight[e] * value[lines.target[e]]
+                    line_value += lines.weight[e] * value[lines.target[e]]
                 if upper:
-                    found = min(found, pair["q_upper"])
+                    line_value = min(line_value, pair["q_upper"])
                 else:
-                    found = max(found, pair["q_lower"])
-                best = max(best, node["sign"] * found)
-            best *= node["sign"]
-            moved = max(moved, abs(best - value[order[i]]))
-            value[order[i]] = best
-        if moved <= still:
-            return turn + 1
+                    line_value = max(line_value, pair["q_lower"])
+                best_value = max(best_value, node["sign"] * line_value)
+            best_value *= node["sign"]
+            largest_move = max(largest_move, abs(best_value - value[order[i]]))
+            value[order[i]] = best_value
+        if largest_move <= still:
+            return pass_number + 1
     return passes

@@ -31,8 +31,8 @@ LEAST_GROWTH = 0.04
 UNTOLD = 0.8
 # A sample has to narrow the answer by this share of width / (samples so far). In a
 # balanced allocation the marginal gain is width/n (radii that decrease like 1/n) or
-# width/(2n) (like 1/sqrt(n)). A pair whose gain is far smaller has more samples than
-# it needs.
+# width/(2n) (like 1/sqrt(n)). A pair with a far smaller gain has more samples than it
+# needs.
 WORTH = 0.25
 LEAST_CALLS = 256  # of a round, so that the first levels are not met one by one
 LEAST_NEW = 32  # pairs that a round tries where one sample is exact
@@ -61,14 +61,14 @@ class Steering:
         """Go on with samples beside rows of a known model."""
         self.exact, self.first_batch = False, FIRST_BATCH
 
-    def calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
+    def next_calls(self, root: int, limits: Ends, drawn_pairs: int) -> int:
         """Return the number of calls of the next round."""
         if self.exact:
             return max(LEAST_NEW, int(GROWTH * drawn_pairs))
         growth = self._growth(root, limits)
         return max(LEAST_CALLS, int(growth * self.region.num_samples))
 
-    def allowed(self, limits: Ends, calls: int) -> int:
+    def num_steerable(self, limits: Ends, calls: int) -> int:
         """Return how many of the calls may be steered.
 
         With those before, they are no more than equal samples would certainly
@@ -78,13 +78,13 @@ class Steering:
             return calls
         return limits.equal.steerable(self.num_steered, calls, self.memory.num_pairs)
 
-    def steered(self, root: int, limits: Ends, calls: int) -> Jobs:
+    def steered_jobs(self, root: int, limits: Ends, calls: int) -> Jobs:
         """Return at most ``calls`` samples, where they narrow the answer most."""
         region, memory = self.region, self.memory
         width = 2.0 * memory.half_width(root, limits.target)
-        urgent = region.urgent(calls)
-        if urgent is not None:
-            return urgent
+        urgent_jobs = region.urgent_jobs(calls)
+        if urgent_jobs is not None:
+            return urgent_jobs
         region.spread(
             self._source(root, limits),
             SPREAD_SHARE * width / region.count,
@@ -96,61 +96,75 @@ class Steering:
             np.zeros(memory.num_pairs, dtype=np.int64),
             np.zeros(memory.num_pairs, dtype=np.int64),
         )
-        floor = 0.0 if self.exact else self._floor(root, limits)
-        jobs = region.allocate(calls, floor, self.first_batch, pairs, counts)
-        return pairs[:jobs], counts[:jobs]
+        gain_floor = 0.0 if self.exact else self._floor(root, limits)
+        num_jobs = region.allocate(calls, gain_floor, self.first_batch, pairs, counts)
+        return pairs[:num_jobs], counts[:num_jobs]
 
     def _floor(self, root: int, limits: Ends) -> float:
-        """Return what a sample has to narrow the answer by, where any does.
+        """Return the least gain of a sample that is worth a call, where any is.
 
         Radii of slope/n, weighted by flow, add up to the goal where every gain
         flow * slope/n**2 is (goal / sum of sqrt(flow * slope))**2. While some pair
         cannot catch up with that in one round, those that have it wait.
         """
         width = 2.0 * self.memory.half_width(root, limits.target)
-        floor = WORTH * width / max(1.0, self.region.num_samples)
+        gain_floor = WORTH * width / max(1.0, self.region.num_samples)
         goal = limits.goal_at(self.memory.interval(root))
         if goal is None:
-            return floor
-        g, size = self.region.view, self.memory.num_pairs
-        pairs = g.pairs[:size]
-        listed = g.nodes["listed"][pairs["node"]] == 1
-        gains, n = pairs["gain"][listed], pairs["total"][listed]
-        roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
-        need = float(roots.sum())
-        enough = (2.0 * goal / need) ** 2 if need > 0.0 else 0.0
-        late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough
-        return max(floor, enough) if late else floor
+            return gain_floor
+        g, num_pairs = self.region.view, self.memory.num_pairs
+        pairs = g.pairs[:num_pairs]
+        in_region = g.nodes["listed"][pairs["node"]] == 1
+        gains, n = pairs["gain"][in_region], pairs["total"][in_region]
+        gain_roots = np.sqrt(np.maximum(gains, 0.0)) * np.maximum(n, 2.0 * FIRST_BATCH)
+        roots_sum = float(gain_roots.sum())
+        enough_gain = (2.0 * goal / roots_sum) ** 2 if roots_sum > 0.0 else 0.0
+        is_late = float(gains.max(initial=0.0)) > (1.0 + MOST_GROWTH) ** 2 * enough_gain
+        return max(gain_floor, enough_gain) if is_late else gain_floor
 
-    def equal(self, enough: EqualSamples | None, left: int) -> Jobs:
+    def equal_jobs(self, equal_samples: EqualSamples | None, calls_left: int) -> Jobs:
         """Return samples for the pairs in reach that have fewest, up to twice as many.
 
         They continue up to the number that is certainly enough or, where that
         is None, for pairs that have a radius.
         """
         self.region.list_reach()
-        g, size = self.memory.graph, self.memory.num_pairs
-        known = g.pairs[:size]
-        n = known["total"]
-        level = math.inf if enough is None else float(enough.each(size))
-        span = g.nodes["q_high"][known["node"]] - g.nodes["q_low"][known["node"]]
+        g, num_pairs = self.memory.graph, self.memory.num_pairs
+        known_pairs = g.pairs[:num_pairs]
+        n = known_pairs["total"]
+        target_count = (
+            math.inf
+            if equal_samples is None
+            else float(equal_samples.samples_per_pair(num_pairs))
+        )
+        q_span = (
+            g.nodes["q_high"][known_pairs["node"]]
+            - g.nodes["q_low"][known_pairs["node"]]
+        )
         open_ended = (
-            np.where(n == 0.0, span, known["slope_up"] + known["slope_down"]) > 0.0
+            np.where(
+                n == 0.0, q_span, known_pairs["slope_up"] + known_pairs["slope_down"]
+            )
+            > 0.0
         )
         # a row of a known model is read once
-        exact = (known["cost"] == 0.0) & (n > 0.0)
-        short = (g.nodes["listed"][known["node"]] == 1) & (
-            open_ended if enough is None else (n < level) & ~exact
+        is_exact = (known_pairs["cost"] == 0.0) & (n > 0.0)
+        is_short = (g.nodes["listed"][known_pairs["node"]] == 1) & (
+            open_ended if equal_samples is None else (n < target_count) & ~is_exact
         )
-        if not short.any():
+        if not is_short.any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-        level = min(level, max(float(self.first_batch), 2.0 * float(n[short].min())))
-        pairs = np.flatnonzero(short & (n < level))
-        counts = (level - n[pairs]).astype(np.int64)
-        fit = max(1, int(np.searchsorted(np.cumsum(counts), left, side="right")))
-        return pairs[:fit], np.minimum(counts[:fit], left)
+        target_count = min(
+            target_count, max(float(self.first_batch), 2.0 * float(n[is_short].min()))
+        )
+        pairs = np.flatnonzero(is_short & (n < target_count))
+        counts = (target_count - n[pairs]).astype(np.int64)
+        num_fitting = max(
+            1, int(np.searchsorted(np.cumsum(counts), calls_left, side="right"))
+        )
+        return pairs[:num_fitting], np.minimum(counts[:num_fitting], calls_left)
 
-    def uniform(self, left: int) -> Jobs:
+    def uniform_jobs(self, calls_left: int) -> Jobs:
         """Return jobs that give every pair seen the same number of samples.
 
         Certified search is compared with this.
@@ -158,12 +172,20 @@ class Steering:
         g = self.memory.graph
         n = g.pairs["total"][: self.memory.num_pairs]
         pairs = np.flatnonzero(n == 0.0) if np.any(n == 0.0) else np.arange(len(n))
-        least = max(FIRST_BATCH, int(n.max(initial=0.0)))
-        each = least if np.any(n == 0.0) else max(1, int(LEAST_GROWTH * least))
-        pairs = pairs[: max(1, left // each)] if len(pairs) * each > left else pairs
+        largest_count = max(FIRST_BATCH, int(n.max(initial=0.0)))
+        pair_count = (
+            largest_count
+            if np.any(n == 0.0)
+            else max(1, int(LEAST_GROWTH * largest_count))
+        )
+        pairs = (
+            pairs[: max(1, calls_left // pair_count)]
+            if len(pairs) * pair_count > calls_left
+            else pairs
+        )
         self.region.list_all()
         g.nodes["mass"][1 : self.memory.num_nodes] = 1.0
-        return pairs, np.full(len(pairs), min(each, left), dtype=np.int64)
+        return pairs, np.full(len(pairs), min(pair_count, calls_left), dtype=np.int64)
 
     def _growth(self, root: int, limits: Ends) -> float:
         """Return the calls of the next round, as a share of those so far."""
@@ -181,34 +203,37 @@ class Steering:
     def _source(self, root: int, limits: Ends) -> Floats:
         """Return the weights with which the requested state's actions matter.
 
-        They are those of F, or those of the actions whose intervals are too
-        wide.
+        They are those of F, or those of the actions with intervals that are too wide.
         """
         pairs = self.memory.pairs_of(root)
         player = 1 if self.memory.graph.nodes["sign"][root] > 0 else 2
         if limits.target == "value":
-            ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
+            q_ends = pairs["q_upper"] if player == 1 else pairs["q_lower"]
             priors = self.memory.weights[pairs["action"]].tolist()
             return np.array(
                 self.problem.operator.gradient(
-                    ends.tolist(), player=player, weights=priors
+                    q_ends.tolist(), player=player, weights=priors
                 )
             )
         widths = pairs["q_upper"] - pairs["q_lower"]
-        half = limits.goal_at(self.memory.interval(root))
-        goal = 0.5 * float(widths.max()) if half is None else 2.0 * half
-        wide = (widths > goal).astype(np.float64)
-        share: Floats = wide / max(1.0, wide.sum())
-        return share
+        half_width = limits.goal_at(self.memory.interval(root))
+        goal = 0.5 * float(widths.max()) if half_width is None else 2.0 * half_width
+        is_wide = (widths > goal).astype(np.float64)
+        action_shares: Floats = is_wide / max(1.0, is_wide.sum())
+        return action_shares
 
 
-def with_checks(counts: Ints, drawn_pairs: int, left: int) -> tuple[Ints, int]:
+def with_checks(counts: Ints, drawn_pairs: int, calls_left: int) -> tuple[Ints, int]:
     """Return the samples of new pairs where one is exact, some of them checked.
 
-    The second number says how many pairs are sampled twice: none where ``left``
+    The second number says how many pairs are sampled twice: none where ``calls_left``
     calls do not suffice for it.
     """
     k = drawn_pairs + 1 + np.arange(len(counts))
-    twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
-    more: Ints = counts + twice
-    return (counts, 0) if more.sum() > left else (more, int(twice.sum()))
+    sampled_twice = (k <= CHECKED_FIRST) | (k % CHECKED_EVERY == 0)
+    checked_counts: Ints = counts + sampled_twice
+    return (
+        (counts, 0)
+        if checked_counts.sum() > calls_left
+        else (checked_counts, int(sampled_twice.sum()))
+    )

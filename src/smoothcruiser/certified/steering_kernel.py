@@ -37,7 +37,7 @@ SOFTNESS = 0.1  # see set_policy
 # A pair has at most four times as many samples after a round: enough to catch up, few
 # enough to check again in time.
 MOST_GROWTH = 3.0
-# A batch is at least an eighth of what the pair has. Smaller ones cost more in
+# A batch is at least an eighth of the pair's samples. Smaller ones cost more in
 # bookkeeping than they are worth.
 LEAST_SHARE = 0.125
 
@@ -45,31 +45,36 @@ LEAST_SHARE = 0.125
 def set_policy(g: Graph, i: int, wide: float, rules: SweepRules) -> None:
     """Write the policy of the optimistic walk at node ``i``, ``wide`` apart.
 
-    It is half grad F at Q_U (max; at Q_L for min), half a softmax there. The
-    softmax has a tenth of the node's width as temperature: actions that lead
-    now by less than this round's likely progress share the samples. grad F
-    alone (plain max above all) would double one action at a time, long past
-    what it needs.
+    It is half grad F at Q_U (max; at Q_L for min), half a softmax there. The softmax
+    has a tenth of the node's width as temperature: actions that lead now by less than
+    this round's likely progress share the samples. grad F alone (plain max above all)
+    would double one action at a time, long past its need.
     """
     node = g.nodes[i]
     size = node["size"]
-    top = -math.inf
+    largest_q = -math.inf
     for a in range(size):
         pair = g.pairs[node["first"] + a]
-        far, near = pair["q_upper"], pair["q_lower"]
+        far_bound, near_bound = pair["q_upper"], pair["q_lower"]
         if node["sign"] < 0.0:
-            far, near = -near, -far
-        rules.q[a] = far + rules.tie * near
+            far_bound, near_bound = -near_bound, -far_bound
+        rules.q[a] = far_bound + rules.tie * near_bound
         rules.w[a] = rules.priors[pair["action"]]
-        top = max(top, rules.q[a])
+        largest_q = max(largest_q, rules.q[a])
     write_policy(size, rules, rules.out[:size])
-    width = SOFTNESS * wide
-    total = 0.0
+    softmax_width = SOFTNESS * wide
+    softmax_sum = 0.0
     for a in range(size):
-        rules.q[a] = math.exp((rules.q[a] - top) / width) if width > 0.0 else 1.0
-        total += rules.q[a]
+        rules.q[a] = (
+            math.exp((rules.q[a] - largest_q) / softmax_width)
+            if softmax_width > 0.0
+            else 1.0
+        )
+        softmax_sum += rules.q[a]
     for a in range(size):
-        g.pairs[node["first"] + a]["policy"] = 0.5 * (rules.out[a] + rules.q[a] / total)
+        g.pairs[node["first"] + a]["policy"] = 0.5 * (
+            rules.out[a] + rules.q[a] / softmax_sum
+        )
 
 
 def pass_on(
@@ -129,38 +134,40 @@ def spread(
 ) -> int:
     """Bring masses up to date, and return the number of listed nodes.
 
-    Walks start with the requested state's actions in proportion to ``source``.
-    The masses of the last time are the starting point. What they fail to
-    balance is the residual. It is passed on in the order of discovery until
-    what is left at each node matters less than ``least`` (mass times width) or
-    ``passes`` are over.
+    Walks start with the requested state's actions in proportion to ``source``. The
+    masses of the last time are the starting point. Their imbalance is the residual. It
+    is passed on in the order of discovery until the rest at each node matters less than
+    ``least`` (mass times width) or ``passes`` are over.
     """
     for i in range(count):
         node = g.nodes[order[i]]
         node["residual"] = -node["mass"]
         set_policy(g, order[i], node["upper"] - node["lower"], rules)
-    known = count
-    for turn in range(1 + passes):
-        busy = turn == 0
+    known_count = count
+    for pass_number in range(1 + passes):
+        is_busy = pass_number == 0
         i = 0
-        while i < (known if turn == 0 else count):
+        while i < (known_count if pass_number == 0 else count):
             node = g.nodes[order[i]]
-            moving = node["mass"] if turn == 0 else node["residual"]
-            if turn > 0 and abs(moving) * (node["upper"] - node["lower"]) > least:
-                node["mass"] += moving
+            moving_mass = node["mass"] if pass_number == 0 else node["residual"]
+            if (
+                pass_number > 0
+                and abs(moving_mass) * (node["upper"] - node["lower"]) > least
+            ):
+                node["mass"] += moving_mass
                 node["residual"] = 0.0
-                busy = True
-            elif turn > 0:
-                moving = 0.0
+                is_busy = True
+            elif pass_number > 0:
+                moving_mass = 0.0
             for a in range(node["size"]):
                 p = node["first"] + a
-                share = moving * g.pairs[p]["policy"] + (
-                    source[a] if turn == 0 and i == 0 else 0.0
+                pair_share = moving_mass * g.pairs[p]["policy"] + (
+                    source[a] if pass_number == 0 and i == 0 else 0.0
                 )
-                if share != 0.0:
-                    count = pass_on(g, p, share, order, count, rules)
+                if pair_share != 0.0:
+                    count = pass_on(g, p, pair_share, order, count, rules)
             i += 1
-        if not busy:
+        if not is_busy:
             break
     set_gains(g, order, count, source)
     return count
@@ -190,25 +197,27 @@ def gain(node: Any, pair: Any) -> float:
     return float((pair["slope_up"] + pair["slope_down"]) / (n * n))
 
 
-def wanted(pair: Any, level: float, first_batch: int) -> int:
+def wanted_samples(pair: Any, level: float, first_batch: int) -> int:
     """Return the samples that a pair should get when a call must be worth ``level``."""
     gain, n = pair["gain"], pair["total"]
     if gain <= level:
         return 0
     if n == 0.0:
         return first_batch
-    extra = int(n * min(MOST_GROWTH, math.sqrt(gain / level) - 1.0))
-    return extra if extra >= max(4.0, LEAST_SHARE * n) else 0
+    extra_samples = int(n * min(MOST_GROWTH, math.sqrt(gain / level) - 1.0))
+    return extra_samples if extra_samples >= max(4.0, LEAST_SHARE * n) else 0
 
 
-def asked(g: Graph, order: Ints, count: int, level: float, first_batch: int) -> int:
+def total_wanted(
+    g: Graph, order: Ints, count: int, level: float, first_batch: int
+) -> int:
     """Return the samples that all pairs together should get at ``level``."""
-    total = 0
+    total_samples = 0
     for i in range(count):
         node = g.nodes[order[i]]
         for p in range(node["first"], node["first"] + node["size"]):
-            total += wanted(g.pairs[p], level, first_batch)
-    return total
+            total_samples += wanted_samples(g.pairs[p], level, first_batch)
+    return total_samples
 
 
 def allocate(
@@ -227,43 +236,47 @@ def allocate(
     pair that has to catch up may have a round for itself, while those that have
     enough wait.
     """
-    top = 0.0
-    best = -1
+    largest_gain = 0.0
+    best_pair = -1
     for i in range(count):
         node = g.nodes[order[i]]
         for p in range(node["first"], node["first"] + node["size"]):
-            if g.pairs[p]["gain"] > top:
-                top, best = g.pairs[p]["gain"], p
-    if best < 0 or calls < 1:
+            if g.pairs[p]["gain"] > largest_gain:
+                largest_gain, best_pair = g.pairs[p]["gain"], p
+    if best_pair < 0 or calls < 1:
         return 0
-    high = top
+    upper_level = largest_gain
     # where all pairs are near the floor, it does not separate them
-    low = max(floor, top * 1e-20) if top > 4.0 * floor else top * 1e-20
-    if asked(g, order, count, low, first_batch) <= calls:
-        high = low
+    lower_level = (
+        max(floor, largest_gain * 1e-20)
+        if largest_gain > 4.0 * floor
+        else largest_gain * 1e-20
+    )
+    if total_wanted(g, order, count, lower_level, first_batch) <= calls:
+        upper_level = lower_level
     else:
         for _ in range(40):  # halvings of log(high/low) <= 46: the level to 4e-11
-            middle = math.sqrt(low * high)
-            if asked(g, order, count, middle, first_batch) > calls:
-                low = middle
+            middle_level = math.sqrt(lower_level * upper_level)
+            if total_wanted(g, order, count, middle_level, first_batch) > calls:
+                lower_level = middle_level
             else:
-                high = middle
-    jobs = 0
+                upper_level = middle_level
+    num_jobs = 0
     # at the second level there is room for some of the pairs that are tied there
-    for level in (high, low):
+    for level in (upper_level, lower_level):
         for i in range(count):
             node = g.nodes[order[i]]
             for p in range(node["first"], node["first"] + node["size"]):
-                extra = wanted(g.pairs[p], level, first_batch)
-                if 0 < extra <= calls:
-                    pairs[jobs], counts[jobs] = p, extra
+                extra_samples = wanted_samples(g.pairs[p], level, first_batch)
+                if 0 < extra_samples <= calls:
+                    pairs[num_jobs], counts[num_jobs] = p, extra_samples
                     g.pairs[p]["gain"] = 0.0
-                    jobs += 1
-                    calls -= extra
-    if jobs == 0:
+                    num_jobs += 1
+                    calls -= extra_samples
+    if num_jobs == 0:
         pairs[0], counts[0] = (
-            best,
-            min(calls, max(first_batch, int(g.pairs[best]["total"]))),
+            best_pair,
+            min(calls, max(first_batch, int(g.pairs[best_pair]["total"]))),
         )
-        jobs = 1
-    return jobs
+        num_jobs = 1
+    return num_jobs

@@ -1,6 +1,6 @@
 """How long a query sweeps: between two rounds, and before it ends.
 
-What a sweep is, and why any number of them is right: ``sweeps_kernel``.
+``sweeps_kernel`` defines a sweep and proves that any number of them is right.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ class Sweeps:
     def __init__(
         self, problem: Problem, region: Region, crossed: Callable[[int], Exception]
     ) -> None:
-        """``crossed`` says what to raise where the bounds of a node cross."""
+        """``crossed`` makes the error for a node with bounds that cross."""
         self.region, self.memory, self.crossed = region, region.memory, crossed
         self.exact = problem.deterministic or has_rows(problem)
         self.steps = min(MANY_STEPS, problem.facts.steps(problem.horizon))
         self.seconds = 0.0  # of the last sweep
 
-    def narrow(self, at: Position, limits: Ends) -> bool:
+    def is_narrow(self, position: Position, limits: Ends) -> bool:
         """Whether the query is answered."""
-        goal = limits.goal_at(self.memory.interval(at.root))
+        goal = limits.goal_at(self.memory.interval(position.root))
         return (
-            goal is not None and self.memory.half_width(at.root, limits.target) <= goal
+            goal is not None
+            and self.memory.half_width(position.root, limits.target) <= goal
         )
 
-    def reached(self, at: Position, limits: Ends) -> str:
-        """What a narrow answer has reached: epsilon, or what rounding leaves."""
-        half_width = self.memory.half_width(at.root, limits.target)
-        reached = limits.is_reached(half_width, self.memory.interval(at.root))
-        return "epsilon" if reached else "rounding"
+    def end_reason(self, position: Position, limits: Ends) -> str:
+        """The reason why a narrow query ends: epsilon, or the limit of rounding."""
+        half_width = self.memory.half_width(position.root, limits.target)
+        is_reached = limits.is_reached(half_width, self.memory.interval(position.root))
+        return "epsilon" if is_reached else "rounding"
 
     def settle(
         self,
-        at: Position,
+        position: Position,
         limits: Ends,
         pause: Callable[[Position], None] | None = None,
     ) -> None:
@@ -56,62 +57,65 @@ class Sweeps:
         Where time is up before, the position says which sweep is next.
         ``pause`` is called between two sweeps.
         """
-        self.region.over = limits.over
-        while at.swept != SETTLED and at.swept < self.region.most_sweeps:
-            if at.swept == CLOSING:
+        self.region.stop_reason = limits.stop_reason
+        while position.swept != SETTLED and position.swept < self.region.most_sweeps:
+            if position.swept == CLOSING:
                 if not self._close():
                     return
-                at.swept = SETTLED
+                position.swept = SETTLED
             else:
-                closed = self._sweep(WALK if at.swept == 0 else KEEP)
-                at.swept += 1
-                width = 2.0 * self.memory.half_width(at.root, limits.target)
-                if self.narrow(at, limits):
-                    at.swept = SETTLED
+                closed = self._sweep(WALK if position.swept == 0 else KEEP)
+                position.swept += 1
+                width = 2.0 * self.memory.half_width(position.root, limits.target)
+                if self.is_narrow(position, limits):
+                    position.swept = SETTLED
                 elif closed <= self.region.little * width:
-                    at.swept = CLOSING
-                elif limits.over(self.seconds) is not None:
+                    position.swept = CLOSING
+                elif limits.stop_reason(self.seconds) is not None:
                     return
             if pause is not None:
-                pause(at)
+                pause(position)
 
-    def finish(self, at: Position, limits: Ends) -> None:
+    def finish(self, position: Position, limits: Ends) -> None:
         """Sweep all nodes in reach until a scan moves none of them, or time is up.
 
         Sweeps are cheap and make full use of the samples. The widest node then
-        satisfies width <= gamma width + radii + what the last sweep moved, so
-        stopping here adds at most ``SWEPT`` of the goal.
+        satisfies width <= gamma width + radii + the move of the last sweep, so stopping
+        here adds at most ``SWEPT`` of the goal.
         """
-        self.region.over = limits.over
+        self.region.stop_reason = limits.stop_reason
         self.region.list_reach()
         tune = SCAN
-        while not self.narrow(at, limits) and limits.over(self.seconds) is None:
-            before = self.region.widths
+        while (
+            not self.is_narrow(position, limits)
+            and limits.stop_reason(self.seconds) is None
+        ):
+            widths_before = self.region.widths
             self._sweep(tune)
-            goal = limits.goal_at(self.memory.interval(at.root))
+            goal = limits.goal_at(self.memory.interval(position.root))
             if goal is None:
-                goal = self.memory.half_width(at.root, limits.target)
+                goal = self.memory.half_width(position.root, limits.target)
             self._close(last=True)
-            still = float((before - self.region.widths).max()) <= (
+            is_still = float((widths_before - self.region.widths).max()) <= (
                 0.0 if self.exact else 2.0 * SWEPT * goal / self.steps
             )
-            if still and tune == SCAN:
+            if is_still and tune == SCAN:
                 return
-            tune = SCAN if still else KEEP
+            tune = SCAN if is_still else KEEP
 
     def _close(self, last: bool = False) -> bool:
         """Run ``Region.close``; bounds that exclude each other are an error."""
-        done, region = self.region.close(last), self.region
-        crossed = np.flatnonzero(region.widths < 0.0)
-        if len(crossed):
-            raise self.crossed(int(region.listed[crossed[0]]))
-        return done
+        is_closed, region = self.region.close(last), self.region
+        crossed_places = np.flatnonzero(region.widths < 0.0)
+        if len(crossed_places):
+            raise self.crossed(int(region.listed_nodes[crossed_places[0]]))
+        return is_closed
 
     def _sweep(self, tune: int) -> float:
         """Run ``Region.sweep``; bounds that exclude each other are an error."""
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         closed = self.region.sweep(tune)
-        self.seconds = time.perf_counter() - begin
+        self.seconds = time.perf_counter() - start_time
         if closed < 0.0:
             raise self.crossed(int(-1.0 - closed))
         return closed

@@ -29,14 +29,14 @@ from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 
 
 class SweepRules(NamedTuple):
-    """What does not change during a query."""
+    """The constants of a query, and scratch arrays."""
 
     bound: BoundRules
     operator: int
     temperature: float
     shrink: float  # 1; tests divide radii by 4 to see the promise break
     # how much the near bound of an action counts beside the far one when samples are
-    # steered: it tells apart actions whose far bounds are equal
+    # steered: it tells apart actions with equal far bounds
     tie: float
     priors: Any  # (K,) of floats: the operator's weight of each action
     q: Any  # (K,) of floats: scratch
@@ -84,15 +84,15 @@ def update_pair(
 
 def node_bound(node: Any, pairs: Any, upper: bool, rules: SweepRules) -> float:
     """The upper (or lower) bound on V that those of the node's pairs give."""
-    size, sign, first = node["size"], node["sign"], node["first"]
-    for a in range(size):
-        pair = pairs[first + a]
+    num_actions, sign, first_pair = node["size"], node["sign"], node["first"]
+    for a in range(num_actions):
+        pair = pairs[first_pair + a]
         rules.q[a] = sign * (pair["q_upper"] if upper else pair["q_lower"])
         rules.w[a] = rules.priors[pair["action"]]
     value = sign * builtin_value(
-        rules.operator, rules.q[:size], rules.w[:size], rules.temperature
+        rules.operator, rules.q[:num_actions], rules.w[:num_actions], rules.temperature
     )
-    rounding = value_rounding(size, rules.bound.scale, rules.temperature)
+    rounding = value_rounding(num_actions, rules.bound.scale, rules.temperature)
     return float(value + rounding if upper else value - rounding)
 
 
@@ -109,10 +109,10 @@ def backup_side(
 
     Returns by how much the bound on its value closed.
     """
-    seen, node = Outcomes(nodes, entries), nodes[i]
+    outcomes, node = Outcomes(nodes, entries), nodes[i]
     for p in range(node["first"], node["first"] + node["size"]):
         if pairs[p]["total"] > 0.0:
-            update_pair(seen, pairs[p], upper, tune, rules)
+            update_pair(outcomes, pairs[p], upper, tune, rules)
     value = node_bound(node, pairs, upper, rules)
     if upper:
         closed = node["upper"] - value

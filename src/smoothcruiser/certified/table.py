@@ -1,12 +1,12 @@
-"""What a memory of certified search knows of every state that it has seen.
+"""The bounds and estimates of every state that a memory of certified search has seen.
 
 All bounds of one memory hold together with probability 1 - delta (docs/certified.md,
-section 3), whatever was asked and wherever it stopped. So a table of them is one
-promise about all states, not one per state. A state that was only met on the way has
-the bounds that its samples allow, at worst those of the rewards.
+section 3), whatever the queries were and wherever they stopped. So a table of them is
+one promise about all states, not one per state. A state that was only met on the way
+has the bounds that its samples allow, at worst those of the rewards.
 
-What this file decides: how that is read. Reading changes nothing in the memory, and
-a table keeps what it was made of when queries go on.
+This file decides how they are read. Reading changes nothing in the memory, and a table
+keeps its own data when queries go on.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ class Row:
 
     state: Any
     remaining: int | None  # steps left, where the problem has a horizon
-    player: int  # who moves: 1 maximizes, 2 minimizes
+    player: int  # the mover: 1 maximizes, 2 minimizes
     value: float  # the best estimate of V
     interval: Interval  # of V: the promise
     q_intervals: tuple[Interval, ...]
     policy: tuple[float, ...]  # at the best estimates of the action values
     action: int  # the recommended one
     samples: tuple[int, ...]  # of each action
-    label: str = ""  # what the recommended action is called, by default its number
+    label: str = ""  # name of the recommended action, by default its number
 
     def json_flaw(self) -> str | None:
         """Lists that differ in length, or an action that there is not."""
-        count = len(self.q_intervals)
-        found = [
-            miscounted("policy", len(self.policy), count, "action"),
-            miscounted("samples", len(self.samples), count, "action"),
-            outside("action", self.action, count, "actions"),
+        num_actions = len(self.q_intervals)
+        flaws = [
+            miscounted("policy", len(self.policy), num_actions, "action"),
+            miscounted("samples", len(self.samples), num_actions, "action"),
+            outside("action", self.action, num_actions, "actions"),
         ]
-        return next((flaw for flaw in found if flaw is not None), None)
+        return next((flaw for flaw in flaws if flaw is not None), None)
 
 
 class RowTable(Framed, Sequence[Row]):
@@ -102,7 +102,7 @@ class RowTable(Framed, Sequence[Row]):
 
 @dataclass(frozen=True, repr=False)
 class KeptTable(Shown, Data, RowTable):
-    """A table apart from its memory: what JSON holds, and ``Table.from_dict`` returns.
+    """A table apart from its memory: the form in JSON and of ``Table.from_dict``.
 
     All intervals of all rows hold together with probability at least ``confidence``.
     """
@@ -148,13 +148,13 @@ class KeptTable(Shown, Data, RowTable):
             state: a state as JSON gave it back.
             remaining: steps left, where the problem has a horizon.
         """
-        place = self._places.get((state_key(state), remaining))
-        if place is None:
+        row_index = self._places.get((state_key(state), remaining))
+        if row_index is None:
             raise InvalidInput(
                 f"The state {state!r:.60} with remaining={remaining!r} is not in this "
                 f"table of {len(self):,} rows; name one that is."
             )
-        return self.rows[place]
+        return self.rows[row_index]
 
 
 @dataclass(frozen=True, repr=False)
@@ -186,7 +186,7 @@ class Table(Shown, RowTable):
         """The row at a place of the table; ``at`` finds that of a state."""
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        number, remaining = self._seen.place(range(len(self))[index])
+        node_number, remaining = self._seen.place(range(len(self))[index])
         node, pairs, guess = self._seen.row(range(len(self))[index])
         problem = self.problem
         player = 1 if node["sign"] > 0.0 else 2
@@ -201,7 +201,7 @@ class Table(Shown, RowTable):
             samples[action] = int(total)
         action = best_action(spread.policy, spread.q_values, player)
         return Row(
-            state=self._states[number],
+            state=self._states[node_number],
             remaining=remaining,
             player=player,
             value=bring_inside(value, interval),
@@ -210,7 +210,7 @@ class Table(Shown, RowTable):
             policy=spread.policy,
             action=action,
             samples=tuple(samples),
-            label=problem.label(self._states[number], action),
+            label=problem.label(self._states[node_number], action),
         )
 
     def at(self, state: Any, remaining: int | None = None) -> Row:
@@ -227,14 +227,14 @@ class Table(Shown, RowTable):
                 f"{remaining!r}."
             )
         state = problem.start(state)
-        place = self._place(state, remaining)
-        if place is None:
-            left = "" if problem.horizon is None else " with that many steps left"
+        row_index = self._place(state, remaining)
+        if row_index is None:
+            steps_text = "" if problem.horizon is None else " with that many steps left"
             raise InvalidInput(
-                f"The state {state!r:.60} is terminal (worth 0) or was never seen{left}; "
+                f"The state {state!r:.60} is terminal (worth 0) or was never seen{steps_text}; "
                 "ask a query about it first."
             )
-        return self[place]
+        return self[row_index]
 
     def __contains__(self, state: object) -> bool:
         """Whether a state was seen (with all steps of a horizon left)."""
@@ -309,8 +309,8 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
     node = node_of(memory, estimate.state)
     if node is None or node == END:
         return estimate
-    at = search._at
-    target: Target = "q_values" if at is None else at.target
+    position = search._at
+    target: Target = "q_values" if position is None else position.target
     now = time.perf_counter()
     if now < deadline:
         limits = make_limits(None, 1, min(deadline - now, LARGEST), None, target, now)
@@ -320,11 +320,16 @@ def reviewed(search: Certified, estimate: Estimate, deadline: float) -> Estimate
         return estimate
     if memory.interval(node) == estimate.interval:
         return estimate
-    spent = estimate.num_calls, estimate.seconds, estimate.compile_seconds
+    calls_and_seconds = estimate.num_calls, estimate.seconds, estimate.compile_seconds
     guess = guess_at(search, node)._replace(standard_error=estimate.standard_error)
-    found = _known_at(search, memory, node, estimate.state, guess, spent)
-    note = f"Samples for other states narrowed it to half-width {found.epsilon:.4g}."
-    return replace(found, notes=(*estimate.notes, note))
+    new_estimate = _known_at(
+        search, memory, node, estimate.state, guess, calls_and_seconds
+    )
+    narrowing_note = (
+        "Samples for other states narrowed it to half-width "
+        f"{new_estimate.epsilon:.4g}."
+    )
+    return replace(new_estimate, notes=(*estimate.notes, narrowing_note))
 
 
 def _known_at(
@@ -333,21 +338,23 @@ def _known_at(
     node: int,
     state: Any,
     guess: Guess,
-    spent: tuple[int, float, float],
+    calls_and_seconds: tuple[int, float, float],
 ) -> Estimate:
-    """What a memory says of a node now; ``spent``: calls and seconds.
+    """The estimate of a node by a memory now, with the ``calls_and_seconds`` it took.
 
     ``memory`` is the search's own or a copy; with a horizon the node must be shown
     (``Region.show_whole``). Where the last query's promise is kept here too, the
     values keep it.
     """
-    at = search._at
-    target: Target = "q_values" if at is None else at.target
-    reached = memory.half_width(node, target)
-    if at is not None:
-        limits = make_limits(at.epsilon, 1, None, None, target, 0.0, at.relative)
+    position = search._at
+    target: Target = "q_values" if position is None else position.target
+    half_width = memory.half_width(node, target)
+    if position is not None:
+        limits = make_limits(
+            position.epsilon, 1, None, None, target, 0.0, position.relative
+        )
         interval = memory.interval(node)
-        if limits.is_reached(reached, interval):
+        if limits.is_reached(half_width, interval):
             guess = guess._replace(within=promised_within(limits, interval))
     return describe(
         search.problem,
@@ -358,17 +365,17 @@ def _known_at(
         confidence=1.0 if search.exact else 1.0 - search.delta,
         bound="interval iteration" if search.exact else search.bound.word,
         assumptions=search.assumed,
-        epsilon=reached,
+        epsilon=half_width,
         delta=0.0 if search.exact else search.delta,
-        num_calls=spent[0],
-        seconds=spent[1],
-        compile_seconds=spent[2],
+        num_calls=calls_and_seconds[0],
+        seconds=calls_and_seconds[1],
+        compile_seconds=calls_and_seconds[2],
         seed=search.seed,
     )
 
 
 def queried(search: Certified) -> list[Estimate]:
-    """What a memory knows now of the states that it was asked about, in their order.
+    """The present estimates of the states of a memory's queries, in their order.
 
     Calls and the usual error are those of the last query there. A memory that was
     loaded knows of the queries since, and of the one that was under way. One that an
@@ -376,28 +383,30 @@ def queried(search: Certified) -> list[Estimate]:
     """
     if search.fault is not None:
         return []
-    at, memory = search._at, search.memory
-    asked = dict(search.asked)
-    if at is not None:
-        asked.setdefault(at.root, (0, None))
-    region = search._region if asked and search._prepared else None
+    position, memory = search._at, search.memory
+    queried_nodes = dict(search.asked)
+    if position is not None:
+        queried_nodes.setdefault(position.root, (0, None))
+    region = search._region if queried_nodes and search._prepared else None
     guess_of: Callable[[int], Guess] | None = None
     if isinstance(region, LayeredRegion):
-        region = region.copied()  # reading changes nothing
+        region = region.copy_layers()  # reading changes nothing
         memory = region.memory
         region.counted.settle(search.num_calls)
         guess_of = region.counted.at
     elif region is not None:
         guess_of = region.counted.guess_all(search.num_calls).__getitem__
-    found = []
-    for node, (calls, error) in asked.items():
+    estimates = []
+    for node, (num_calls, usual_error) in queried_nodes.items():
         if region is not None:
             region.show_whole(node)
-        state, spent = memory.states[node], (calls, 0.0, 0.0)
+        state, calls_and_seconds = memory.states[node], (num_calls, 0.0, 0.0)
         guess = UNKNOWN if guess_of is None else guess_of(node)
-        guess = guess._replace(standard_error=error)
-        found.append(_known_at(search, memory, node, state, guess, spent))
-    return found
+        guess = guess._replace(standard_error=usual_error)
+        estimates.append(
+            _known_at(search, memory, node, state, guess, calls_and_seconds)
+        )
+    return estimates
 
 
 def has_room(search: Certified, state: Any) -> bool:
@@ -409,11 +418,14 @@ def has_room(search: Certified, state: Any) -> bool:
 def node_of(memory: Memory, state: Any) -> int | None:
     """The node of a state; None if it was never seen."""
     key = memory.problem.key_of(state)
-    seen = memory.others.get(key)
-    return memory.nodes.get(key) if seen is None else seen.node
+    seen_state = memory.others.get(key)
+    return memory.nodes.get(key) if seen_state is None else seen_state.node
 
 
 def _nodes(memory: Memory) -> list[tuple[Any, int]]:
     """The key and the node of every state that a memory recognizes."""
     plain_values = memory.nodes.items()
-    return [*plain_values, *((key, seen.node) for key, seen in memory.others.items())]
+    return [
+        *plain_values,
+        *((key, seen_state.node) for key, seen_state in memory.others.items()),
+    ]

@@ -1,13 +1,13 @@
-"""Taking the samples of a round, and leaving it in the middle when it is time.
+"""The samples of a round, which may be left in the middle when it is time.
 
-A round may be left by the clock, by Ctrl-C, by a callback that returns False, and
-where the memory is full. Whatever ends it, what is entered of a pair is the
-beginning of its stream, and nothing more is sampled until what waits is entered
-(docs/certified.md, section 9). So a round is left between two slices, or inside a
-slice that is then sampled again from where it began.
+A round may be left by the clock, by Ctrl-C, by a callback that returns False, and where
+the memory is full. Whatever ends it, the entered samples of a pair are the beginning of
+its stream, and nothing more is sampled until the waiting samples are entered
+(docs/certified.md, section 9). So a round is left between two slices, or inside a slice
+that is then sampled again from where it began.
 
 The clock: entering samples, the last sweeps and the inspection afterwards take time
-too. What they took before is kept apart (``ending``), so that the answer is there
+too. Their last durations are reserved (``ending_seconds``), so that the answer is there
 when the time is up.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from smoothcruiser.certified.inspected import LEAST_SECONDS
 from smoothcruiser.certified.keeping import POOL_SECONDS, SLICE_SECONDS
-from smoothcruiser.certified.limits import Ends, estimated
+from smoothcruiser.certified.limits import Ends, limits_for_samples
 from smoothcruiser.certified.position import Position
 from smoothcruiser.certified.room import Full
 from smoothcruiser.certified.shares import pair_costs
@@ -49,15 +49,15 @@ class Taking:
     def __init__(self, search: Certified) -> None:
         self.search = search
         self.entering = 0.0  # seconds per sample, when some were last entered
-        self.lost = 0  # calls whose samples were dropped, of a slice that was left
+        self.lost = 0  # calls of dropped samples, in a slice that was left
         self._begun = self._told = 0.0  # the query, and the last report to a callback
 
-    def start(self, begin: float) -> None:
-        """Begin a query; it was asked at ``begin``."""
-        self._begun = self._told = begin
+    def start(self, start_time: float) -> None:
+        """Begin a query that was requested at ``start_time``."""
+        self._begun = self._told = start_time
 
     def said_stop(
-        self, at: Position, limits: Ends, least_seconds: float = REPORT_SECONDS
+        self, position: Position, limits: Ends, least_seconds: float = REPORT_SECONDS
     ) -> str | None:
         """Report to the callback, if the last report is old; return whether it stops."""
         search, now = self.search, time.perf_counter()
@@ -65,61 +65,69 @@ class Taking:
             return None
         if self.is_first:  # nothing is known yet; the inspection is reported next
             return None
-        limited = limits.seconds is not None
-        report = Progress(
-            calls=search.num_calls - at.first_call,
+        has_deadline = limits.seconds is not None
+        progress_report = Progress(
+            calls=search.num_calls - position.first_call,
             seconds=now - self._begun,
-            seconds_left=max(0.0, limits.deadline - now) if limited else None,
-            interval=search.memory.interval(at.root),
-            half_width=search.memory.half_width(at.root, limits.target),
+            seconds_left=max(0.0, limits.deadline - now) if has_deadline else None,
+            interval=search.memory.interval(position.root),
+            half_width=search.memory.half_width(position.root, limits.target),
             states=search.memory.num_nodes - 1,
         )
         try:
             with limits.hold.opened():
-                said = limits.callback(report)
+                callback_answer = limits.callback(progress_report)
         except TimeIsUp:
             return "seconds"
         except KeyboardInterrupt:
             return "hand"
         self._told = time.perf_counter()
-        return "callback" if says_stop(said) else None
+        return "callback" if says_stop(callback_answer) else None
 
-    def ending(self, limits: Ends) -> float:
+    def ending_seconds(self, limits: Ends) -> float:
         """The seconds between the last sample and the answer."""
         if limits.deadline == math.inf:
             return 0.0
         search = self.search
         batch = search._intake.batch
-        waiting = 0 if batch is None else batch.drawn - batch.entered
-        sweeps = LAST_SWEEPS * search._sweeps.seconds
-        return waiting * self.entering + sweeps + search._inspected.reserved(limits)
+        num_waiting = 0 if batch is None else batch.drawn - batch.entered
+        sweep_seconds = LAST_SWEEPS * search._sweeps.seconds
+        return (
+            num_waiting * self.entering
+            + sweep_seconds
+            + search._inspected.reserved_seconds(limits)
+        )
 
-    def begin_round(self, at: Position, pairs: Ints, counts: Ints) -> None:
+    def begin_round(self, position: Position, pairs: Ints, counts: Ints) -> None:
         """Keep the jobs of a round: rows first, then pairs to sample, with their shares."""
-        reads = self.search._sampler.reads(pairs)
-        rows = np.flatnonzero(reads)
-        self.give_shares(pairs[~reads])
-        at.begin_round(
-            np.concatenate([pairs[rows], pairs[~reads]]),
-            np.concatenate([np.ones(len(rows), dtype=np.int64), counts[~reads]]),
+        are_rows = self.search._sampler.are_rows(pairs)
+        row_places = np.flatnonzero(are_rows)
+        self.give_shares(pairs[~are_rows])
+        position.begin_round(
+            np.concatenate([pairs[row_places], pairs[~are_rows]]),
+            np.concatenate(
+                [np.ones(len(row_places), dtype=np.int64), counts[~are_rows]]
+            ),
         )
 
     def drop_round(self) -> None:
         """Forget the jobs of the round under way, if there is one."""
-        at = self.search._at
-        if at is not None and at.sampling:
-            self.search._region.leave()
-            at.end_round()
+        position = self.search._at
+        if position is not None and position.sampling:
+            self.search._region.leave_round()
+            position.end_round()
 
-    def _begin_batch(self, at: Position) -> None:
+    def _begin_batch(self, position: Position) -> None:
         """Make a batch of the first jobs, all of them rows, or none."""
-        rows = int(self.search._sampler.reads(at.pairs).sum())
-        first = rows or len(at.pairs)
-        pairs, counts = self.search._intake.begin(at.pairs[:first], at.counts[:first])
-        at.pairs = np.concatenate([pairs, at.pairs[first:]])
-        at.counts = np.concatenate([counts, at.counts[first:]])
+        num_rows = int(self.search._sampler.are_rows(position.pairs).sum())
+        num_jobs = num_rows or len(position.pairs)
+        pairs, counts = self.search._intake.begin_batch(
+            position.pairs[:num_jobs], position.counts[:num_jobs]
+        )
+        position.pairs = np.concatenate([pairs, position.pairs[num_jobs:]])
+        position.counts = np.concatenate([counts, position.counts[num_jobs:]])
 
-    def _take_missing(self, at: Position) -> None:
+    def _take_missing(self, position: Position) -> None:
         """Give the pairs that had no row their shares of delta, and sample them.
 
         That is in this round, or in the next one if the step was not inspected yet.
@@ -133,22 +141,22 @@ class Taking:
             raise without_delta(search, int(pairs[0]))
         self.give_shares(pairs)
         if search._inspected.looked is not None:
-            first = np.full(len(pairs), FIRST_BATCH, dtype=np.int64)
-            at.pairs = np.concatenate([at.pairs, pairs])
-            at.counts = np.concatenate([at.counts, first])
+            first_counts = np.full(len(pairs), FIRST_BATCH, dtype=np.int64)
+            position.pairs = np.concatenate([position.pairs, pairs])
+            position.counts = np.concatenate([position.counts, first_counts])
 
     def give_shares(self, pairs: Ints) -> None:
         """Assign the next k to every new pair, before its first sample."""
         search = self.search
         g = search.memory.graph
-        new = pairs[g.pairs["total"][pairs] == 0.0]
-        if len(new) and not search.problem.deterministic:
+        new_pairs = pairs[g.pairs["total"][pairs] == 0.0]
+        if len(new_pairs) and not search.problem.deterministic:
             # a round that was left may have given one to a pair that it did not sample
-            new = new[g.pairs["cost"][new] == 0.0]
-            k = search._drawn_pairs + 1 + np.arange(len(new))
-            costs = pair_costs(search.bound, search.problem, k, search.delta)
-            g.pairs["cost"][new] = costs
-        search._drawn_pairs += len(new)
+            new_pairs = new_pairs[g.pairs["cost"][new_pairs] == 0.0]
+            k = search._drawn_pairs + 1 + np.arange(len(new_pairs))
+            pair_cost = pair_costs(search.bound, search.problem, k, search.delta)
+            g.pairs["cost"][new_pairs] = pair_cost
+        search._drawn_pairs += len(new_pairs)
 
     def begin_sampling(self, limits: Ends) -> Ends:
         """Go on with samples beside rows, and return the limits for that.
@@ -158,8 +166,8 @@ class Taking:
         search = self.search
         search._steering.begin_sampling()
         search._sweeps.exact = False
-        search._region.sample()
-        return estimated(limits, search.bound, search.problem, search.delta)
+        search._region.note_samples()
+        return limits_for_samples(limits, search.bound, search.problem, search.delta)
 
     @property
     def is_first(self) -> bool:
@@ -168,18 +176,22 @@ class Taking:
         only_rows = search.known and search.exact
         return search._inspected.looked is None and not only_rows
 
-    def inspect(self, at: Position, left: int, limits: Ends) -> int:
+    def inspect(self, position: Position, calls_left: int, limits: Ends) -> int:
         """Inspect the step before the first sample, and return the calls."""
         search = self.search
-        if limits.phases.begin("inspecting", calls=search.num_calls - at.first_call):
-            search._save(at)
+        if limits.phases.begin(
+            "inspecting", calls=search.num_calls - position.first_call
+        ):
+            search._save(position)
             return 0
-        state = search.memory.states[at.root]
-        calls = search._inspected.begin(search._sampler, state, left, limits)
-        search.num_calls += calls
-        search._save(at)
-        limits.phases.begin("sampling", calls=search.num_calls - at.first_call)
-        return calls
+        state = search.memory.states[position.root]
+        num_calls = search._inspected.inspect_first(
+            search._sampler, state, calls_left, limits
+        )
+        search.num_calls += num_calls
+        search._save(position)
+        limits.phases.begin("sampling", calls=search.num_calls - position.first_call)
+        return num_calls
 
     def end_query(self, limits: Ends, state: Any) -> None:
         """Inspect the step, the rows and the states again, after a query."""
@@ -191,44 +203,46 @@ class Taking:
             if search.keeper is not None:
                 search.keeper.unkept = f"{search.fault}."
             return
-        closing = limits.closing()
+        closing_limits = limits.closing_limits()
         search.memory.check_untouched(
-            max(closing.deadline, time.perf_counter() + LEAST_SECONDS)
+            max(closing_limits.deadline, time.perf_counter() + LEAST_SECONDS)
         )
-        search.num_calls += sampler.read_again(closing)
-        search.num_calls += search._inspected.again(sampler, state, closing)
+        search.num_calls += sampler.read_again(closing_limits)
+        search.num_calls += search._inspected.inspect_again(
+            sampler, state, closing_limits
+        )
 
-    def round(self, at: Position, limits: Ends) -> str | None:
+    def sample_round(self, position: Position, limits: Ends) -> str | None:
         """Sample the jobs of the round; return None, or why it was left.
 
-        A search that was left by the clock or by hand is saved before what was
-        sampled is entered.
+        A search that was left by the clock or by hand is saved before its samples are
+        entered.
         """
         search, intake = self.search, self.search._intake
         try:
-            while intake.batch is not None or len(at.pairs):
+            while intake.batch is not None or len(position.pairs):
                 if intake.batch is None:
-                    self._begin_batch(at)
-                reason = self._fill(at, limits) or self._enter(limits)
+                    self._begin_batch(position)
+                reason = self._fill(position, limits) or self._enter(limits)
                 if reason is None:
-                    search._save_if_due(at)
-                    reason = limits.over(self.ending(limits))
+                    search._save_if_due(position)
+                    reason = limits.stop_reason(self.ending_seconds(limits))
                 if reason is not None:
-                    search._save(at)
-                    search._region.leave()
+                    search._save(position)
+                    search._region.leave_round()
                     search.num_calls += self.lost
-                    self._enter(limits.closing())
-                    at.end_round()
+                    self._enter(limits.closing_limits())
+                    position.end_round()
                     return reason
         except Full as error:
             search.num_calls += error.calls
-            search._region.leave()
-            self.waiting(limits)
+            search._region.leave_round()
+            self.enter_waiting(limits)
             return error.reason
-        at.end_round()
+        position.end_round()
         return None
 
-    def waiting(self, limits: Ends) -> str | None:
+    def enter_waiting(self, limits: Ends) -> str | None:
         """Enter the samples of a round that was left, as far as there is room.
 
         Returns why some still wait, if it was for want of time.
@@ -239,55 +253,59 @@ class Taking:
         return reason
 
     def _enter(self, limits: Ends) -> str | None:
-        """Enter what was sampled; return None, or why some of it waits."""
-        begin, batch = time.perf_counter(), self.search._intake.batch
+        """Enter the samples; return None, or why some of them wait."""
+        start_time, batch = time.perf_counter(), self.search._intake.batch
         if batch is None:
             return None
-        before = batch.entered
-        reason = self.search._intake.enter(limits.over)
-        entered = batch.entered - before
-        if entered:
-            self.entering = (time.perf_counter() - begin) / entered
+        entered_before = batch.entered
+        reason = self.search._intake.enter_batch(limits.stop_reason)
+        num_entered = batch.entered - entered_before
+        if num_entered:
+            self.entering = (time.perf_counter() - start_time) / num_entered
         return reason
 
-    def _fill(self, at: Position, limits: Ends) -> str | None:
+    def _fill(self, position: Position, limits: Ends) -> str | None:
         """Sample the batch in slices; return None, or why it is not full."""
         search, sampler = self.search, self.search._sampler
         batch, pace, self.lost = search._intake.batch, search._pace, 0
         assert batch is not None
         while batch.drawn < batch.size:
-            ending = self.ending(limits)
-            reason = limits.over(ending) or self.said_stop(at, limits)
+            ending_seconds = self.ending_seconds(limits)
+            reason = limits.stop_reason(ending_seconds) or self.said_stop(
+                position, limits
+            )
             if reason is not None:
                 return reason
-            left = limits.deadline - ending - time.perf_counter()
+            seconds_left = limits.deadline - ending_seconds - time.perf_counter()
             slice_seconds = POOL_SECONDS if sampler.workers else SLICE_SECONDS
-            most = pace.within(min(slice_seconds, SLICE_SHARE * left), self.entering)
-            begin, before = time.perf_counter(), batch.drawn
-            rows, missing = sampler.num_rows, len(sampler.missing)
+            max_samples = pace.samples_within(
+                min(slice_seconds, SLICE_SHARE * seconds_left), self.entering
+            )
+            start_time, drawn_before = time.perf_counter(), batch.drawn
+            rows_before, num_missing = sampler.num_rows, len(sampler.missing)
             try:
-                sampler.draw(batch, max(most, sampler.workers))
+                sampler.draw(batch, max(max_samples, sampler.workers))
             except Interrupted as stop:
                 self.lost = stop.calls
                 log.info("a slice was broken off: %d calls are dropped", stop.calls)
-                return limits.over() or "seconds"
+                return limits.stop_reason() or "seconds"
             finally:
-                search.num_calls += batch.drawn - before
-                search.num_calls -= len(sampler.missing) - missing
-                search.num_rows += sampler.num_rows - rows
-                self._take_missing(at)
-            pace.took(batch.drawn - before, time.perf_counter() - begin)
+                search.num_calls += batch.drawn - drawn_before
+                search.num_calls -= len(sampler.missing) - num_missing
+                search.num_rows += sampler.num_rows - rows_before
+                self._take_missing(position)
+            pace.learn(batch.drawn - drawn_before, time.perf_counter() - start_time)
             if batch.drawn < batch.size:
-                search._save_if_due(at)
+                search._save_if_due(position)
         return None
 
 
 def without_delta(search: Certified, pair: int) -> InvalidInput:
     """The refusal to sample a pair without a row where no delta was given."""
-    found = search.memory.graph.pairs[pair]
-    state = search.memory.states[int(found["node"])]
+    pair_row = search.memory.graph.pairs[pair]
+    state = search.memory.states[int(pair_row["node"])]
     return InvalidInput(
-        f"outcomes({state!r}, {int(found['action'])}) is None, so that pair has to be "
+        f"outcomes({state!r}, {int(pair_row['action'])}) is None, so that pair has to be "
         "sampled; give delta, the allowed probability of failure (delta=0.1), or "
         "list that row."
     )

@@ -1,6 +1,6 @@
-"""How a memory of certified search is looked at: as text, as a table, as a picture.
+"""The displays of a memory of certified search: as text, as a table, as a picture.
 
-What this file leaves out: the table (``certified.table``), the record of intervals
+This file leaves out the table (``certified.table``), the record of intervals
 (``certified.history``) and the drawing (``smoothcruiser.plots``).
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Viewed(Framed):
-    """What can be seen of a memory; ``Certified`` is one."""
+    """The displays of a memory; ``Certified`` is one."""
 
     frame_columns = Table.frame_columns
     problem: Problem
@@ -34,12 +34,12 @@ class Viewed(Framed):
     history: History  # how intervals narrowed; not kept in a store
 
     def __repr__(self) -> str:
-        about = {"problem": self.problem.name, "delta": self.delta}
-        return brief("Certified", **about, calls=self.num_calls)
+        shown_fields = {"problem": self.problem.name, "delta": self.delta}
+        return brief("Certified", **shown_fields, calls=self.num_calls)
 
     @abstractmethod
     def _check_whole(self) -> None:
-        """Refuse to go on with a memory that an error has left unfinished."""
+        """Refuse to continue a memory that an error has left unfinished."""
 
     def table(self) -> Table:
         """All states seen so far, with bounds that hold together (``table``)."""
@@ -57,10 +57,12 @@ class Viewed(Framed):
 
         Args:
             ax: where to draw; by default a figure of its own.
-            state: one that was asked about; by default the last one.
+            state: one that was queried; by default the last one.
         """
         return drawn("certified", self, ax, state=state)
 
-    def _remember(self, at: Position) -> None:
+    def _remember(self, position: Position) -> None:
         """Add the interval of the query under way to the history."""
-        self.history.add(at.root, self.num_calls, self.memory.interval(at.root))
+        self.history.add(
+            position.root, self.num_calls, self.memory.interval(position.root)
+        )

@@ -5,7 +5,7 @@ the other in ``keys``, each in the place where it was met first, and a hash tabl
 them: open addressing, ``slots`` of rows, -1 where one is free. Row 0 stands for the end
 of an episode and is in no slot.
 
-It has a file of its own because what it calls imports Numba.
+It has a file of its own because the functions it calls import Numba.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from smoothcruiser.certified.draws_kernel import STEP
 from smoothcruiser.certified.graph import STREAM_BYTES
-from smoothcruiser.certified.memory_kernel import mixed
+from smoothcruiser.certified.memory_kernel import mix_word
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.jit.streams import stream_at
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-DONE, MISFIT, WRITTEN = 0, 1, 2  # what a batch reports
+DONE, MISFIT, WRITTEN = 0, 1, 2  # results of a batch
 WORD = 8  # bytes
 STREAM_WORDS = STREAM_BYTES // WORD
 NEGATIVE_ZERO = -(2**63)  # the bits of -0.0, which is equal to another row of words
@@ -55,7 +55,7 @@ def first_slot(address: int, width: int, size: int) -> int:
     """The first slot to try for the words at ``address``, of ``size`` = 2**b slots."""
     word = np.uint64(SEED)
     for w in range(width):
-        word = mixed(word + np.uint64(int_at(address, w)))
+        word = mix_word(word + np.uint64(int_at(address, w)))
     return np.int64(word & np.uint64(size - 1))  # type: ignore[return-value]
 
 
@@ -64,17 +64,17 @@ def find_row(address: int, keys: Ints, slots: Ints, sizes: Ints) -> int:
 
     ``sizes[0]`` rows are in use. The caller has made room for one more.
     """
-    width, size = keys.shape[1], len(slots)
-    slot = first_slot(address, width, size)
+    width, num_slots = keys.shape[1], len(slots)
+    slot = first_slot(address, width, num_slots)
     while slots[slot] >= 0:
-        row, same = slots[slot], True
+        row, is_same = slots[slot], True
         for w in range(width):
             if keys[row, w] != int_at(address, w):
-                same = False
+                is_same = False
                 break
-        if same:
+        if is_same:
             return int(row)
-        slot = (slot + 1) & (size - 1)
+        slot = (slot + 1) & (num_slots - 1)
     row = sizes[0]
     sizes[0] += 1
     slots[slot] = row
@@ -85,11 +85,13 @@ def find_row(address: int, keys: Ints, slots: Ints, sizes: Ints) -> int:
 
 def fill_slots(keys: Ints, slots: Ints, used: int) -> None:
     """Enter rows 1, ..., ``used`` - 1 in an empty hash table."""
-    size, start = len(slots), keys.ctypes.data
+    num_slots, keys_address = len(slots), keys.ctypes.data
     for row in range(1, used):
-        slot = first_slot(start + WORD * keys.shape[1] * row, keys.shape[1], size)
+        slot = first_slot(
+            keys_address + WORD * keys.shape[1] * row, keys.shape[1], num_slots
+        )
         while slots[slot] >= 0:
-            slot = (slot + 1) & (size - 1)
+            slot = (slot + 1) & (num_slots - 1)
         slots[slot] = row
 
 
@@ -102,7 +104,7 @@ def enter_state(
 
 
 def load_state(address: int) -> Any:
-    """The state whose words are at ``address``."""
+    """The state with its words at ``address``."""
     return LOAD(address)
 
 
@@ -128,16 +130,16 @@ def draw_states(
 ) -> int:
     """Fill the buffers with ``counts[i]`` samples of each job, next states as rows.
 
-    ``data`` is what STEP needs, and ``origins`` are the rows of the jobs' states.
-    ``streams`` is the address of four words per job, ``before`` that of four more, and
-    ``frame`` that of two rows to work in. Returns DONE, or MISFIT for sample ``at[1]``
-    of job ``at[0]``, which is no row of words, or an error that plain Python will tell;
+    ``data`` is for STEP, and ``origins`` are the rows of the jobs' states. ``streams``
+    is the address of four words per job, ``before`` that of four more, and ``frame``
+    that of two rows to work in. Returns DONE, or MISFIT for sample ``at[1]`` of job
+    ``at[0]``, which is no row of words, or an error that plain Python will tell;
     ``before`` is its stream. It is WRITTEN where the step has changed the state of job
     ``at[0]``.
     """
     width = keys.shape[1]
-    following = frame + WORD * width
-    i = 0
+    next_frame = frame + WORD * width
+    sample_index = 0
     for job in range(len(origins)):
         stream = streams + STREAM_BYTES * job
         rng: Any = stream_at(stream)  # type: ignore[call-arg]
@@ -146,21 +148,21 @@ def draw_states(
             put_int(frame, w, keys[origin, w])
         state = LOAD(frame)
         for _ in range(counts[job]):
-            at[0], at[1] = job, i
+            at[0], at[1] = job, sample_index
             for w in range(STREAM_WORDS):
                 put_int(before, w, int_at(stream, w))
-            reward, after, ended = STEP(data, state, action, rng)
+            reward, next_state, ended = STEP(data, state, action, rng)
             if not low <= reward <= high or (ended and not ends):
                 return MISFIT
-            rewards[i], raws[i] = reward, 0
+            rewards[sample_index], raws[sample_index] = reward, 0
             if not (ended or lasts[job]):  # of the last step only the reward counts
-                STORE(following, after)
-                if is_unusual(following, floats):
+                STORE(next_frame, next_state)
+                if is_unusual(next_frame, floats):
                     return MISFIT
-                raws[i] = find_row(following, keys, slots, sizes)
-            i += 1
+                raws[sample_index] = find_row(next_frame, keys, slots, sizes)
+            sample_index += 1
         for w in range(width):
             if int_at(frame, w) != keys[origin, w]:
                 return WRITTEN
-    at[0], at[1] = len(origins), i
+    at[0], at[1] = len(origins), sample_index
     return DONE

@@ -58,7 +58,7 @@ def test_what_is_left_out_would_not_have_moved(name, monkeypatch):
     only_changed = Region.sweep
 
     def whole(self: Region, tune: int) -> float:
-        self.memory.graph.nodes["stale"][self.listed] |= SAMPLED
+        self.memory.graph.nodes["stale"][self.listed_nodes] |= SAMPLED
         return only_changed(self, tune)
 
     monkeypatch.setattr(Region, "sweep", whole)

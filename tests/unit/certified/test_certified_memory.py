@@ -143,11 +143,11 @@ def test_numbers_are_resolved_to_nodes_and_terminal_states_to_the_end():
     memory, _ = a_memory(terminal=lambda s: s == 9)
     memory.hold_numbers()
     memory.node_of(5)
-    found = memory.targets(np.array([8, 9, 7, 5, 8, END_RAW])).tolist()
+    found = memory.target_nodes(np.array([8, 9, 7, 5, 8, END_RAW])).tolist()
     assert found == [3, END, 2, 1, 3, END]
     assert memory.states[:] == [None, 5, 7, 8]
     assert dict(memory.nodes.items()) == {5: 1, 7: 2, 8: 3, 9: END}
-    assert (memory.num_nodes, memory.kept) == (4, 4)
+    assert (memory.num_nodes, memory.num_kept) == (4, 4)
 
 
 def test_many_numbers_are_found_again():
@@ -158,8 +158,10 @@ def test_many_numbers_are_found_again():
     memory.hold_numbers()
     rng = np.random.default_rng(1)
     numbers = rng.integers(-(2**63) + 1, 2**63 - 1, size=50_000)
-    first = np.concatenate([memory.targets(part) for part in np.split(numbers, 50)])
-    assert np.array_equal(memory.targets(numbers), first)
+    first = np.concatenate(
+        [memory.target_nodes(part) for part in np.split(numbers, 50)]
+    )
+    assert np.array_equal(memory.target_nodes(numbers), first)
     inside = first != END
     assert np.array_equal(numbers[~inside] % 7 == 0, np.ones((~inside).sum(), bool))
     assert np.array_equal(memory.states.book.numbers[first[inside]], numbers[inside])
@@ -313,12 +315,12 @@ def test_whole_numbers_with_a_key_share_their_nodes():
     memory, _ = a_memory(key=lambda s: s % 10, terminal=lambda s: s == 27)
     memory.hold_numbers()
     memory.node_of(5)
-    seven, seventeen, eight = memory.targets(np.array([7, 17, 8])).tolist()
+    seven, seventeen, eight = memory.target_nodes(np.array([7, 17, 8])).tolist()
     assert seven == seventeen != eight
-    assert memory.targets(np.array([17])).tolist() == [seven]
-    assert memory.kept == 3
+    assert memory.target_nodes(np.array([17])).tolist() == [seven]
+    assert memory.num_kept == 3
     with pytest.raises(OracleError, match="same key"):
-        memory.targets(np.array([27]))
+        memory.target_nodes(np.array([27]))
 
 
 def test_streams_of_pairs_are_positions():

@@ -74,7 +74,7 @@ class Idle(Certified):
     """Certified search that never finds a sample worth its price."""
 
     class steering(steering.Steering):
-        def steered(self, root, limits, calls):
+        def steered_jobs(self, root, limits, calls):
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
 
 
@@ -82,7 +82,7 @@ class Wasteful(Certified):
     """Certified search that samples the asked state's first action alone."""
 
     class steering(steering.Steering):
-        def steered(self, root, limits, calls):
+        def steered_jobs(self, root, limits, calls):
             return np.array([self.memory.graph.nodes["first"][root]]), np.array([calls])
 
 

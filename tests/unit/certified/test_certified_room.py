@@ -61,7 +61,7 @@ def test_intervals_hold_where_states_had_no_room(kind, most, seeds):
     for seed in range(seeds):
         memory = Certified(problem(STEPS[kind]), delta=0.01, seed=seed, max_states=most)
         found = memory.query(epsilon=0.05, budget=200_000)
-        assert memory.memory.kept <= most
+        assert memory.memory.num_kept <= most
         assert memory.reason == "max_states"
         assert "max_states" in " ".join(found.notes)
         assert found.interval[0] <= TRUTH.value <= found.interval[1]
@@ -91,7 +91,9 @@ def test_a_limit_that_is_not_met_changes_no_bit(kind):
     """With room for exactly the states it meets, the answer is that without limit."""
     memory = Certified(problem(STEPS[kind]), delta=0.01)
     free = memory.query(epsilon=0.3)
-    bound = Certified(problem(STEPS[kind]), delta=0.01, max_states=memory.memory.kept)
+    bound = Certified(
+        problem(STEPS[kind]), delta=0.01, max_states=memory.memory.num_kept
+    )
     found = bound.query(epsilon=0.3)
     assert (found.interval, found.q_values, found.num_calls, found.notes) == (
         free.interval,

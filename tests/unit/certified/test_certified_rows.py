@@ -153,7 +153,7 @@ def test_limits_end_a_search_with_an_interval_that_holds() -> None:
             assert "10 rows of outcomes= read" in found.notes[-1]
     memory = Certified(problem(), max_states=5)
     memory.query(epsilon=1e-6)
-    assert memory.memory.kept <= 5
+    assert memory.memory.num_kept <= 5
     assert memory.reason == "max_states"
 
 

@@ -29,7 +29,7 @@ def slices(monkeypatch):
 
     def of(size: int) -> None:
         class Steady(keeping.Pace):
-            def within(self, seconds: float, more: float = 0.0) -> int:
+            def samples_within(self, seconds: float, more: float = 0.0) -> int:
                 """Ignore the clock."""
                 return size
 

@@ -47,7 +47,7 @@ NAN = struct.unpack("<d", bytes.fromhex("010000000000f8ff"))[0]
 
 def again(state):
     spelling = Spelling(PROBLEM)
-    return spelling.read(json.loads(json.dumps(spelling.write(state))))
+    return spelling.read_state(json.loads(json.dumps(spelling.write_state(state))))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ class Stranger(NamedTuple):
 def test_what_cannot_come_back_is_refused(state):
     """Objects, functions, classes that the problem's own state does not have."""
     with pytest.raises(InvalidInput, match="The store cannot keep"):
-        Spelling(PROBLEM).write(state)
+        Spelling(PROBLEM).write_state(state)
 
 
 def test_a_ring_is_refused():
@@ -121,7 +121,7 @@ def test_a_ring_is_refused():
     ring: list[object] = []
     ring.append(ring)
     with pytest.raises(InvalidInput, match="The store cannot keep"):
-        Spelling(PROBLEM).write(ring)
+        Spelling(PROBLEM).write_state(ring)
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,4 @@ def test_a_ring_is_refused():
 def test_data_that_nobody_wrote_is_no_state(data):
     """Names that the problem does not have are not looked for anywhere else."""
     with pytest.raises((ValueError, KeyError, TypeError)):
-        Spelling(PROBLEM).read(data)
+        Spelling(PROBLEM).read_state(data)

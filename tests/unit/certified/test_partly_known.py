@@ -106,7 +106,7 @@ def test_equal_samples_leave_rows_alone() -> None:
     memory.query(epsilon=0.5)
 
     class Enough:
-        def each(self, num_pairs: int) -> float:
+        def samples_per_pair(self, num_pairs: int) -> float:
             return 1e6
 
     pairs = memory.memory.graph.pairs[: memory.memory.num_pairs]
@@ -114,7 +114,7 @@ def test_equal_samples_leave_rows_alone() -> None:
     pairs["total"][~was_read] += 1.0  # so that a row has the fewest samples
     assert was_read.any()
     for enough in (None, Enough()):
-        equal = memory._steering.equal(enough, 10**7)[0]  # type: ignore[arg-type]
+        equal = memory._steering.equal_jobs(enough, 10**7)[0]  # type: ignore[arg-type]
         assert len(equal) > 0
         assert not was_read[equal].any()
 

@@ -137,10 +137,10 @@ def test_values_with_a_bonus_are_those_of_plain_iteration(memory) -> None:
     region.pooled_loops.prepare(g, region.order, region.count, plain, region.rules)
     for _ in range(300):
         backup(*known, plain, region.rules)
-        plain.values[region.listed] = plain.backed[region.listed]
+        plain.values[region.listed_nodes] = plain.backed[region.listed_nodes]
     work = region._work(1.0, pooled)
     away = region.pooled_loops.solve(*known, 1e-8, work, region.rules)
-    listed = region.listed
+    listed = region.listed_nodes
     assert away < 1e-6
     assert np.allclose(work.values[listed], plain.values[listed], atol=1e-4)
     # from far below, what has to be added makes it an upper bound all the same
@@ -164,7 +164,7 @@ def test_a_round_that_was_left_ends_the_pool() -> None:
     search.query(budget=3_000)
     region = search._region
     assert region.pool()[0] < math.inf
-    region.leave()
+    region.leave_round()
     assert region.pool()[0] < math.inf  # what was entered is in order
     region.mark_last()
     assert region.pool()[0] == math.inf

@@ -65,4 +65,4 @@ def test_supports_are_completed_where_nothing_else_brings_the_bound_down():
     assert found.interval[0] <= 0.5 <= found.interval[1]
     assert missing(pairs, 0.01).sum() == 0.0
     region = search._region
-    assert region.urgent(100) is None
+    assert region.urgent_jobs(100) is None

@@ -24,17 +24,17 @@ def default_bound(problem: Problem) -> str:
 
     One law serves all numbers of steps left, and proves supports complete.
     """
-    shared = problem.horizon is not None and problem.horizon > 1
-    declared = problem.min_probability is not None
-    several = shared or declared or is_undiscounted(problem)
-    if several and not problem.deterministic:
+    shares_samples = problem.horizon is not None and problem.horizon > 1
+    is_declared = problem.min_probability is not None
+    needs_law = shares_samples or is_declared or is_undiscounted(problem)
+    if needs_law and not problem.deterministic:
         return LAW.word
     return DEFAULT
 
 
 def check_pool(bound: Bound, problem: Problem) -> None:
     """Refuse to pool unseen outcomes where that is not proved (docs/pooled.md)."""
-    pools = (
+    can_pool = (
         problem.horizon is None
         and problem.discount < 1.0
         and not problem.is_game
@@ -43,7 +43,7 @@ def check_pool(bound: Bound, problem: Problem) -> None:
         and not problem.deterministic
         and not has_rows(problem)
     )
-    if bound.pool_share > 0.0 and not pools:
+    if bound.pool_share > 0.0 and not can_pool:
         raise InvalidInput(
             f"bound={bound.word!r} is for samples of one player's problem with a "
             "discount below 1, no horizon, a built-in operator and no min_probability; "

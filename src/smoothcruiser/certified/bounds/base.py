@@ -1,4 +1,4 @@
-"""What certified search requires of a bound on a pair.
+"""The interface of a bound on a pair, as certified search requires it.
 
 A bound says how far Q(s, a) can be from the mean of its samples, for all pairs
 and all numbers of samples at once.
@@ -9,8 +9,8 @@ for the upper side (with L(z_i) for the lower one), so it must be monotone: a
 larger Y_i may not make it smaller. Any monotone bound that holds for all n can
 be used, and docs/certified.md, section 3, applies to it without a change.
 
-This file decides what a bound consists of, and holds what every bound may use:
-the shares of delta, the mean, and the search for a number of samples.
+This file defines the parts of a bound. It also holds the tools that every bound may
+use: the shares of delta, the mean, and the search for a number of samples.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from smoothcruiser.operators.base import value_rounding as value_rounding
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.tabular import Floats, Ints
 
-SWEPT = 0.005  # of epsilon: what the last sweeps may leave
-# What a sweep does with a choice that a bound has (the pole of betting): it keeps the
-# choice, improves it step by step, or tries everything.
+SWEPT = 0.005  # of epsilon: the part that the last sweeps may leave
+# A bound may have a choice (the pole of betting). A sweep keeps the choice, improves it
+# step by step, or tries everything.
 KEEP, WALK, SCAN = 0, 1, 2
-# It keeps it, and uses only what holds for every function of the outcome at once: what
-# induction at discount 1 needs. Only bounds with ``every_function`` meet it.
+# It keeps it, and uses only bounds that hold for every function of the outcome at once,
+# as induction at discount 1 needs. Only bounds with ``every_function`` meet it.
 EVERY = 3
 
 
@@ -47,7 +47,7 @@ class Outcomes(NamedTuple):
 
 
 class BoundRules(NamedTuple):
-    """What a bound needs that does not change during a query."""
+    """The constants of a bound during a query."""
 
     discount: float
     scale: float  # largest |value| in sight, for rounding
@@ -69,9 +69,9 @@ def frequencies(
 class Bound(NamedTuple):
     """One way to bound Q from samples; a row of ``BOUNDS``."""
 
-    # in the certificate, and what ``Certified(bound=...)`` takes
+    # its name in certificates and in ``Certified(bound=...)``
     word: str
-    # what a pair remembers between sweeps, (name, NumPy type): appended to PAIR
+    # the memory of a pair between sweeps, (name, NumPy type): appended to PAIR
     fields: tuple[tuple[str, str], ...]
     # (g: Outcomes, pair, upper, tune, rules: BoundRules) -> the upper (or lower) bound
     # on Q of a pair that has samples; compiled. It holds for all n with probability
@@ -94,13 +94,13 @@ class Bound(NamedTuple):
     readable: Callable[[Any], bool] = lambda pairs: True
     # whether one event bounds the mean of every function of the outcome at once
     every_function: bool = False
-    # the part of delta that is kept for what all pairs share (``pooled``)
+    # the part of delta that is reserved for the pool of all pairs (``pooled``)
     pool_share: float = 0.0
     # the part that is given out to pairs; a pair's bets then count 1 + 3/4 of its own
     pair_share: float = 1.0
     # (g, pair, upper, rules, weights) -> None: by how much ``side`` moves with the value
     # of each next state, written at the places of the pair's entries; compiled. It
-    # serves the search at discount 1 (``solving_kernel``), which checks what it finds.
+    # serves the search at discount 1 (``solving_kernel``), which checks the result.
     tilt: Callable[..., None] = frequencies
 
 
@@ -124,8 +124,12 @@ def pair_cost(k: Any, delta: float) -> Any:
     infinity that is 1. Against 6/(pi**2 k**2) the price of the thousandth pair
     drops from log 1.6e6 to log 4.8e4.
     """
-    shifted = np.asarray(k, dtype=np.float64) + math.e
-    return math.log(2.0 / delta) + np.log(shifted) + 2.0 * np.log(np.log(shifted))
+    shifted_index = np.asarray(k, dtype=np.float64) + math.e
+    return (
+        math.log(2.0 / delta)
+        + np.log(shifted_index)
+        + 2.0 * np.log(np.log(shifted_index))
+    )
 
 
 def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
@@ -133,10 +137,10 @@ def sample_mean(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float
     total_value = 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
         entry = g.entries[e]
-        after = g.nodes[entry["target"]]
+        next_node = g.nodes[entry["target"]]
         total_value += entry["weight"] * (
             entry["reward"]
-            + rules.discount * (after["upper"] if upper else after["lower"])
+            + rules.discount * (next_node["upper"] if upper else next_node["lower"])
         )
     return float(total_value / pair["total"])
 
@@ -151,15 +155,19 @@ def least_samples(half_width: Callable[[float], float], epsilon: float) -> int:
     def enough(n: int) -> bool:
         return half_width(n) <= (1.0 - SWEPT) * epsilon
 
-    low, high = 0, 1
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > 2**62:  # radii or rounding stay too large for any number
+    too_few, enough_samples = 0, 1
+    while not enough(enough_samples):
+        too_few, enough_samples = enough_samples, 2 * enough_samples
+        if enough_samples > 2**62:  # radii or rounding stay too large for any number
             raise InvalidInput(
                 f"epsilon={epsilon:g} is below what any number of draws "
                 "that can be counted reaches for certain; ask for more."
             )
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    while enough_samples - too_few > 1:
+        middle_count = (too_few + enough_samples) // 2
+        too_few, enough_samples = (
+            (too_few, middle_count)
+            if enough(middle_count)
+            else (middle_count, enough_samples)
+        )
+    return enough_samples

@@ -2,10 +2,9 @@
 
 It is a product of bets against a mean that is too far away.
 
-The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all
-in [m, M], with mean Q. V is fixed but unknown; upper bounds U >= V are known,
-so Y_i = r_i + gamma U(z_i) >= X_i is what can be computed. For a pole nu >= M,
-fixed before the first sample,
+The problem: X_1, X_2, ... are samples of r + gamma V(z) at one pair (s, a), all in [m,
+M], with mean Q. V is fixed but unknown; upper bounds U >= V are known, so Y_i = r_i +
+gamma U(z_i) >= X_i can be computed. For a pole nu >= M, fixed before the first sample,
 
     W_n = product of (nu - X_i) / (nu - Q)
 
@@ -30,8 +29,8 @@ legend   symbol      public name
   p_k                the share of the k-th pair that was ever sampled;
                      ``pair_cost`` = log(2 / (delta p_k)), the 2 for the two sides
 
-This file decides the poles, their shares, and what is known of the price before
-a run. The proofs are in docs/certified.md: sections 2, 4 and 7.
+This file decides the poles, their shares, and the bound on the price before a run. The
+proofs are in docs/certified.md: sections 2, 4 and 7.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ POLE_COSTS: Floats = np.array(
         for j in range(NUM_POLES - 1)
     ]
 )
-# Half of the longest |log| under the geometric mean, whose terms err by half of UNIT. The
+# Half of the longest |log| under the geometric mean: its terms err by half of UNIT. The
 # smallest argument is 4 * 2**-52 * scale, the largest 5.3e4 * scale: 128 covers the scales
 # that ``ranges.checked_scale`` lets pass.
 LONGEST_LOG = 64.0
@@ -105,20 +104,21 @@ def pole_guard(pole: float, scale: float) -> float:
     return 4.0 * UNIT * (abs(pole) + scale)
 
 
-def bound_at(g: Outcomes, pair: Any, upper: bool, at: int, rules: BoundRules) -> float:
-    """The upper (or lower) bound on Q at pole ``at``.
+def bound_at(
+    g: Outcomes, pair: Any, upper: bool, pole_index: int, rules: BoundRules
+) -> float:
+    """The upper (or lower) bound on Q at one pole.
 
-    Rounding is on the safe side: ``guard`` is above the error of pole - Y, so
-    what stands under the logarithm is too small, the geometric mean is
-    shortened by more than its sum, logarithm and exponential can err, and
-    ``guard`` covers the last sum too.
+    Rounding is on the safe side: ``guard`` is above the error of pole - Y, so the
+    argument of the logarithm is too small, the geometric mean is shortened by more than
+    its sum, logarithm and exponential can err, and ``guard`` covers the last sum too.
     """
     nodes, entries, discount = g.nodes, g.entries, rules.discount
     node = nodes[pair["node"]]
-    offset = POLE_OFFSETS[at] * (node["q_high"] - node["q_low"])
+    offset = POLE_OFFSETS[pole_index] * (node["q_high"] - node["q_low"])
     pole = node["q_high"] + offset if upper else node["q_low"] - offset
     guard = pole_guard(pole, rules.scale)
-    cost = pair["cost"] + POLE_COSTS[at]
+    cost = pair["cost"] + POLE_COSTS[pole_index]
     start, stop = pair["start"], pair["start"] + pair["length"]
     total_log = 0.0
     for e in range(start, stop):
@@ -147,22 +147,22 @@ def far_pole(
     WALK goes downhill from the last pole: the bound is convex in the pole but
     for the prices, which differ little. SCAN tries them all.
     """
-    first = (
+    first_index = (
         1 if tune == SCAN else max(1, pair["pole_up"] if upper else pair["pole_down"])
     )
-    best, bound = first, bound_at(g, pair, upper, first, rules)
+    best_index, bound = first_index, bound_at(g, pair, upper, first_index, rules)
     for step in (1, -1):
-        at = first + step
-        while 1 <= at < NUM_POLES:
-            other = bound_at(g, pair, upper, at, rules)
-            if other < bound if upper else other > bound:
-                best, bound = at, other
+        pole_index = first_index + step
+        while 1 <= pole_index < NUM_POLES:
+            other_bound = bound_at(g, pair, upper, pole_index, rules)
+            if other_bound < bound if upper else other_bound > bound:
+                best_index, bound = pole_index, other_bound
             elif tune == WALK:
                 break
-            at += step
-        if best != first:
+            pole_index += step
+        if best_index != first_index:
             break
-    return best, bound
+    return best_index, bound
 
 
 def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
@@ -173,33 +173,33 @@ def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> f
     itself. The bounds of the next poles are worse than that while samples are
     few, so a walk would never leave pole 0.
 
-    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n), whose
-    derivative by n is -+ cost/n**2 times |pole - bound|. It is 0 at a pole that
-    a sample hit, so it is not taken to be less than ``SLOWEST`` allows.
+    Slope: at a fixed pole the bound is pole -+ exp(. - cost/n). Its derivative by n is
+    -+ cost/n**2 times |pole - bound|. It is 0 at a pole that a sample hit, so it is not
+    taken to be less than ``SLOWEST`` allows.
     """
     if tune == KEEP:
         return bound_at(
             g, pair, upper, pair["pole_up"] if upper else pair["pole_down"], rules
         )
-    at, bound = far_pole(g, pair, upper, tune, rules)
-    nearest = bound_at(g, pair, upper, 0, rules)
-    if nearest <= bound if upper else nearest >= bound:
-        at, bound = 0, nearest
+    pole_index, bound = far_pole(g, pair, upper, tune, rules)
+    nearest_bound = bound_at(g, pair, upper, 0, rules)
+    if nearest_bound <= bound if upper else nearest_bound >= bound:
+        pole_index, bound = 0, nearest_bound
     node = g.nodes[pair["node"]]
-    reach = POLE_OFFSETS[at] * (node["q_high"] - node["q_low"]) + (
+    pole_reach = POLE_OFFSETS[pole_index] * (node["q_high"] - node["q_low"]) + (
         node["q_high"] - bound if upper else bound - node["q_low"]
     )
     mean = sample_mean(g, pair, upper, rules)
-    # less what rounding may have added
+    # without the allowance for rounding
     radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
     slope = max(
-        (pair["cost"] + POLE_COSTS[at]) * reach,
+        (pair["cost"] + POLE_COSTS[pole_index]) * pole_reach,
         SLOWEST * pair["total"] * max(0.0, radius),
     )
     if upper:
-        pair["pole_up"], pair["slope_up"] = at, slope
+        pair["pole_up"], pair["slope_up"] = pole_index, slope
     else:
-        pair["pole_down"], pair["slope_down"] = at, slope
+        pair["pole_down"], pair["slope_down"] = pole_index, slope
     return bound
 
 
@@ -216,9 +216,12 @@ def pole_radii(samples: float, cost: float) -> Floats:
     the cost.
     """
     t = POLE_OFFSETS[1:]
-    top, rate = np.log1p(t) - (cost + POLE_COSTS[1:]) / samples, np.log((1.0 + t) / t)
-    x = np.clip((top + np.log(rate)) / rate, 0.0, 1.0)
-    radii: Floats = 1.0 + t - x - np.exp(top - rate * x)
+    log_scale, log_rate = (
+        np.log1p(t) - (cost + POLE_COSTS[1:]) / samples,
+        np.log((1.0 + t) / t),
+    )
+    x = np.clip((log_scale + np.log(log_rate)) / log_rate, 0.0, 1.0)
+    radii: Floats = 1.0 + t - x - np.exp(log_scale - log_rate * x)
     return radii
 
 
@@ -239,22 +242,24 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
     rounding along the discounted steps (docs/certified.md, section 7).
     """
     cost = float(pair_cost(num_pairs, delta))
-    reach, rounding = discounted_width(facts), price_rounding(facts)
+    width_per_radius, rounding = discounted_width(facts), price_rounding(facts)
     return least_samples(
-        lambda n: float((reach * pole_radii(n, cost) + rounding).min()), epsilon
+        lambda n: float((width_per_radius * pole_radii(n, cost) + rounding).min()),
+        epsilon,
     )
 
 
 def price_rounding(facts: Facts) -> Floats:
-    """Return what rounding adds to the half-width, per pole without the first."""
-    scale, t, span = largest_value(facts), POLE_OFFSETS[1:], max(widths(facts))
-    inside = pole_guard(scale, scale) + 4.0 * UNIT * t * span
-    pairs = (
-        inside * (2.5 + 1.25 / t) + (MANY + 8) * LONGEST_LOG * UNIT * (1.0 + t) * span
+    """Return the half-width that rounding adds, per pole without the first."""
+    scale, t, widest_span = largest_value(facts), POLE_OFFSETS[1:], max(widths(facts))
+    pole_rounding = pole_guard(scale, scale) + 4.0 * UNIT * t * widest_span
+    pair_rounding = (
+        pole_rounding * (2.5 + 1.25 / t)
+        + (MANY + 8) * LONGEST_LOG * UNIT * (1.0 + t) * widest_span
     )
-    backup = value_rounding(facts.num_actions, scale, facts.operator.strength)
-    found: Floats = facts.steps(facts.horizon) * (pairs + backup)
-    return found
+    backup_rounding = value_rounding(facts.num_actions, scale, facts.operator.strength)
+    half_widths: Floats = facts.steps(facts.horizon) * (pair_rounding + backup_rounding)
+    return half_widths
 
 
 def rounding_floor(facts: Facts) -> float:
@@ -263,17 +268,20 @@ def rounding_floor(facts: Facts) -> float:
     It cannot reach much less.
     """
     scale = largest_value(facts)
-    pair = 24.0 * pole_guard(scale, scale) + 80.0 * LONGEST_LOG * UNIT * widest(
-        facts, facts.horizon
-    )
-    backup = value_rounding(facts.num_actions, scale, facts.operator.strength)
-    return facts.steps(facts.horizon) * (backup + pair)
+    pair_rounding = 24.0 * pole_guard(
+        scale, scale
+    ) + 80.0 * LONGEST_LOG * UNIT * widest(facts, facts.horizon)
+    backup_rounding = value_rounding(facts.num_actions, scale, facts.operator.strength)
+    return facts.steps(facts.horizon) * (backup_rounding + pair_rounding)
 
 
 def readable(pairs: Any) -> bool:
     """Return whether every pair remembers a pole that there is."""
-    poles = (pairs["pole_up"], pairs["pole_down"])
-    return all(bool(np.all((at >= 0) & (at < NUM_POLES))) for at in poles)
+    pole_fields = (pairs["pole_up"], pairs["pole_down"])
+    return all(
+        bool(np.all((pole_indices >= 0) & (pole_indices < NUM_POLES)))
+        for pole_indices in pole_fields
+    )
 
 
 BETTING = Bound(
@@ -295,17 +303,18 @@ def best_bound(
     Sweeps converge to it; it serves tests and reports.
     """
     x = np.asarray(samples, dtype=np.float64)
-    end = high if side > 0.0 else low
-    found = [end]
-    for offset, share in zip(POLE_OFFSETS, POLE_COSTS, strict=True):
-        pole = end + side * float(offset) * (high - low)
-        gaps = side * (pole - x)
-        if np.all(gaps > 0.0):
-            found.append(
+    range_end = high if side > 0.0 else low
+    pole_bounds = [range_end]
+    for offset, pole_cost in zip(POLE_OFFSETS, POLE_COSTS, strict=True):
+        pole = range_end + side * float(offset) * (high - low)
+        pole_gaps = side * (pole - x)
+        if np.all(pole_gaps > 0.0):
+            pole_bounds.append(
                 pole
                 - side
                 * math.exp(
-                    float(np.mean(np.log(gaps))) - (cost + float(share)) / len(x)
+                    float(np.mean(np.log(pole_gaps)))
+                    - (cost + float(pole_cost)) / len(x)
                 )
             )
-    return min(found) if side > 0.0 else max(found)
+    return min(pole_bounds) if side > 0.0 else max(pole_bounds)

@@ -1,4 +1,4 @@
-"""What the counts of a pair alone tell: the event E of ``law``, and complete supports.
+"""Facts from the counts of a pair alone: event E of ``law``, and complete supports.
 
 Q_n, beta and the unseen mass are functions of the counts (docs/certified.md, section
 2b). With a declared least probability p of every outcome a support is complete where
@@ -30,7 +30,7 @@ LABEL_LOGS: Floats = np.log(LABEL_WEIGHTS)
 MOST_LABELS = len(LABEL_WEIGHTS)
 RESTAURANT_LOG = math.log(0.04)
 LOG_GAMMA_HALF = 0.5 * math.log(math.pi)
-# Of the sum of |terms| of beta, beside what a sum of K of them errs by. lgamma erred by
+# Of the sum of |terms| of beta, beside the error of a sum of K of them. lgamma erred by
 # 3e-16 of 1 + its value at most (20,000 arguments up to 1e15, against 50 digits).
 BETA_ROUNDING = 1e-13
 # A pair's alpha is delta p_k = 2 exp(-cost): 3/4 for the law, for both sides and all
@@ -49,37 +49,50 @@ CERTAIN = 1e-9
 
 def log_predicted(g: Outcomes, pair: Any) -> tuple[float, float]:
     """Return log Q_n of a pair's counts, and the sum of |terms| for its rounding."""
-    n, size = pair["total"], pair["length"]
-    restaurant, labels = 0.0, 0.0
-    for e in range(pair["start"], pair["start"] + size):
+    n, num_outcomes = pair["total"], pair["length"]
+    restaurant_sum, label_sum = 0.0, 0.0
+    for e in range(pair["start"], pair["start"] + num_outcomes):
         count = g.entries[e]["weight"]
-        restaurant += math.lgamma(count)
-        labels += math.lgamma(count + 0.5) - LOG_GAMMA_HALF
-    rest = math.lgamma(n + 1.0)
-    best = RESTAURANT_LOG + restaurant - rest
-    terms, total = restaurant + rest, 1.0
-    for m in range(size, MOST_LABELS + 1):
-        ways = 0.0  # log of m!/(m - K)!
-        for left in range(m - size + 1, m + 1):
-            ways += math.log(left)
-        after = math.lgamma(0.5 * m + n)
-        found = LABEL_LOGS[m - 1] + ways + math.lgamma(0.5 * m) - after + labels
-        terms = max(terms, abs(labels) + abs(after) + ways + 8.0 + size)
-        if found > best:
-            best, total = found, 1.0 + total * math.exp(best - found)
+        restaurant_sum += math.lgamma(count)
+        label_sum += math.lgamma(count + 0.5) - LOG_GAMMA_HALF
+    restaurant_norm = math.lgamma(n + 1.0)
+    largest_log = RESTAURANT_LOG + restaurant_sum - restaurant_norm
+    term_sum, scaled_sum = restaurant_sum + restaurant_norm, 1.0
+    for m in range(num_outcomes, MOST_LABELS + 1):
+        label_ways = 0.0  # log of m!/(m - K)!
+        for factor in range(m - num_outcomes + 1, m + 1):
+            label_ways += math.log(factor)
+        log_total = math.lgamma(0.5 * m + n)
+        label_log = (
+            LABEL_LOGS[m - 1]
+            + label_ways
+            + math.lgamma(0.5 * m)
+            - log_total
+            + label_sum
+        )
+        term_sum = max(
+            term_sum, abs(label_sum) + abs(log_total) + label_ways + 8.0 + num_outcomes
+        )
+        if label_log > largest_log:
+            largest_log, scaled_sum = (
+                label_log,
+                1.0 + scaled_sum * math.exp(largest_log - label_log),
+            )
         else:
-            total += math.exp(found - best)
-    return best + math.log(total), terms
+            scaled_sum += math.exp(label_log - largest_log)
+    return largest_log + math.log(scaled_sum), term_sum
 
 
-def long_run(cost: float, size: int, least: float) -> float:
-    """So many samples in a row without a new outcome prove that ``size`` are all.
+def long_run(cost: float, num_outcomes: int, least_probability: float) -> float:
+    """The run of samples without a new outcome that proves a support complete.
 
-    It is log(size (size + 1) / alpha) / -log(1 - p), with a quarter of the pair's share:
-    that of the bets, which are not made where p is declared.
+    It is log(K (K + 1) / alpha) / -log(1 - p), K the ``num_outcomes``, with a quarter
+    of the pair's share: that of the bets, which are not made where p is declared.
     """
-    runs = math.log(size * (size + 1.0)) + cost + RUN_COST
-    return (1.0 + CERTAIN) * runs / -math.log1p(-least * (1.0 - CERTAIN))
+    log_chance = math.log(num_outcomes * (num_outcomes + 1.0)) + cost + RUN_COST
+    return (
+        (1.0 + CERTAIN) * log_chance / -math.log1p(-least_probability * (1.0 - CERTAIN))
+    )
 
 
 def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
@@ -90,51 +103,57 @@ def refresh(g: Outcomes, pair: Any, rules: BoundRules) -> None:
     until a further outcome is seen, which disproves ``min_probability`` (or E
     failed): -1 from then on.
     """
-    n, size = pair["total"], pair["length"]
-    if pair["law_total"] == n and pair["law_length"] == size:
+    n, num_outcomes = pair["total"], pair["length"]
+    if pair["law_total"] == n and pair["law_length"] == num_outcomes:
         return
-    if pair["law_complete"] == 1 and pair["law_length"] < size:
+    if pair["law_complete"] == 1 and pair["law_length"] < num_outcomes:
         pair["law_complete"] = -1
-    if pair["law_length"] < size:
+    if pair["law_length"] < num_outcomes:
         pair["law_found"] = n
-    repeats, share, beta = n - size, 0.0, 0.0
+    repeats, share, beta = n - num_outcomes, 0.0, 0.0
     if repeats >= 1.0:
-        predicted, terms = log_predicted(g, pair)
-        beta = pair["cost"] + LAW_COST - predicted
-        for e in range(pair["start"], pair["start"] + size):
-            again = g.entries[e]["weight"] - 1.0
-            if again > 0.0:
-                term = again * math.log(again / repeats)
+        log_predictive, term_sum = log_predicted(g, pair)
+        beta = pair["cost"] + LAW_COST - log_predictive
+        for e in range(pair["start"], pair["start"] + num_outcomes):
+            repeat_count = g.entries[e]["weight"] - 1.0
+            if repeat_count > 0.0:
+                term = repeat_count * math.log(repeat_count / repeats)
                 beta += term
-                terms -= term
-        error = BETA_ROUNDING + 4.0 * size * UNIT
-        beta = max(0.0, beta + error * (1.0 + pair["cost"] + terms))
+                term_sum -= term
+        relative_error = BETA_ROUNDING + 4.0 * num_outcomes * UNIT
+        beta = max(0.0, beta + relative_error * (1.0 + pair["cost"] + term_sum))
         decay = beta / repeats
         share = math.exp(-decay) * (1.0 - (8.0 + decay) * UNIT) if decay < 64.0 else 0.0
-    least = rules.min_probability
+    least_probability = rules.min_probability
     if (
-        least > 0.0
+        least_probability > 0.0
         and pair["law_complete"] == 0
         and (
-            1.0 - share < least * (1.0 - CERTAIN)
-            or (size + 1) * least > 1.0 + CERTAIN
-            or n - pair["law_found"] >= long_run(pair["cost"], size, least)
+            1.0 - share < least_probability * (1.0 - CERTAIN)
+            or (num_outcomes + 1) * least_probability > 1.0 + CERTAIN
+            or n - pair["law_found"]
+            >= long_run(pair["cost"], num_outcomes, least_probability)
         )
     ):
         pair["law_complete"] = 1
     pair["law_beta"], pair["law_share"] = beta, share
-    pair["law_total"], pair["law_length"] = n, size
+    pair["law_total"], pair["law_length"] = n, num_outcomes
 
 
 # --- plain --------------------------------------------------------------------
 
 
-def missing(pairs: Any, least: float) -> Floats:
+def missing(pairs: Any, least_probability: float) -> Floats:
     """The samples after which the supports of pairs will be complete, if all was seen."""
-    size = np.maximum(pairs["length"].astype(np.float64), 1.0)
+    num_outcomes = np.maximum(pairs["length"].astype(np.float64), 1.0)
     cost = pairs["cost"]
-    pace = -math.log1p(-least * (1.0 - CERTAIN))  # as in ``long_run``: least may be 1
-    runs = (np.log(size * (size + 1.0)) + cost + RUN_COST) / pace
-    more = np.ceil((1.0 + 4.0 * CERTAIN) * runs) - (pairs["total"] - pairs["law_found"])
-    done = (pairs["law_complete"] != 0) | (pairs["cost"] == 0.0)
-    return np.where(done, 0.0, np.maximum(more, 1.0))
+    # as in ``long_run``: least may be 1
+    log_decay = -math.log1p(-least_probability * (1.0 - CERTAIN))
+    run_lengths = (
+        np.log(num_outcomes * (num_outcomes + 1.0)) + cost + RUN_COST
+    ) / log_decay
+    samples_missing = np.ceil((1.0 + 4.0 * CERTAIN) * run_lengths) - (
+        pairs["total"] - pairs["law_found"]
+    )
+    is_done = (pairs["law_complete"] != 0) | (pairs["cost"] == 0.0)
+    return np.where(is_done, 0.0, np.maximum(samples_missing, 1.0))

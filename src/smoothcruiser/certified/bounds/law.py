@@ -84,11 +84,11 @@ def outcome_value(
 ) -> float:
     """r + gamma U(z), or r + gamma L(z), of entry ``e``, within [m, M] on its side."""
     entry = g.entries[e]
-    after = g.nodes[entry["target"]]
+    next_node = g.nodes[entry["target"]]
     if upper:
-        value = entry["reward"] + rules.discount * after["upper"]
+        value = entry["reward"] + rules.discount * next_node["upper"]
         return float(min(value, node["q_high"]))
-    value = entry["reward"] + rules.discount * after["lower"]
+    value = entry["reward"] + rules.discount * next_node["lower"]
     return float(max(value, node["q_low"]))
 
 
@@ -99,19 +99,25 @@ def edge(g: Outcomes, pair: Any, upper: bool, rules: BoundRules) -> float:
     computed, which is exact where r = 0 and gamma = 1; else rounding is added.
     """
     node = g.nodes[pair["node"]]
-    end = node["q_high"] if upper else node["q_low"]
+    range_end = node["q_high"] if upper else node["q_low"]
     if pair["law_complete"] != 1:
-        return float(end)
-    found, exact = 0.0, rules.discount == 1.0
+        return float(range_end)
+    farthest_value, is_exact = 0.0, rules.discount == 1.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
         value = outcome_value(g, e, node, upper, rules)
-        exact = exact and g.entries[e]["reward"] == 0.0
-        if e == pair["start"] or (value > found if upper else value < found):
-            found = value
-    if exact:
-        return float(found)
+        is_exact = is_exact and g.entries[e]["reward"] == 0.0
+        if e == pair["start"] or (
+            value > farthest_value if upper else value < farthest_value
+        ):
+            farthest_value = value
+    if is_exact:
+        return float(farthest_value)
     slack = 2.0 * UNIT * rules.scale
-    return float(min(found + slack, end) if upper else max(found - slack, end))
+    return float(
+        min(farthest_value + slack, range_end)
+        if upper
+        else max(farthest_value - slack, range_end)
+    )
 
 
 def one_outcome(
@@ -149,27 +155,32 @@ def at_pole(
     guard = pole_guard(pole, rules.scale)
     start, stop = pair["start"], pair["start"] + pair["length"]
     repeats = pair["total"] - pair["length"]
-    logs, inverse, square = 0.0, 0.0, 0.0
+    log_sum, inverse_sum, square_sum = 0.0, 0.0, 0.0
     for e in range(start, stop):
-        again = g.entries[e]["weight"] - 1.0
-        if again > 0.0:
+        repeat_count = g.entries[e]["weight"] - 1.0
+        if repeat_count > 0.0:
             value = outcome_value(g, e, node, upper, rules)
             gap = (pole - value if upper else value - pole) - guard
             if gap <= guard:
                 return pole, -1.0 if offset == 0.0 else offset * math.exp(LONGEST_STEP)
-            logs += again * math.log(gap)
-            inverse += again / gap
-            square += again / (gap * gap)
+            log_sum += repeat_count * math.log(gap)
+            inverse_sum += repeat_count / gap
+            square_sum += repeat_count / (gap * gap)
     if repeats < 1.0:
         return pole, 0.0
-    logs, inverse, square = logs / repeats, inverse / repeats, square / repeats
-    mean = math.exp(logs) * pair["law_share"]
+    log_sum, inverse_sum, square_sum = (
+        log_sum / repeats,
+        inverse_sum / repeats,
+        square_sum / repeats,
+    )
+    mean = math.exp(log_sum) * pair["law_share"]
     mean *= 1.0 - (stop - start + 8) * LONGEST_LOG * UNIT
     bound = pole - mean + guard if upper else pole + mean - guard
     if offset == 0.0:
-        return bound, 0.0 if mean * inverse <= 1.0 else -1.0
-    spread, decay = logs + math.log(inverse), pair["law_beta"] / repeats
-    rate = offset * (inverse - square / inverse)  # of S by log(offset): not positive
+        return bound, 0.0 if mean * inverse_sum <= 1.0 else -1.0
+    spread, decay = log_sum + math.log(inverse_sum), pair["law_beta"] / repeats
+    # of S by log(offset): not positive
+    rate = offset * (inverse_sum - square_sum / inverse_sum)
     step = -LONGEST_STEP
     if spread > 0.0 and decay > 0.0 and rate < 0.0:
         step = -math.log(spread / decay) * spread / rate
@@ -182,17 +193,17 @@ def first_offset(
 ) -> float:
     """A first offset: the best pole is about sigma sqrt(n'/(2 beta)) from the mean."""
     node, repeats = g.nodes[pair["node"]], pair["total"] - pair["length"]
-    first, second = 0.0, 0.0
+    first_moment, second_moment = 0.0, 0.0
     for e in range(pair["start"], pair["start"] + pair["length"]):
-        away = base - outcome_value(g, e, node, upper, rules)
-        again = (g.entries[e]["weight"] - 1.0) / repeats
-        first += again * away
-        second += again * away * away
+        base_distance = base - outcome_value(g, e, node, upper, rules)
+        repeat_share = (g.entries[e]["weight"] - 1.0) / repeats
+        first_moment += repeat_share * base_distance
+        second_moment += repeat_share * base_distance * base_distance
     if pair["law_beta"] <= 0.0:
         return 0.0
-    variance = max(0.0, second - first * first)
-    best = math.sqrt(variance * repeats / (2.0 * pair["law_beta"]))
-    return float(max(best - abs(first), 0.05 * best))
+    variance = max(0.0, second_moment - first_moment * first_moment)
+    best_distance = math.sqrt(variance * repeats / (2.0 * pair["law_beta"]))
+    return float(max(best_distance - abs(first_moment), 0.05 * best_distance))
 
 
 def descend(
@@ -202,28 +213,28 @@ def descend(
 
     They begin at the base, then at the last offset; many steps begin anew as well.
     """
-    bound, after = at_pole(g, pair, upper, base, 0.0, rules)
-    best = 0.0
-    if after == 0.0:  # convex: no other nu is better
-        return bound, best
-    last = pair["nu_up"] if upper else pair["nu_down"]
+    bound, next_offset = at_pole(g, pair, upper, base, 0.0, rules)
+    best_offset = 0.0
+    if next_offset == 0.0:  # convex: no other nu is better
+        return bound, best_offset
+    last_offset = pair["nu_up"] if upper else pair["nu_down"]
     for attempt in range(2):
-        at = last
-        if attempt == 1 or last <= 0.0:
-            at = first_offset(g, pair, upper, base, rules)
+        offset = last_offset
+        if attempt == 1 or last_offset <= 0.0:
+            offset = first_offset(g, pair, upper, base, rules)
         for _ in range(steps):
-            if not 0.0 < at < 1e30:
+            if not 0.0 < offset < 1e30:
                 break
-            found, after = at_pole(g, pair, upper, base, at, rules)
-            if found < bound if upper else found > bound:
-                bound, best = found, at
-            near = abs(after - at) <= NEAR_STEP * at
-            at = after
-            if near:
+            new_bound, next_offset = at_pole(g, pair, upper, base, offset, rules)
+            if new_bound < bound if upper else new_bound > bound:
+                bound, best_offset = new_bound, offset
+            is_near = abs(next_offset - offset) <= NEAR_STEP * offset
+            offset = next_offset
+            if is_near:
                 break
-        if last <= 0.0 or steps == WALK_STEPS:
+        if last_offset <= 0.0 or steps == WALK_STEPS:
             break
-    return bound, best
+    return bound, best_offset
 
 
 def declared_side(
@@ -234,24 +245,31 @@ def declared_side(
     P f <= base - p * (sum of base - f_i), and exact where the outcomes use up all of
     the probability.
     """
-    node, least = g.nodes[pair["node"]], rules.min_probability * (1.0 - CERTAIN)
-    away, size = 0.0, pair["length"]
-    for e in range(pair["start"], pair["start"] + size):
-        away += abs(base - outcome_value(g, e, node, upper, rules))
-    guard = (size + 4) * UNIT * (abs(base) + rules.scale)
-    away = max(0.0, least * away - guard)
-    return float(base - away if upper else base + away)
+    node, least_probability = (
+        g.nodes[pair["node"]],
+        rules.min_probability * (1.0 - CERTAIN),
+    )
+    base_distance, num_outcomes = 0.0, pair["length"]
+    for e in range(pair["start"], pair["start"] + num_outcomes):
+        base_distance += abs(base - outcome_value(g, e, node, upper, rules))
+    guard = (num_outcomes + 4) * UNIT * (abs(base) + rules.scale)
+    base_distance = max(0.0, least_probability * base_distance - guard)
+    return float(base - base_distance if upper else base + base_distance)
 
 
 def spare(g: Outcomes, pair: Any, rules: BoundRules) -> float:
-    """What the outcomes leave of the probability, times the span of their values."""
-    node, size = g.nodes[pair["node"]], pair["length"]
-    low, high = node["q_high"], node["q_low"]
-    for e in range(pair["start"], pair["start"] + size):
-        low = min(low, outcome_value(g, e, node, False, rules))
-        high = max(high, outcome_value(g, e, node, True, rules))
-    left = 1.0 - size * rules.min_probability
-    return float(max(0.0, left) * max(0.0, high - low)) if left > CERTAIN else 0.0
+    """The probability that the outcomes leave over, times the span of their values."""
+    node, num_outcomes = g.nodes[pair["node"]], pair["length"]
+    smallest_value, largest_value = node["q_high"], node["q_low"]
+    for e in range(pair["start"], pair["start"] + num_outcomes):
+        smallest_value = min(smallest_value, outcome_value(g, e, node, False, rules))
+        largest_value = max(largest_value, outcome_value(g, e, node, True, rules))
+    spare_probability = 1.0 - num_outcomes * rules.min_probability
+    return (
+        float(max(0.0, spare_probability) * max(0.0, largest_value - smallest_value))
+        if spare_probability > CERTAIN
+        else 0.0
+    )
 
 
 def law_side(
@@ -259,52 +277,56 @@ def law_side(
 ) -> float:
     """The bound of the law alone, and its slope.
 
-    Slope: at a fixed nu the derivative of the bound by n is beta/n'**2 times
-    |nu - bound|. That is 0 where all of U is M, although more samples help as soon
-    as U has come down. So the mean of the other side is looked at too, and the slope
-    is not taken to be less than ``SLOWEST`` allows. A pair with one outcome and a
-    complete support gains nothing.
+    Slope: at a fixed nu the derivative of the bound by n is beta/n'**2 times |nu -
+    bound|. That is 0 where all of U is M, although more samples help as soon as U has
+    come down. So the mean of the other side counts too, and the slope is not taken to
+    be less than ``SLOWEST`` allows. A pair with one outcome and a complete support
+    gains nothing.
     """
     base = edge(g, pair, upper, rules)
-    complete, offset = pair["law_complete"] == 1, 0.0
+    is_complete, offset = pair["law_complete"] == 1, 0.0
     if pair["length"] == 1:
         bound = one_outcome(g, pair, upper, base, rules)
     elif tune in (KEEP, EVERY):
         offset = pair["nu_up"] if upper else pair["nu_down"]
         bound, _ = at_pole(g, pair, upper, base, offset, rules)
     else:
-        steps = SCAN_STEPS if tune == SCAN else WALK_STEPS
-        bound, offset = descend(g, pair, upper, base, steps, rules)
-    if complete:
+        num_steps = SCAN_STEPS if tune == SCAN else WALK_STEPS
+        bound, offset = descend(g, pair, upper, base, num_steps, rules)
+    if is_complete:
         bound = min(bound, base) if upper else max(bound, base)
-    told = bound
+    final_bound = bound
     if rules.min_probability > 0.0:
-        least = declared_side(g, pair, upper, base, rules)
-        told = min(bound, least) if upper else max(bound, least)
-    if tune in (KEEP, EVERY) and not (complete and pair["length"] == 1):
-        return float(told)
+        declared_bound = declared_side(g, pair, upper, base, rules)
+        final_bound = (
+            min(bound, declared_bound) if upper else max(bound, declared_bound)
+        )
+    if tune in (KEEP, EVERY) and not (is_complete and pair["length"] == 1):
+        return float(final_bound)
     slope = 0.0
-    if not (complete and pair["length"] == 1):
+    if not (is_complete and pair["length"] == 1):
         pole = base + offset if upper else base - offset
-        other = sample_mean(g, pair, not upper, rules)
+        other_mean = sample_mean(g, pair, not upper, rules)
         mean = sample_mean(g, pair, upper, rules)
         node = g.nodes[pair["node"]]
-        known = max(0.0, 1.0 - abs(mean - other) / (node["q_high"] - node["q_low"]))
+        known_share = max(
+            0.0, 1.0 - abs(mean - other_mean) / (node["q_high"] - node["q_low"])
+        )
         seen_often = pair["total"] * rules.min_probability >= 1.0
-        if seen_often and pair["total"] >= 64.0 and not complete:
-            known = 1.0
-        reach = max(abs(pole - bound), known * abs(pole - other))
-        # less what rounding may have added
+        if seen_often and pair["total"] >= 64.0 and not is_complete:
+            known_share = 1.0
+        pole_reach = max(abs(pole - bound), known_share * abs(pole - other_mean))
+        # without the allowance for rounding
         radius = abs(bound - mean) - 4.0 * (pair["length"] + 8) * UNIT * rules.scale
         beta = pair["law_beta"] if pair["law_share"] > 0.0 else pair["cost"]
-        slope = max(beta * reach, SLOWEST * pair["total"] * max(0.0, radius))
-        if complete:  # samples move no bound by more than what was declared leaves
+        slope = max(beta * pole_reach, SLOWEST * pair["total"] * max(0.0, radius))
+        if is_complete:  # samples move no bound beyond the declared rest
             slope = min(slope, pair["total"] * spare(g, pair, rules))
     if upper:
         pair["nu_up"], pair["slope_up"] = offset, slope
     else:
         pair["nu_down"], pair["slope_down"] = offset, slope
-    return float(told)
+    return float(final_bound)
 
 
 def tilt(
@@ -317,9 +339,9 @@ def tilt(
     """
     refresh(g, pair, rules)
     start, stop = pair["start"], pair["start"] + pair["length"]
-    base, complete = edge(g, pair, upper, rules), pair["law_complete"] == 1
+    base, is_complete = edge(g, pair, upper, rules), pair["law_complete"] == 1
     if stop - start == 1:
-        weights[start] = rules.discount * (1.0 if complete else pair["law_share"])
+        weights[start] = rules.discount * (1.0 if is_complete else pair["law_share"])
         return
     bound, offset = descend(g, pair, upper, base, WALK_STEPS, rules)
     if upper:
@@ -327,60 +349,66 @@ def tilt(
     else:
         pair["nu_down"] = offset
     pole = base + offset if upper else base - offset
-    node, far, rest = g.nodes[pair["node"]], start, 1.0
-    most = outcome_value(g, start, node, upper, rules)
+    node, far_entry, weight_left = g.nodes[pair["node"]], start, 1.0
+    farthest_value = outcome_value(g, start, node, upper, rules)
     for e in range(start, stop):
         value = outcome_value(g, e, node, upper, rules)
-        if value > most if upper else value < most:
-            far, most = e, value
+        if value > farthest_value if upper else value < farthest_value:
+            far_entry, farthest_value = e, value
         gap = abs(pole - value)
-        again = (g.entries[e]["weight"] - 1.0) / max(1.0, pair["total"] - stop + start)
-        share = min(rest, again * abs(pole - bound) / gap) if gap > 0.0 else 0.0
-        weights[e] = rules.discount * share
-        rest -= share
-    if complete:
-        weights[far] += rules.discount * rest
+        repeat_share = (g.entries[e]["weight"] - 1.0) / max(
+            1.0, pair["total"] - stop + start
+        )
+        entry_share = (
+            min(weight_left, repeat_share * abs(pole - bound) / gap)
+            if gap > 0.0
+            else 0.0
+        )
+        weights[e] = rules.discount * entry_share
+        weight_left -= entry_share
+    if is_complete:
+        weights[far_entry] += rules.discount * weight_left
 
 
 def bets_side(
     g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules
 ) -> float:
     """The bound of ``betting`` with its part of the pair's share, and its slope."""
-    cost = pair["cost"]
-    pair["cost"] = cost + BETS_COST + rules.union
+    pair_cost_before = pair["cost"]
+    pair["cost"] = pair_cost_before + BETS_COST + rules.union
     bound = betting_side(g, pair, upper, tune, rules)
-    pair["cost"] = cost
+    pair["cost"] = pair_cost_before
     return float(bound)
 
 
 def side(g: Outcomes, pair: Any, upper: bool, tune: int, rules: BoundRules) -> float:
     """Return the better of the law's bound and that of bets, and write its slope.
 
-    A pair with many entries may hold rewards rounded at random, which are no
-    outcomes of its law: bets alone bound it. Where a least probability is declared no
-    reward is rounded, and the law alone serves: what it says holds for all functions.
-    SCAN tries both wherever it may: the price rests on the bets. EVERY makes no bets,
-    which are about V alone; where rewards may be rounded, nothing is left but [m, M].
+    A pair with many entries may hold rewards rounded at random, which are no outcomes
+    of its law: bets alone bound it. Where a least probability is declared no reward is
+    rounded, and the law alone serves: its bound holds for all functions. SCAN tries
+    both wherever it may: the price rests on the bets. EVERY makes no bets, which are
+    about V alone; where rewards may be rounded, nothing is left but [m, M].
     """
-    declared, size = rules.min_probability > 0.0, pair["length"]
-    if tune == EVERY and not declared and size >= MANY_OUTCOMES:
+    is_declared, num_outcomes = rules.min_probability > 0.0, pair["length"]
+    if tune == EVERY and not is_declared and num_outcomes >= MANY_OUTCOMES:
         node = g.nodes[pair["node"]]
         return float(node["q_high"] if upper else node["q_low"])
-    if tune != EVERY and not declared and size > LAW_OUTCOMES:
+    if tune != EVERY and not is_declared and num_outcomes > LAW_OUTCOMES:
         return bets_side(g, pair, upper, tune, rules)
     refresh(g, pair, rules)
-    few = size == 1 or (size == 2 and rules.union > MANY_FUNCTIONS)
-    if declared or tune == EVERY or (few and tune != SCAN):
+    has_few = num_outcomes == 1 or (num_outcomes == 2 and rules.union > MANY_FUNCTIONS)
+    if is_declared or tune == EVERY or (has_few and tune != SCAN):
         return law_side(g, pair, upper, tune, rules)
-    bets = bets_side(g, pair, upper, tune, rules)
-    slope = pair["slope_up"] if upper else pair["slope_down"]
+    bets_bound = bets_side(g, pair, upper, tune, rules)
+    bets_slope = pair["slope_up"] if upper else pair["slope_down"]
     bound = law_side(g, pair, upper, tune, rules)
-    if bets < bound if upper else bets > bound:
-        bound = bets
+    if bets_bound < bound if upper else bets_bound > bound:
+        bound = bets_bound
         if upper:
-            pair["slope_up"] = slope
+            pair["slope_up"] = bets_slope
         else:
-            pair["slope_down"] = slope
+            pair["slope_down"] = bets_slope
     return float(bound)
 
 
@@ -394,26 +422,36 @@ def price(facts: Facts, epsilon: float, delta: float, num_pairs: int) -> int:
     their part of delta: a quarter, divided by the horizon where there is one. (It is
     not that of a search with a declared least probability, which makes no bets.)
     """
-    functions = 1 if facts.horizon is None else max(1, facts.horizon)
-    return betting.price(facts, epsilon, delta / (4.0 * functions), num_pairs)
+    num_functions = 1 if facts.horizon is None else max(1, facts.horizon)
+    return betting.price(facts, epsilon, delta / (4.0 * num_functions), num_pairs)
 
 
 def readable(pairs: Any) -> bool:
-    """Return whether every pair remembers what ``side`` can compute with.
+    """Return whether every pair remembers numbers that ``side`` can compute with.
 
     Like the bounds of a pair themselves, beta is taken as stored: it cannot be
     computed anew without the counts.
     """
-    names = ("law_total", "law_found", "law_beta", "law_share", "nu_up", "nu_down")
-    if not all(bool(np.all((pairs[x] >= 0.0) & (pairs[x] < 1e30))) for x in names):
+    field_names = (
+        "law_total",
+        "law_found",
+        "law_beta",
+        "law_share",
+        "nu_up",
+        "nu_down",
+    )
+    if not all(
+        bool(np.all((pairs[field_name] >= 0.0) & (pairs[field_name] < 1e30)))
+        for field_name in field_names
+    ):
         return False
-    fresh = (pairs["law_total"] <= pairs["total"]) & (
+    is_current = (pairs["law_total"] <= pairs["total"]) & (
         pairs["law_found"] <= pairs["law_total"]
     )
-    whole = bool(np.all(fresh & (pairs["law_length"] <= pairs["length"])))
-    marks = bool(np.all(np.isin(pairs["law_complete"], (-1, 0, 1))))
-    share = bool(np.all(pairs["law_share"] <= 1.0))
-    return whole and marks and share and betting.readable(pairs)
+    counts_fit = bool(np.all(is_current & (pairs["law_length"] <= pairs["length"])))
+    marks_fit = bool(np.all(np.isin(pairs["law_complete"], (-1, 0, 1))))
+    shares_fit = bool(np.all(pairs["law_share"] <= 1.0))
+    return counts_fit and marks_fit and shares_fit and betting.readable(pairs)
 
 
 LAW = Bound(
@@ -428,8 +466,8 @@ LAW = Bound(
         ("law_found", "f8"),
         ("law_length", "i4"),  # and the outcomes
         ("law_complete", "i4"),
-        # Last: Numba takes a record for that of a bound whose fields it begins with,
-        # and warns.
+        # Last: Numba takes a record that begins with the fields of another bound for
+        # that bound's, and warns.
         *betting.BETTING.fields,
     ),
     side=side,
