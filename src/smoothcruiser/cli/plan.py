@@ -92,7 +92,7 @@ def plan(
     from smoothcruiser.display.answers import answer_blocks
     from smoothcruiser.display.console import console
     from smoothcruiser.display.many import planned_page
-    from smoothcruiser.display.terminal import put_blocks, show
+    from smoothcruiser.display.terminal import print_blocks, show
     from smoothcruiser.progress.bar import Bar
 
     if states is not None:
@@ -130,7 +130,7 @@ def plan(
             show(planned_page(head.problem, estimate))
         else:
             head.show()
-            put_blocks(console(), answer_blocks(estimate, truth, **about), begun=True)
+            print_blocks(console(), answer_blocks(estimate, truth, **about), begun=True)
     finally:  # the page, even where standard output takes no more
         if page is not None:
             from smoothcruiser.display.page import answer_page, write_page
@@ -170,21 +170,21 @@ class Head:
         if self.out is not None and (follows or "delta" in ready.method.takes):
             from smoothcruiser.display.document import Fields
             from smoothcruiser.display.plans import promise_rows, request_rows
-            from smoothcruiser.display.terminal import put_blocks
+            from smoothcruiser.display.terminal import print_blocks
 
             rows = promise_rows(found) if follows else request_rows(ready)
             if rows:
                 with self.bar.hidden():
                     self.show()
-                    put_blocks(self.out, [Fields(rows)])
+                    print_blocks(self.out, [Fields(rows)])
 
     def show(self) -> None:
         """Print what was not printed so far."""
         if self.out is not None and self._waiting:
             from smoothcruiser.display.problems import request_page
-            from smoothcruiser.display.terminal import put_page
+            from smoothcruiser.display.terminal import print_page
 
-            put_page(self.out, request_page("plan", *self._waiting))
+            print_page(self.out, request_page("plan", *self._waiting))
         self._waiting = ()
 
 
