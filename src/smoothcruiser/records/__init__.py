@@ -1,4 +1,4 @@
-"""What takes results elsewhere: JSON with a schema, tables, pictures.
+"""Exports of results: JSON with a schema, tables, pictures.
 
   numbers   NaN, infinity and huge counts as JSON data
   states    states as JSON data
@@ -7,7 +7,7 @@
   alike     whether two results are equal
   frames    ``Framed``: to_frame; ``drawn``: plot
 
-What this package leaves out: the classes themselves, and how they are drawn
+This package leaves out the classes themselves, and how they are drawn
 (``smoothcruiser.plots``). The files in ``schema`` are written from the classes by
 ``tests/unit/records/test_schemas.py``.
 """

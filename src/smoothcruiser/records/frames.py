@@ -27,18 +27,18 @@ class Framed(ABC):
         """The rows as dicts, in order; the keys are the columns."""
 
     def frame_attrs(self) -> dict[str, Any]:
-        """What is true of the whole table: ``attrs`` of the DataFrame."""
+        """Facts of the whole table: ``attrs`` of the DataFrame."""
         return {}
 
     def to_frame(self) -> Any:
         """A pandas DataFrame of the rows; ``records()`` where pandas is not installed."""
-        rows = self.records()
+        record_rows = self.records()
         try:
             import pandas
         except ImportError:
-            return rows
-        columns = list(rows[0]) if rows else list(self.frame_columns)
-        frame = pandas.DataFrame.from_records(rows, columns=columns)
+            return record_rows
+        column_names = list(record_rows[0]) if record_rows else list(self.frame_columns)
+        frame = pandas.DataFrame.from_records(record_rows, columns=column_names)
         frame.attrs.update(self.frame_attrs())
         return frame
 
@@ -60,5 +60,5 @@ def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:
             "pip install 'smoothcruiser[report]'."
         ) from None
     module = import_module(f"smoothcruiser.plots.{drawing}")
-    found: Axes = module.draw(shown, ax, **how)
-    return found
+    drawn_axes: Axes = module.draw(shown, ax, **how)
+    return drawn_axes
