@@ -213,8 +213,10 @@ def _no_option(error: click.NoSuchOption) -> str:
     option_names = [OPTIONS[word] for word in SYNONYMS.get(name, ()) if word in OPTIONS]
     command_path = "smoothcruiser" if error.ctx is None else error.ctx.command_path
     if option_names:
-        spelling_here = f"it is called {option_names[0]} here."
-        sentence = f"No such option '{error.option_name}'; {spelling_here}"
+        sentence = (
+            f"No such option '{error.option_name}'; "
+            f"it is called {option_names[0]} here."
+        )
         return f"{sentence} See {command_path} --help."
     return f"{error.format_message()} See {command_path} --help."
 

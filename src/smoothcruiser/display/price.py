@@ -22,13 +22,13 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.numbers import number_data
+from smoothcruiser.records.numbers import counted, number_data
 from smoothcruiser.schedule.alternatives import offers
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.level_moments import level_moments
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.paper import MAX_DIGITS
-from smoothcruiser.schedule.schedule import Schedule, counted, own_calls
+from smoothcruiser.schedule.schedule import Schedule, own_calls
 from smoothcruiser.theory import paper
 
 # calls per second of one core: the compiled engine on a cheap tabular step, to
