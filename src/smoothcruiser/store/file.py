@@ -114,7 +114,7 @@ def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
         temporary_folder = exit_stack.enter_context(tempfile.TemporaryDirectory())
         store_copy = _copy_store(path, Path(temporary_folder))
         try:
-            if not _check(store_copy, shown=path):
+            if not _check(store_copy, shown_path=path):
                 raise _missing_error(path)
             return _connect(store_copy, "ro"), exit_stack
         except BaseException:
