@@ -227,19 +227,19 @@ class Estimate(Shown, Data, Framed):
         return drawn("estimate", self, ax)
 
 
-def likeliest(estimate: Estimate, most: int) -> list[int]:
-    """The actions that are shown where ``most`` fit: the legal ones of largest policy.
+def likeliest(estimate: Estimate, max_actions: int) -> list[int]:
+    """At most ``max_actions`` actions to show: the legal ones of largest policy.
 
     They are in order; all of them where they fit.
     """
     all_actions = range(len(estimate.q_values))
-    if len(all_actions) <= most:
+    if len(all_actions) <= max_actions:
         return list(all_actions)
     legal_actions = [a for a in all_actions if not math.isnan(estimate.q_values[a])]
     likely_actions = sorted(
         legal_actions, key=lambda a: (a != estimate.action, -estimate.policy[a], a)
     )
-    return sorted(likely_actions[:most])
+    return sorted(likely_actions[:max_actions])
 
 
 def best_action(policy: Sequence[float], q_values: Sequence[float], player: int) -> int:
@@ -293,13 +293,13 @@ def bring_inside(
 
 
 def error_if_near(
-    error: float | None, estimated: float | None, shown: float
+    error: float | None, estimated: float | None, value: float
 ) -> float | None:
     """The usual error of an estimate where the value shown is that estimate.
 
     A value that the promise has moved by more than its usual error has none.
     """
-    if error is None or estimated is None or not abs(shown - estimated) <= error:
+    if error is None or estimated is None or not abs(value - estimated) <= error:
         return None
     return error
 

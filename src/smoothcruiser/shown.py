@@ -116,14 +116,14 @@ def _suggest_attribute(kind: type, name: str) -> str:
     return f"; did you mean .{close_names[0]}?" if close_names else ""
 
 
-def page_of(shown: object) -> Any:
+def page_of(subject: object) -> Any:
     """The page of an object, by the builder of its class or of the nearest base."""
-    for cls in type(shown).__mro__:
+    for cls in type(subject).__mro__:
         if cls.__name__ in BUILDERS:
             module, _, function = BUILDERS[cls.__name__].partition(":")
-            return getattr(import_module(module), function)(shown)
+            return getattr(import_module(module), function)(subject)
     raise TypeError(
-        f"{type(shown).__name__} has no page; name its builder in shown.BUILDERS."
+        f"{type(subject).__name__} has no page; name its builder in shown.BUILDERS."
     )
 
 
@@ -136,13 +136,13 @@ def columns() -> int:
     return max(WIDTH, shutil.get_terminal_size().columns) if is_terminal else WIDTH
 
 
-def brief(kind: str, /, **parts: Any) -> str:
+def brief(kind: str, /, **fields: Any) -> str:
     """One line for ``repr``: the kind of an object and its main fields.
 
     Numbers have six digits, long values an ellipsis.
     """
     field_list = ", ".join(
-        f"{name}={_value_text(value)}" for name, value in parts.items()
+        f"{name}={_value_text(value)}" for name, value in fields.items()
     )
     if len(kind) + len(field_list) + 2 > LONGEST:
         field_list = field_list[: LONGEST - len(kind) - 3] + "…"

@@ -70,7 +70,7 @@ def explain(
                 )
                 has_budget = request["budget"] is not None
                 alternative_blocks = plans.alternative_blocks(
-                    part_alternatives, budget, ready.method.name, named=has_budget
+                    part_alternatives, budget, ready.method.name, has_budget=has_budget
                 )
                 page = Page(page.title, (*page.blocks, *alternative_blocks))
         show(page)
@@ -106,7 +106,7 @@ def explain(
             else plans.rivals_blocks(explanation, price.rivals(explanation))
         ),
         *plans.alternative_blocks(
-            alternatives, budget, chosen.method.name, named=has_budget
+            alternatives, budget, chosen.method.name, has_budget=has_budget
         ),
         *(Paragraph(note, tight=True) for note in ready.notes if ready is chosen),
     ]

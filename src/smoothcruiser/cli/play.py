@@ -185,7 +185,7 @@ def _check_promise(problem: Any, method: str, request: dict[str, Any]) -> str | 
     return default_delta_note(delta)
 
 
-def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
+def _opponent(text: str, problem: Any, request: dict[str, Any]) -> Any:
     """The other player: random, a planner with the agent's own limits and
     another seed that does not ponder, or a function of the user's.
     """
@@ -199,12 +199,12 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     if text == "random":
         return random_player
     if text in METHODS:
-        _check_promise(problem, text, how)
+        _check_promise(problem, text, request)
         seed_sequence = np.random.SeedSequence(
-            how["seed"], spawn_key=(Key.OTHER_PLAYER,)
+            request["seed"], spawn_key=(Key.OTHER_PLAYER,)
         )
         seed = int(seed_sequence.generate_state(1)[0])
-        return Agent(problem, text, **{**how, "seed": seed, "ponder": False})
+        return Agent(problem, text, **{**request, "seed": seed, "ponder": False})
     if ":" not in text and not text.endswith(ARRAY):
         raise InvalidInput(
             f"The opponent is random, a method ({', '.join(METHODS)}), "
@@ -222,7 +222,7 @@ def _refuse_method(context: click.Context, method: str) -> None:
         )
 
 
-def _load_player(text: str, what: str) -> Any:
+def _load_player(text: str, role: str) -> Any:
     """A policy or a player: module:name, or an array in a file."""
     import numpy as np
 
@@ -239,6 +239,7 @@ def _load_player(text: str, what: str) -> Any:
         return loaded_object
     except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"The {what} {text!r} could not be found ({said(error)}); name what is in a "
+            f"The {role} {text!r} could not be found ({said(error)}); name what is in "
+            "a "
             f"module, module:name, or a file {ARRAY} that numpy.save wrote."
         ) from error

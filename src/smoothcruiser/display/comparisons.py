@@ -115,11 +115,13 @@ def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
     return [Paragraph(note, tight=i > 0) for i, note in enumerate(notes)]
 
 
-def number(value: float | None, least: float = 0.0) -> str:
-    """A number as text, or ``≤ least`` where its error hides it from 0."""
+def number(value: float | None, error_floor: float = 0.0) -> str:
+    """A number as text, or ``≤ error_floor`` where the error cannot tell it from 0."""
     if value is None:
         return "-"
-    return f"≤ {up(least, 1)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
+    return (
+        f"≤ {up(error_floor, 1)}" if 0.0 < error_floor >= abs(value) else f"{value:.4g}"
+    )
 
 
 def _interruption_text(cut: Sequence[NotRun]) -> str:

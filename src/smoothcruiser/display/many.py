@@ -30,7 +30,7 @@ def planned_page(problem: Problem, answers: Estimates) -> Page:
     return Page(title, (problem_block, *_blocks(answers, len(answers))))
 
 
-def _blocks(answers: Estimates, most: int) -> tuple[Block, ...]:
+def _blocks(answers: Estimates, max_rows: int) -> tuple[Block, ...]:
     field_rows: list[Labelled] = [
         ("calls", f"{answers.num_calls:,} oracle calls, counted"),
         ("time", duration(answers.seconds)),
@@ -41,7 +41,7 @@ def _blocks(answers: Estimates, most: int) -> tuple[Block, ...]:
     all_notes = {note: None for answer in answers for note in answer.notes}
     shared_notes = [note for note in all_notes if all(note in x.notes for x in answers)]
     field_rows += [("note", note) for note in (*answers.notes, *shared_notes)]
-    table = (answers_grid(answers, most),) if len(answers) else ()
+    table = (answers_grid(answers, max_rows),) if len(answers) else ()
     return (*table, Fields(tuple(field_rows), heading="Run"))
 
 
@@ -56,11 +56,13 @@ def joint_promise(answers: Sequence[Estimate], delta: float) -> str:
     )
 
 
-def answers_grid(answers: Sequence[Estimate], most: int) -> Grid:
-    """A row for each of the first ``most`` answers: estimate, usual error, promise."""
-    has_usual_errors = any(answer.standard_error for answer in answers[:most])
-    has_numbered_actions = all(answer.labels is None for answer in answers[:most])
-    has_integer_states = all(isinstance(answer.state, int) for answer in answers[:most])
+def answers_grid(answers: Sequence[Estimate], max_rows: int) -> Grid:
+    """Rows of the first ``max_rows`` answers: estimate, usual error, promise."""
+    has_usual_errors = any(answer.standard_error for answer in answers[:max_rows])
+    has_numbered_actions = all(answer.labels is None for answer in answers[:max_rows])
+    has_integer_states = all(
+        isinstance(answer.state, int) for answer in answers[:max_rows]
+    )
     columns = (
         Column("state", right=has_integer_states, fit="cut"),
         Column("value", right=True),
@@ -69,9 +71,9 @@ def answers_grid(answers: Sequence[Estimate], most: int) -> Grid:
         Column("action", right=has_numbered_actions, fit="cut"),
         Column("calls", right=True),
     )
-    num_omitted = max(0, len(answers) - most)
+    num_omitted = max(0, len(answers) - max_rows)
     omission_text = f"… {counts(num_omitted, 'more state')}" if num_omitted else ""
-    grid_rows = tuple(_row(answer, has_usual_errors) for answer in answers[:most])
+    grid_rows = tuple(_row(answer, has_usual_errors) for answer in answers[:max_rows])
     return Grid(columns, grid_rows, more=omission_text)
 
 

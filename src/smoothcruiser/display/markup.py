@@ -169,7 +169,7 @@ def _table(
     numbers: list[bool],
     rows: tuple[tuple[str, ...], ...],
     best: int | None,
-    more: str,
+    omission_note: str,
 ) -> str:
     cell_classes = [' class="sc-number"' if number else "" for number in numbers]
     html_parts = ['<div class="sc-wide"><table class="sc-table">']
@@ -188,8 +188,10 @@ def _table(
         row_class = ' class="sc-best"' if i == best else ""
         html_parts.append(f"<tr{row_class}>{cell_html}</tr>")
     html_parts.append("</tbody></table></div>")
-    if more:
-        html_parts.append(f'<p><span class="sc-dim">{_escape_html(more)}</span></p>')
+    if omission_note:
+        html_parts.append(
+            f'<p><span class="sc-dim">{_escape_html(omission_note)}</span></p>'
+        )
     return "\n".join(html_parts)
 
 

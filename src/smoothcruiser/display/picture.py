@@ -96,9 +96,9 @@ def _short(label: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _ends(shown: list[Choice]) -> tuple[float, float]:
+def _ends(choices: list[Choice]) -> tuple[float, float]:
     """The two ends of the axis."""
-    all_numbers = [x for c in shown for x in (c.value, *c.interval, c.exact)]
+    all_numbers = [x for c in choices for x in (c.value, *c.interval, c.exact)]
     finite_numbers = [x for x in all_numbers if math.isfinite(x)]
     lowest_number, highest_number = min(finite_numbers), max(finite_numbers)
     # one value alone: an axis around it that its floating-point number can tell apart

@@ -247,19 +247,21 @@ def _ratio(price: Price, calls: int) -> str:
 
 
 def alternative_blocks(
-    listed: list[str], budget: int, chosen: str, *, named: bool = False
+    alternatives: list[str], budget: int, method_name: str, *, has_budget: bool = False
 ) -> tuple[Block, ...]:
-    """Alternatives within the budget; ``chosen`` is the method that plan would run.
+    """Alternatives within the budget; plan would run the method ``method_name``.
 
-    A budget that the user ``named`` is spent, the default budget is not exceeded.
+    With ``has_budget`` the user set it, and it is spent; the default is not exceeded.
     """
-    if not listed:
+    if not alternatives:
         return ()
     plan_action = INSTEAD.get(
-        chosen, "would run what it pays for" if named else "would refuse it"
+        method_name, "would run what it pays for" if has_budget else "would refuse it"
     )
     caption_text = (
         f"Above the budget of {short(budget)} calls: plan {plan_action}. "
         "What can be paid:"
     )
-    return (Bullets(tuple(listed), caption=style_sentence(caption_text, "warning")),)
+    return (
+        Bullets(tuple(alternatives), caption=style_sentence(caption_text, "warning")),
+    )

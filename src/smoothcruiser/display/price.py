@@ -94,9 +94,9 @@ def rivals(schedule: Schedule) -> list[Price]:
     return prices
 
 
-def _schedule_price(name: str, make: Any, schedule: Schedule) -> Price:
+def _schedule_price(name: str, compile_method: Any, schedule: Schedule) -> Price:
     try:
-        rival_schedule = make(
+        rival_schedule = compile_method(
             schedule.facts,
             epsilon=schedule.epsilon,
             delta=schedule.delta,

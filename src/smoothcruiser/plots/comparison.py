@@ -91,10 +91,10 @@ def _curve(ax: Axes, number: int, method: str, points: list[tuple[Any, ...]]) ->
         )
 
 
-def _scale(ax: Axes, found: list[float]) -> None:
+def _scale(ax: Axes, errors: list[float]) -> None:
     """A logarithmic axis where errors differ by much, else one that begins at 0."""
-    smallest_error = min(found, default=0.0)
-    if smallest_error > 0.0 and max(found) > ORDERS * smallest_error:
+    smallest_error = min(errors, default=0.0)
+    if smallest_error > 0.0 and max(errors) > ORDERS * smallest_error:
         ax.set_yscale("log")
     elif smallest_error >= 0.0:
         ax.set_ylim(bottom=0.0)

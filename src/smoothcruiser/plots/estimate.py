@@ -126,7 +126,11 @@ def _usual_error(ax: Axes, estimate: Estimate, height: float) -> None:
 
 
 def _action(
-    ax: Axes, estimate: Estimate, place: int, row: dict[str, Any], shown: Interval
+    ax: Axes,
+    estimate: Estimate,
+    row_index: int,
+    row: dict[str, Any],
+    axis_range: Interval,
 ) -> None:
     if math.isnan(row["value"]):
         return
@@ -134,8 +138,10 @@ def _action(
     colour = ORANGE if is_best else (GREY if row["excluded"] else "black")
     lower_bound, upper_bound = row["low"], row["high"]
     if not math.isnan(lower_bound):
-        visible_ends = max(lower_bound, shown[0]), min(upper_bound, shown[1])
-        ax.plot(visible_ends, (place, place), color=colour, linewidth=2.2, zorder=3)
+        visible_ends = max(lower_bound, axis_range[0]), min(upper_bound, axis_range[1])
+        ax.plot(
+            visible_ends, (row_index, row_index), color=colour, linewidth=2.2, zorder=3
+        )
         for interval_end, arrow_marker, cap_position in (
             (lower_bound, "<", visible_ends[0]),
             (upper_bound, ">", visible_ends[1]),
@@ -143,7 +149,7 @@ def _action(
             marker_shape = "|" if math.isfinite(interval_end) else arrow_marker
             ax.plot(
                 [cap_position],
-                [place],
+                [row_index],
                 marker=marker_shape,
                 color=colour,
                 markersize=9,
@@ -151,7 +157,7 @@ def _action(
             )
     ax.plot(
         [row["value"]],
-        [place],
+        [row_index],
         marker="D" if is_best else "o",
         color=colour,
         markeredgecolor="black",

@@ -124,7 +124,7 @@ def with_head(kind: str, schema: Schema) -> Schema:
     }
 
 
-def schema_of(kind: str, about: str | None, *classes: type) -> Schema:
+def schema_of(kind: str, description: str | None, *classes: type) -> Schema:
     """The JSON Schema of an object that has the fields of all these dataclasses."""
     defs: Definitions = {}
     properties: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def schema_of(kind: str, about: str | None, *classes: type) -> Schema:
     schema_head = {
         "$schema": DIALECT,
         "title": kind,
-        "description": (about or "").strip().partition("\n")[0],
+        "description": (description or "").strip().partition("\n")[0],
     }
     return (
         schema_head | with_head(kind, object_schema) | ({"$defs": defs} if defs else {})

@@ -82,13 +82,13 @@ class DataclassShape(Shape):
             shape.write_field(json_data, name, getattr(value, field.name))
         return json_data
 
-    def arguments(self, data: Any, where: str, **known: Any) -> dict[str, Any]:
-        """The arguments that the class takes, from JSON data; ``known`` ones are kept."""
+    def arguments(self, data: Any, where: str, **preset: Any) -> dict[str, Any]:
+        """The arguments of the class, from JSON data; ``preset`` ones are kept."""
         if not isinstance(data, Mapping):
             raise refused(where, "an object", data)
-        arguments: dict[str, Any] = dict(known)
+        arguments: dict[str, Any] = dict(preset)
         for field, name, shape in self.field_shapes():
-            if field.name in known:
+            if field.name in preset:
                 continue
             if name in data:
                 arguments[field.name] = shape.read_field(data, name, where)
@@ -131,19 +131,20 @@ def check_flaw(record: Any, where: str) -> Any:
     return record
 
 
-def miscounted(name: str, found: int, required: int, what: str) -> str | None:
+def miscounted(name: str, length: int, required: int, unit: str) -> str | None:
     """The flaw of a list's length; None where it is right."""
-    if found == required:
+    if length == required:
         return None
-    return f"{name} must have {required:,} entries, one per {what}, got {found:,}"
+    return f"{name} must have {required:,} entries, one per {unit}, got {length:,}"
 
 
-def outside(name: str, number: int, count: int, what: str) -> str | None:
+def outside(name: str, number: int, count: int, things: str) -> str | None:
     """The flaw of a number that names one of ``count`` things; None where it does."""
     if 0 <= number < count:
         return None
     return (
-        f"{name} must name one of {count:,} {what}, from 0 on, got {described(number)}"
+        f"{name} must name one of {count:,} {things}, from 0 on, got "
+        f"{described(number)}"
     )
 
 

@@ -43,14 +43,14 @@ class Framed(ABC):
         return frame
 
 
-def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:
-    """The Axes on which a drawing of ``smoothcruiser.plots`` has shown an object.
+def drawn(drawing: str, subject: Any, ax: Axes | None, **options: Any) -> Axes:
+    """Draw an object by a module of ``smoothcruiser.plots``, and return the Axes.
 
     Args:
         drawing: the name of a module there; its function ``draw`` draws.
-        shown: the object.
+        subject: the object.
         ax: where to draw; by default a figure of its own.
-        **how: options of the drawing.
+        **options: options of the drawing.
     """
     try:
         from matplotlib import axes  # noqa: F401
@@ -60,5 +60,5 @@ def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:
             "pip install 'smoothcruiser[report]'."
         ) from None
     module = import_module(f"smoothcruiser.plots.{drawing}")
-    drawn_axes: Axes = module.draw(shown, ax, **how)
+    drawn_axes: Axes = module.draw(subject, ax, **options)
     return drawn_axes

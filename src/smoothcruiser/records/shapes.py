@@ -33,9 +33,9 @@ Schema = dict[str, Any]
 Definitions = dict[str, Schema]
 
 
-def refused(where: str, required: str, came: object) -> InvalidInput:
+def refused(where: str, required: str, actual: object) -> InvalidInput:
     """The error of a value that does not fit."""
-    return InvalidInput(f"{where} must be {required}, got {described(came)}.")
+    return InvalidInput(f"{where} must be {required}, got {described(actual)}.")
 
 
 class Shape(ABC):

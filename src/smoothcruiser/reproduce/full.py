@@ -220,13 +220,13 @@ def dense(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def full_table(
-    which: Iterator[Case] | None = None,
+    chosen_cases: Iterator[Case] | None = None,
     runs: int = RUNS,
     tick: Callable[[], object] = lambda: None,
 ) -> list[FullRow]:
     """One row per case."""
     full_rows = []
-    for case in cases() if which is None else which:
+    for case in cases() if chosen_cases is None else chosen_cases:
         full_rows.append(run_case(case, runs))
         tick()
     return full_rows

@@ -127,7 +127,7 @@ def check_parts(
     rule: StoppingRule,
     shards: int | None,
     actions: Iterable[int],
-    parts: Mapping[tuple[int, int], Partial],
+    finished_shards: Mapping[tuple[int, int], Partial],
 ) -> None:
     """Refuse shards that no run of the schedule can have left behind."""
     schedule = rule.schedule
@@ -141,7 +141,7 @@ def check_parts(
     }
     farthest = rule.farthest
     legal_actions = set(actions)
-    for (action, index), shard_sums in parts.items():
+    for (action, index), shard_sums in finished_shards.items():
         num_samples = samples_by_shard.get(index, 0)
         most_calls = num_samples * calls_per_sample
         is_possible = (

@@ -270,21 +270,22 @@ def _check(path: Path, shown_path: Path | None = None) -> bool:
 
 
 @contextmanager
-def _sqlite_errors(path: Path, what: str) -> Iterator[None]:
+def _sqlite_errors(path: Path, action: str) -> Iterator[None]:
     """Errors of SQLite as sentences."""
     try:
         yield
     except OSError as error:
         raise StoreError(
-            f"The store {path} cannot be {what} ({error.strerror}); give another file "
+            f"The store {path} cannot be {action} ({error.strerror}); give another "
+            "file "
             "to store=."
         ) from error
     except (sqlite3.Error, MemoryError, OverflowError, UnicodeError) as error:
-        raise open_error(path, what, error) from error
+        raise open_error(path, action, error) from error
 
 
 def open_error(
-    path: Path, what: str, error: BaseException
+    path: Path, action: str, error: BaseException
 ) -> StoreError | InvalidInput:
     """The error to raise for one of SQLite, while a store is opened or read."""
     error_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -300,7 +301,8 @@ def open_error(
     )
     if error_code in outside_codes:
         return StoreError(
-            f"The store {path} cannot be {what} ({error}); check the file, its folder "
+            f"The store {path} cannot be {action} ({error}); check the file, its "
+            "folder "
             "and the room on the disk, or give another file to store=."
         )
     return damage_error(path, str(error))

@@ -112,17 +112,20 @@ class StoredRun:
             "versions": self.versions,
         }
 
-    def state_at(self, problem: Problem, given: Any = None) -> Any:
+    def state_at(self, problem: Problem, requested_state: Any = None) -> Any:
         """The state that was asked about; one that is given has to be the same."""
-        if given is not None:
-            given = problem.start(given)
-            state_entries = (state_entry(problem, given), _by_contents(problem, given))
+        if requested_state is not None:
+            requested_state = problem.start(requested_state)
+            state_entries = (
+                state_entry(problem, requested_state),
+                _by_contents(problem, requested_state),
+            )
             if _comparable(self.state) not in map(_comparable, state_entries):
                 raise InvalidInput(
                     f"Run {self.id} was started at state {self.shown_state}, got "
-                    f"{given!r}; drop the state, or start a new run."
+                    f"{requested_state!r}; drop the state, or start a new run."
                 )
-            return given
+            return requested_state
         if "initial" in self.state:
             return problem.initial_state
         if "text" in self.state:

@@ -16,14 +16,14 @@ from smoothcruiser.store.record import StoredRun
 
 
 def same_problem(
-    stored: StoredRun, given: Problem | None, trust: bool
+    stored: StoredRun, problem: Problem | None, trust: bool
 ) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a stored run, built from its spec or given again; and notes.
 
     Its fingerprint must be the stored one. The notes name the parts that no fingerprint
     sees.
     """
-    if given is None:
+    if problem is None:
         if stored.spec is None:
             raise InvalidInput(
                 f"Run {stored.id} is of a problem made in Python ({stored.problem}); "
@@ -36,8 +36,8 @@ def same_problem(
                 f"{imports}; if you trust the store, say so with "
                 "trust=True, or pass the problem."
             )
-        given = _rebuild_problem(stored.spec)
-    problem_fingerprint = fingerprint(given)
+        problem = _rebuild_problem(stored.spec)
+    problem_fingerprint = fingerprint(problem)
     changes = problem_fingerprint.changes(stored.fingerprint)
     if changes:
         raise InvalidInput(
@@ -46,8 +46,8 @@ def same_problem(
             "start a new run."
         )
     if not problem_fingerprint.unseen:
-        return given, ()
-    return given, (
+        return problem, ()
+    return problem, (
         "Resumed without being able to compare "
         f"{_list_names(problem_fingerprint.unseen)} with the first session: if that "
         "changed, the answer is of two problems.",

@@ -105,9 +105,9 @@ class Store:
         self._seals[run_number] = row_seal
         return int(run_number)
 
-    def keep(self, run: int, shard: Shard, part: Partial) -> None:
+    def keep(self, run: int, shard: Shard, shard_sums: Partial) -> None:
         """Keep a finished shard; keeping it twice changes nothing."""
-        *sums, score = part
+        *sums, score = shard_sums
         row_values = (run, shard.action, shard.index, *sums, json.dumps(score))
         row_seal = self._seal_row(run, *row_values)
         with self._transaction():
@@ -258,9 +258,9 @@ class Store:
             return estimate, finished
         return None, None
 
-    def _check_seal(self, found: Any, values: list[Any]) -> None:
+    def _check_seal(self, row_seal: Any, values: list[Any]) -> None:
         """Refuse values that their seal does not fit."""
-        if self._seal_row(values[0], *values) != found:
+        if self._seal_row(values[0], *values) != row_seal:
             raise Unreadable("a seal does not fit")
 
     def _rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
