@@ -3,7 +3,7 @@
 
     keywords -> Query -> Method -> Prepared -> Estimate
 
-``method="auto"`` solves a model that is known; of a simulator it takes a look, and then
+``method="auto"`` solves a model that is known; a simulator it samples briefly, and then
 runs certified search, the sharp schedule, or one after the other, whichever keeps the
 promise for less (docs/auto.md). Its ``notes`` have the choice and the reason.
 """
@@ -188,8 +188,8 @@ def prepare(
 ) -> Prepared:
     """A prepared answer: ``.explanation``, ``.notes`` and ``.run()``.
 
-    No oracle call is made, except for the look of "auto" and the speed that ``seconds``
-    asks for; both are counted. ``.explanation`` is the result of ``explain``,
+    No oracle call is made, except by the pilot of "auto" and to measure the speed for
+    ``seconds``; both are counted. ``.explanation`` is the result of ``explain``,
     ``.run()`` returns that of ``plan``.
 
     >>> import smoothcruiser as sc
@@ -250,8 +250,8 @@ def explain(
 ) -> Schedule | Explanation:
     """The plan that ``plan`` would run, with its price; ``str`` shows it.
 
-    Nothing is sampled, except for the look of "auto" and the speed that ``seconds``
-    asks for.
+    Nothing is sampled, except by the pilot of "auto" and to measure the speed for
+    ``seconds``.
 
     For a method that follows a schedule this is the Schedule: ``.num_calls``,
     ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast with
@@ -351,7 +351,7 @@ def evaluate(
             probabilities (a list, or a dict from actions); a dict from states to these; a
             list or an array by state: of actions, of rows of probabilities or of action
             values; an object with ``predict``, ``act`` or ``select_action``; a Solution,
-            a search Tree, an Estimate, an Agent. A function of (state, rng) may draw lots.
+            a search Tree, an Estimate, an Agent. A function of (state, rng) may sample.
         state: where episodes begin; by default the problem's initial state.
         epsilon: half-width to stop at, a number or a share of the value span ("5%").
         delta: probability that the interval fails; 0.05 by default.

@@ -79,7 +79,7 @@ _spelling: list[Callable[[str], str]] = []
 
 @contextmanager
 def spelling(rewrite: Callable[[str], str]) -> Iterator[None]:
-    """Let ``spelled`` rewrite sentences, as the command line does for its options."""
+    """Rewrite sentences for their reader, as the command line does for its options."""
     _spelling.append(rewrite)
     try:
         yield

@@ -49,7 +49,7 @@ EXACT = 10**15  # whole numbers below are written out
 
 
 # names of attributes in other libraries; the first that an object has is suggested
-ELSEWHERE = {
+FOREIGN_NAMES = {
     **dict.fromkeys(("q", "qs", "q_value", "qvalues", "q_table"), ("q_values",)),
     **dict.fromkeys(("v", "values", "mean", "estimate"), ("values", "value")),
     **dict.fromkeys(
@@ -111,7 +111,7 @@ def _suggest_attribute(kind: type, name: str) -> str:
         return ""
     attribute_names = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
     public_names = sorted(x for x in attribute_names if not x.startswith("_"))
-    close_names = [x for x in ELSEWHERE.get(name.lower(), ()) if x in public_names]
+    close_names = [x for x in FOREIGN_NAMES.get(name.lower(), ()) if x in public_names]
     close_names = close_names or difflib.get_close_matches(name, public_names, 1)
     return f"; did you mean .{close_names[0]}?" if close_names else ""
 

@@ -37,20 +37,20 @@ from smoothcruiser.cli.exit import (
     REFUSED,
     STOPPED,
     UNEXPECTED,
-    Answers,
+    AnswerStream,
     LostOutput,
     complain,
-    know_options,
     prepare_streams,
+    register_options,
+    report_lost_output,
     spell_options,
-    tell_lost_output,
 )
 from smoothcruiser.errors import SmoothcruiserError, said, spelling
 
 # modules of this folder that are known to be no commands
-OTHERS = ("app", "completion", "exit", "options")
+HELPER_MODULES = ("app", "completion", "exit", "options")
 # these lead the help, in the order in which a newcomer needs them
-FIRST = ("problems", "explain", "plan", "exact")
+LEADING_COMMANDS = ("problems", "explain", "plan", "exact")
 
 
 class Commands(click.Group):
@@ -58,8 +58,8 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands: the first ones, then the others by name."""
-        other_commands = sorted(set(_modules()).difference(FIRST))
-        command_names = [*FIRST, *other_commands, *self.commands]
+        other_commands = sorted(set(_modules()).difference(LEADING_COMMANDS))
+        command_names = [*LEADING_COMMANDS, *other_commands, *self.commands]
         return [
             name for name in command_names if self.get_command(ctx, name) is not None
         ]
@@ -78,7 +78,7 @@ class Commands(click.Group):
         try:
             name, command, command_args = super().resolve_command(ctx, args)
             if command is not None:
-                know_options(command)
+                register_options(command)
             return name, command, command_args
         except click.UsageError as error:
             close_names = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
@@ -110,7 +110,7 @@ def _modules() -> dict[str, str]:
     return {
         name.replace("_", "-"): name
         for name in module_names
-        if name not in OTHERS and not name.startswith("_")
+        if name not in HELPER_MODULES and not name.startswith("_")
     }
 
 
@@ -150,13 +150,13 @@ def main() -> NoReturn:
     logging.getLogger("smoothcruiser").handlers.clear()
     output_stream = sys.stdout
     if output_stream is None:
-        sys.exit(tell_lost_output(None))
-    sys.stdout = Answers(output_stream)
+        sys.exit(report_lost_output(None))
+    sys.stdout = AnswerStream(output_stream)
     try:
         exit_code = _code()
         sys.stdout.flush()
     except LostOutput as lost:
-        exit_code = tell_lost_output(lost.__cause__)
+        exit_code = report_lost_output(lost.__cause__)
     finally:
         sys.stdout = output_stream
     sys.exit(exit_code)

@@ -2,8 +2,8 @@
 streams that cannot be written to.
 
 A shell may start us with a stream closed, or connect one to a full disk or to a reader
-that leaves. Whatever happens to standard output, the exit code tells it, and Python
-has nothing to say about it at the end.
+that leaves. The exit code reports every failure of standard output, and Python prints
+nothing about it at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESUME = re.compile(r"\bresume\((\d+), store=('[^']*'|\"[^\"]*\")\)")
 _CALL = re.compile(r"\w\([^()]*$")
 
 
-def know_options(command: click.Command) -> None:
+def register_options(command: click.Command) -> None:
     """Let ``spell_options`` know the options of the command that runs."""
     for parameter in command.params:
         long_options = [name for name in parameter.opts if name.startswith("--")]
@@ -126,7 +126,7 @@ class LostOutput(Exception):
     """Standard output did not take the printed text; the cause is an OSError."""
 
 
-class Answers:
+class AnswerStream:
     """Standard output; its failures, and no others, raise ``LostOutput``."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -156,7 +156,7 @@ def _mark_lost_output() -> Iterator[None]:
         raise LostOutput from error
 
 
-def tell_lost_output(error: BaseException | None) -> int:
+def report_lost_output(error: BaseException | None) -> int:
     """Report lost output where it matters, and return the exit code of the command.
 
     A reader that left, such as ``| head``, hears nothing.

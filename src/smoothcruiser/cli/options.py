@@ -207,7 +207,7 @@ def _problem_argument(*, required: bool) -> Callable[[Function], Function]:
 
 
 def make_problem(request: dict[str, Any]) -> Any:
-    """The Problem that PROBLEM and its options describe, which are taken out; or None."""
+    """The Problem of PROBLEM and its options, or None; ``request`` loses them."""
     text = request.pop("problem")
     problem_words = {
         name: request.pop(name) for name in ("discount", "temperature", "operator")
@@ -274,7 +274,7 @@ def promise_options(function: Function) -> Function:
 
 
 def state_option(function: Function) -> Function:
-    """The state that is asked about."""
+    """The option of the queried state."""
     return click.option(
         "--state",
         type=State(),
@@ -423,7 +423,7 @@ def find_modules_here() -> None:
 
 
 def state_of(problem: Any, state: Any) -> Any:
-    """The state asked about, in the form of the problem's own."""
+    """The queried state, in the form of the problem's own."""
     from smoothcruiser.problem.states import shaped
 
     return problem.start(

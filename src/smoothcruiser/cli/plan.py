@@ -247,7 +247,7 @@ def _method_of(request: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str,
 def _plan_one(
     request: dict[str, Any], compare_exact: bool, head: Head
 ) -> tuple[Any, Any]:
-    """The estimate, and the exact one beside it where it was wanted and can be had."""
+    """The estimate, and the exact one where it was requested and exists."""
     from smoothcruiser import api
 
     problem, method, keywords = _method_of(request, head)

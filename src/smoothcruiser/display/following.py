@@ -3,7 +3,7 @@
 ``follow(path)`` is a progress function: it writes the reports of a run to an HTML file
 that asks the browser to read it again every second (``<meta http-equiv="refresh">``, no
 script). The last report writes the page once more, without that. A tree search shows
-its tree (``Follower.watch``), any run its numbers and how they have come about. In a
+its tree (``Follower.watch``), any run its numbers and their history. In a
 notebook ``follow()`` rewrites one output under the cell.
 
 A page that cannot be written must not cost the answer: the error is raised when the

@@ -106,7 +106,7 @@ def body(page: Page) -> str:
             html_parts.append(f'<p class="sc-head">{_escape_html(block.heading)}</p>')
         if block.caption:
             html_parts.append(f"<p>{_sentence(block.caption)}</p>")
-        html_parts.append(MARKUP[type(block)](block))
+        html_parts.append(RENDERERS[type(block)](block))
     return "\n".join([*html_parts, "</div>"])
 
 
@@ -224,7 +224,7 @@ def _drawing(block: Drawing) -> str:
     return f'<div class="sc-drawing">{block.svg}</div>'
 
 
-MARKUP: dict[type[Block], Callable[[Any], str]] = {
+RENDERERS: dict[type[Block], Callable[[Any], str]] = {
     Actions: _actions,
     Bullets: _bullets,
     Drawing: _drawing,

@@ -15,7 +15,7 @@ from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.schedule.numbers import counts
 from smoothcruiser.schedule.text import describe_facts
 
-OWN = (
+OWN_PROBLEM = (
     "module:attribute: a Problem, or a function that returns one, in a module of the "
     "current folder"
 )
@@ -33,7 +33,7 @@ def zoo_page() -> Page:
         for name, entry in ZOO.items()
     ]
     adapter_rows = [(f"{name}:…", text) for name, text in descriptions().items()]
-    problem_fields = Fields((*zoo_rows, *adapter_rows, ("your own", OWN)))
+    problem_fields = Fields((*zoo_rows, *adapter_rows, ("your own", OWN_PROBLEM)))
     return Page(("smoothcruiser problems",), (problem_fields, Verbatim(PARAMETERS)))
 
 

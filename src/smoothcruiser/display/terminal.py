@@ -86,7 +86,7 @@ def print_blocks(out: Console, blocks: Iterable[Block], *, begun: bool = False) 
         begun = True
         if block.caption:
             print_block(out, _text(block.caption))
-        PUT[type(block)](out, block)
+        PRINTERS[type(block)](out, block)
 
 
 def _is_string(out: Console) -> bool:
@@ -173,7 +173,7 @@ def _bar(choice: Choice, full: int) -> str:
     return f"{bar_text}{'  ' if full else ''}recommended" if choice.best else bar_text
 
 
-PUT: dict[type[Block], Callable[[Console, Any], None]] = {
+PRINTERS: dict[type[Block], Callable[[Console, Any], None]] = {
     Actions: _actions,
     Bullets: _bullets,
     Drawing: _drawing,

@@ -4,9 +4,9 @@
     progress=function    it gets a ``Progress`` now and then; False from it ends the run
     progress=None        silence (False too)
 
-``read`` is the only place that understands the argument. A run reports through
-``Phases``: each phase is reported when it begins, and logged. No report changes the
-computation: bits and counts are the same with and without it.
+One function turns the argument into a callback, and nothing else reads it. A run
+reports through ``Phases``: each phase is reported when it begins, and logged. No report
+changes the computation: bits and counts are the same with and without it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bar of ``progress=True``: in a terminal, in a notebook, or lines in a log.
 
-A bar is a function of a ``Progress`` and a context (``progress.shown``): it is on the
-screen while the context is open, and may be opened again. It goes to standard error,
+A bar is a function of a ``Progress`` and a context: it is on the screen while the
+context is open, and may be opened again. It goes to standard error,
 so that a pipe carries the answer alone:
 
     terminal    a bar that is redrawn in place and leaves nothing behind
@@ -55,7 +55,7 @@ class Surface(Protocol):
     """The place on which a bar is shown."""
 
     def show(self, news: Progress | None, begun: float) -> None:
-        """Show the latest report; ``begun`` is when its phase began."""
+        """Show the latest report; its phase began at the time ``begun``."""
 
     def close(self, news: Progress | None) -> None:
         """Leave the screen."""
@@ -97,7 +97,7 @@ class Bar:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """The bar out of the way, so that lines can be printed where it was."""
+        """Hide the bar, so that lines can be printed in its place."""
         self._lower()
         yield
         self._raise()

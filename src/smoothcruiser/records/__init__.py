@@ -5,7 +5,7 @@
   shapes    a type -> how its values are written, read and described
   data      ``Data``: to_dict, from_dict, to_json, from_json; ``schema``
   alike     whether two results are equal
-  frames    ``Framed``: to_frame; ``drawn``: plot
+  frames    tables (``Framed``: to_frame) and pictures (plot)
 
 This package leaves out the classes themselves, and how they are drawn
 (``smoothcruiser.plots``). The files in ``schema`` are written from the classes by

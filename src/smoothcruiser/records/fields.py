@@ -31,8 +31,8 @@ from smoothcruiser.records.shapes import (
     WHOLE,
     Array,
     Count,
+    CustomShape,
     Definitions,
-    Held,
     Items,
     ManyStates,
     Maybe,
@@ -49,7 +49,7 @@ from smoothcruiser.records.shapes import (
     refused,
 )
 
-HELD: dict[type, Held] = {}
+CUSTOM_SHAPES: dict[type, CustomShape] = {}
 MOST_CALLS = 2**63  # counters of engines end there
 
 
@@ -139,7 +139,7 @@ def miscounted(name: str, length: int, required: int, unit: str) -> str | None:
 
 
 def outside(name: str, number: int, count: int, things: str) -> str | None:
-    """The flaw of a number that names one of ``count`` things; None where it does."""
+    """The flaw of a number that must name one of ``count`` things; None if it does."""
     if 0 <= number < count:
         return None
     return (
@@ -168,7 +168,7 @@ def hold(
     schema: Schema,
 ) -> None:
     """Let a type be written and read by code of its own."""
-    HELD[cls] = Held(write, read, schema)
+    CUSTOM_SHAPES[cls] = CustomShape(write, read, schema)
 
 
 @cache
@@ -212,8 +212,8 @@ def shape_of(hint: Any) -> Shape:
         return Array()
     if isinstance(hint, type):
         for base_class in hint.__mro__:
-            if base_class in HELD:
-                return HELD[base_class]
+            if base_class in CUSTOM_SHAPES:
+                return CUSTOM_SHAPES[base_class]
         own_shape: Shape | None = getattr(hint, "json_shape", lambda: None)()
         if own_shape is not None:
             return own_shape

@@ -1,4 +1,4 @@
-"""Objects that go to tables (``to_frame``) and to pictures (``drawn``).
+"""Objects that go to tables (``to_frame``) and to pictures (``plot``).
 
 Both need packages that not everybody has: pandas, without which a table is a list of
 dicts, and matplotlib (extra ``report``), without which there is no picture. They are

@@ -404,7 +404,7 @@ class ManyStates(OneState):
 
 
 @dataclass(frozen=True)
-class Held(Shape):
+class CustomShape(Shape):
     """A type with code of its own."""
 
     write_data: Callable[[Any], Any]

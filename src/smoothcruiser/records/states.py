@@ -33,7 +33,7 @@ from smoothcruiser.records.numbers import NOT_FINITE, number_data
 
 Form = str | dict[str, Any] | None
 # types of arrays that are kept: truth values, whole numbers, floats, texts
-KEPT = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|U[0-9]{1,6})")
+STORED_DTYPES = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|U[0-9]{1,6})")
 # Python prints whole numbers of up to 4,300 digits and no longer ones.
 LONGEST_WHOLE = 10**4000
 
@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
 
 
 def state_data(state: Any) -> tuple[Any, Form]:
-    """A state as JSON data, and the form that these do not tell (None: no such)."""
+    """A state as JSON data, and its form where the data do not tell it, else None."""
     if state is None or isinstance(state, bool | str | np.bool_ | Integral):
         return _simple_data(state)
     if isinstance(state, float | np.floating):
@@ -115,7 +115,7 @@ def _array_data(state: Any) -> tuple[Any, Form] | None:
         array = np.asarray(state)
     except Exception:  # an object of the user's own that only looks like an array
         return None
-    if not KEPT.fullmatch(array.dtype.str):
+    if not STORED_DTYPES.fullmatch(array.dtype.str):
         return None
     form = {"array": array.dtype.str, "shape": list(array.shape)}
     return plain(array.tolist()), form
@@ -194,7 +194,7 @@ def _read_dict(data: Any, form: dict[str, Any], where: str) -> Any:
 
 def _read_array(data: Any, form: dict[str, Any], where: str) -> Any:
     array_type, shape = form["array"], form.get("shape")
-    if not isinstance(array_type, str) or not KEPT.fullmatch(array_type):
+    if not isinstance(array_type, str) or not STORED_DTYPES.fullmatch(array_type):
         raise InvalidInput(
             f"{where}_form must name a type of array such as '<f8', got "
             f"{described(array_type)}."

@@ -113,7 +113,7 @@ class StoredRun:
         }
 
     def state_at(self, problem: Problem, requested_state: Any = None) -> Any:
-        """The state that was asked about; one that is given has to be the same."""
+        """The queried state of the run; a state that is passed has to be the same."""
         if requested_state is not None:
             requested_state = problem.start(requested_state)
             state_entries = (

@@ -1,4 +1,4 @@
-"""The problem of a stored run, built anew or given again: it must be the same.
+"""The problem of a stored run, rebuilt or passed again: it must be the same.
 
 A store may come from elsewhere, so nothing that it names is imported without
 trust (docs/security.md).
@@ -18,7 +18,7 @@ from smoothcruiser.store.record import StoredRun
 def same_problem(
     stored: StoredRun, problem: Problem | None, trust: bool
 ) -> tuple[Problem, tuple[str, ...]]:
-    """The problem of a stored run, built from its spec or given again; and notes.
+    """The problem of a stored run, built from its spec or passed again; and notes.
 
     Its fingerprint must be the stored one. The notes name the parts that no fingerprint
     sees.
