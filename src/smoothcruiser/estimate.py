@@ -273,9 +273,8 @@ def bring_inside(
     """
     lower_bound, upper_bound = interval
     if within is not None and not math.isnan(value):
-        lower_limit = math.nextafter(
-            upper_bound - within, math.inf
-        )  # rounding takes none of it
+        # rounding takes none of it
+        lower_limit = math.nextafter(upper_bound - within, math.inf)
         upper_limit = math.nextafter(lower_bound + within, -math.inf)
         lower_bound, upper_bound = (
             max(lower_bound, lower_limit),

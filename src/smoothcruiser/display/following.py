@@ -3,8 +3,8 @@
 ``follow(path)`` is a progress function: it writes the reports of a run to an HTML file
 that asks the browser to read it again every second (``<meta http-equiv="refresh">``, no
 script). The last report writes the page once more, without that. A tree search shows
-its tree (``Follower.watch``), any run its numbers and their history. In a
-notebook ``follow()`` rewrites one output under the cell.
+its tree (``Follower.watch``), any run its numbers and their history. In a notebook
+``follow()`` rewrites one output under the cell.
 
 A page that cannot be written must not cost the answer: the error is raised when the
 follower is made, and later ones are kept in ``Follower.failed``.

@@ -66,9 +66,8 @@ def draw(comparison: Comparison, ax: Axes | None, of: str) -> Axes:
 
 def _curve(ax: Axes, number: int, method: str, points: list[tuple[Any, ...]]) -> None:
     call_counts, mean_values, ranges = zip(*points, strict=True)
-    call_counts = tuple(
-        max(1.0, count) for count in call_counts
-    )  # an exact answer makes none
+    # an exact answer makes no call
+    call_counts = tuple(max(1.0, count) for count in call_counts)
     line_colour = CYCLE[number % len(CYCLE)]
     ax.plot(
         call_counts,

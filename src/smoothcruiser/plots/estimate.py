@@ -51,9 +51,8 @@ def draw(estimate: Estimate, ax: Axes | None) -> Axes:
     ax.set_xlim(axis_start, axis_end)
     ax.set_ylim(num_rows - 0.5, -0.5)  # the first action above
     action_names = [_name(estimate, row) for row in shown_rows]
-    ax.set_yticks(
-        range(len(shown_rows)), action_names, parse_math=False
-    )  # "$" is no formula
+    # "$" is no formula
+    ax.set_yticks(range(len(shown_rows)), action_names, parse_math=False)
     ax.set_xlabel("value, in units of reward")
     if shown_rows:
         omission_text = (

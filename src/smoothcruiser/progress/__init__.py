@@ -101,9 +101,8 @@ def says_stop(returned: object) -> bool:
     and others do not: a function that returns nothing in particular asks for nothing.
     """
     shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
-    is_numpy_bool = (
-        shape == () and str(dtype) == "bool"
-    )  # without loading NumPy for --help
+    # by name, without loading NumPy for --help
+    is_numpy_bool = shape == () and str(dtype) == "bool"
     return returned is False or (is_numpy_bool and not returned)
 
 

@@ -1,8 +1,8 @@
 """The bar of ``progress=True``: in a terminal, in a notebook, or lines in a log.
 
 A bar is a function of a ``Progress`` and a context: it is on the screen while the
-context is open, and may be opened again. It goes to standard error,
-so that a pipe carries the answer alone:
+context is open, and may be opened again. It goes to standard error, so that a pipe
+carries the answer alone:
 
     terminal    a bar that is redrawn in place and leaves nothing behind
     notebook    one line under the cell that is rewritten in place, and stays

@@ -166,15 +166,15 @@ def _are_sums(shard_sums: Partial, farthest: float) -> bool:
     """Whether numbers can be the sum and the sum of squares of bounded samples."""
     if not (math.isfinite(shard_sums.total) and math.isfinite(shard_sums.square)):
         return False
-    rounded_up = 1.0 + ROUNDING
-    least_square = shard_sums.total * (shard_sums.total / shard_sums.draws)
+    rounding_factor = 1.0 + ROUNDING
+    smallest_square = shard_sums.total * (shard_sums.total / shard_sums.draws)
     slack = ROUNDING * farthest * farthest if farthest < math.inf else 0.0
     return (
-        least_square <= shard_sums.square * rounded_up + slack
-        and abs(shard_sums.total) <= shard_sums.draws * farthest * rounded_up
+        smallest_square <= shard_sums.square * rounding_factor + slack
+        and abs(shard_sums.total) <= shard_sums.draws * farthest * rounding_factor
         and 0.0
         <= shard_sums.square
-        <= shard_sums.draws * farthest * farthest * rounded_up
+        <= shard_sums.draws * farthest * farthest * rounding_factor
     )
 
 
