@@ -270,21 +270,26 @@ def _version() -> str:
         return version("smoothcruiser")
     except PackageNotFoundError:
         raise AttributeError(
-            "smoothcruiser has a version where it is installed, and here it is imported "
+            "smoothcruiser has a version where it is installed, and here it is "
+            "imported "
             "from its sources alone; install it with: pip install ."
         ) from None
 
 
-def _meant(name: str) -> str:
+def _suggest_name(name: str) -> str:
     """A question after the public name that ``name`` resembles."""
     import difflib
 
-    bare = name.lower().replace("_", "")
-    near = [known for known in _LATE if len(known) > 3 and known.lower() in bare]
+    bare_name = name.lower().replace("_", "")
+    close_names = [
+        public_name
+        for public_name in _LATE
+        if len(public_name) > 3 and public_name.lower() in bare_name
+    ]
     if name.startswith("_") or "." in name:
         return ""
-    near = near or difflib.get_close_matches(name, _LATE, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    close_names = close_names or difflib.get_close_matches(name, _LATE, 1)
+    return f"; did you mean {close_names[0]}?" if close_names else ""
 
 
 if not TYPE_CHECKING:  # else every name would be accepted
@@ -295,7 +300,7 @@ if not TYPE_CHECKING:  # else every name would be accepted
             return globals().setdefault(name, _version())
         if name not in _LATE:
             raise AttributeError(
-                f"module {__name__!r} has no attribute {name!r}{_meant(name)}"
+                f"module {__name__!r} has no attribute {name!r}{_suggest_name(name)}"
             )
         from importlib import import_module
 

@@ -3,9 +3,9 @@
 
     keywords -> Query -> Method -> Prepared -> Estimate
 
-``method="auto"`` solves a model that is known; of a simulator it takes a look, and then
+``method="auto"`` solves a model that is known; a simulator it samples briefly, and then
 runs certified search, the sharp schedule, or one after the other, whichever keeps the
-promise for less (docs/auto.md). It says in ``notes`` what it chose and why.
+promise for less (docs/auto.md). Its ``notes`` have the choice and the reason.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ Solver = Literal[
     "auto", "value-iteration", "policy-iteration", "modified-policy-iteration"
 ]
 
-# what ``evaluate`` takes of the keywords of ``plan``
+# the keywords of ``plan`` that ``evaluate`` takes
 EVALUATES = frozenset(
     ("epsilon", "delta", "budget", "seconds", "seed", "executor", "progress")
 )
 
 
-def _problem_of(verb: str, problem: Any, asked: Any) -> tuple[Problem, Any]:
+def _problem_of(verb: str, problem: Any, keywords: Any) -> tuple[Problem, Any]:
     """The problem, made of a running environment where one was passed."""
     if isinstance(problem, Problem):
-        return problem, asked
-    return live_problem(f"{verb} takes", problem, asked)
+        return problem, keywords
+    return live_problem(f"{verb} takes", problem, keywords)
 
 
 @named_keywords
@@ -75,9 +75,9 @@ def plan(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     certify: bool = False,
-    **asked: Unpack[Asked],
+    **keywords: Unpack[Asked],
 ) -> Estimate:
-    """The value of ``state`` and of its actions, as exact and as sure as was asked.
+    """The value of ``state`` and of its actions, as exact and as sure as requested.
 
     The result is the same to the last bit for any number of workers. An option that
     the method does not use is refused.
@@ -89,7 +89,7 @@ def plan(
     True
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned, or a running
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``, or a running
             environment that an adapter accepts, then with ``discount`` and ``operator``.
         state: where to plan; by default the problem's initial state.
         method: a name or a method object such as ``UCT(exploration=2)``.
@@ -104,7 +104,7 @@ def plan(
         budget: most oracle calls to pay; by default 10**9, 10**6 for a tree search. A
             schedule above the default is refused. Below the price of epsilon, or
             without one, a budget of your own gets the best promise that it pays for.
-        seconds: stop after so long, with what holds then; compiling does not count. A
+        seconds: stop after so long, with the answer so far; compiling does not count. A
             schedule is chosen to fit: for that the simulator is timed in this process,
             for at most 5% of them. These calls are counted.
         simulations: stop a tree search after so many.
@@ -118,16 +118,16 @@ def plan(
         tls: files of the CA, of a certificate and of its key, for a scheduler that
             asks for certificates.
         shards: parts that an action's samples are cut into, for slow simulators.
-        store: a file that keeps finished shards, or what certified search knows, for
+        store: a file that keeps finished shards, or the memory of certified search, for
             ``resume``.
         progress: True for a bar, or a function that gets a ``Progress`` now and then
-            and may return False to stop with what holds (docs/progress.md).
+            and may return False to stop with the answer so far (docs/progress.md).
     """
-    problem, asked = _problem_of("plan", problem, asked)
-    query = Query.of(problem, state, **asked)
+    problem, keywords = _problem_of("plan", problem, keywords)
+    query = Query.of(problem, state, **keywords)
     query = query.at(query.place, query.seed)
-    chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    return planned(chosen, query)
+    chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
+    return planned(chosen_method, query)
 
 
 @named_keywords
@@ -139,11 +139,11 @@ def plan_many(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     certify: bool = False,
-    **asked: Unpack[Asked],
+    **keywords: Unpack[Asked],
 ) -> Estimates:
     """The values of many states: all promises hold together with probability 1 - delta.
 
-    Certified search keeps one memory for all of them, so that what they share is
+    Certified search keeps one memory for all of them, so that shared states are
     sampled once. A known model is solved once. Other methods plan each of n states
     with delta/n. "auto" decides once, by the first state. A state that is
     listed twice is planned once; one that no limit reached has the interval that
@@ -156,23 +156,23 @@ def plan_many(
     (3, 4, 0)
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``.
         states: where to plan, in the order of the answers.
         method: a name or a method object.
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper": each state
             has all of it.
         certify: let a tree search spend half of its budget on a lower bound.
-        **asked: the keywords of ``plan`` but ``store``. ``delta``, ``budget`` and
+        **keywords: the keywords of ``plan`` but ``store``. ``delta``, ``budget`` and
             ``seconds`` are for all states together.
     """
     from smoothcruiser.methods.many import plan_all
 
-    problem, asked = _problem_of("plan_many", problem, asked)
-    check_keywords("plan_many", asked, KEYWORDS)
-    query = Query.of(problem, None, **asked)
-    chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
-    return plan_all(chosen, query, states)
+    problem, keywords = _problem_of("plan_many", problem, keywords)
+    check_keywords("plan_many", keywords, KEYWORDS)
+    query = Query.of(problem, None, **keywords)
+    chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
+    return plan_all(chosen_method, query, states)
 
 
 @named_keywords
@@ -184,13 +184,13 @@ def prepare(
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
     certify: bool = False,
-    **asked: Unpack[Asked],
+    **keywords: Unpack[Asked],
 ) -> Prepared:
-    """An answer that was thought through: ``.explanation``, ``.notes`` and ``.run()``.
+    """A prepared answer: ``.explanation``, ``.notes`` and ``.run()``.
 
-    No oracle call is made, except for the look of "auto" and the speed that ``seconds``
-    asks for; both are counted. ``.explanation`` is what ``explain`` returns, ``.run()`` what
-    ``plan`` returns.
+    No oracle call is made, except by the pilot of "auto" and to measure the speed for
+    ``seconds``; both are counted. ``.explanation`` is the result of ``explain``,
+    ``.run()`` returns that of ``plan``.
 
     >>> import smoothcruiser as sc
     >>> problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
@@ -199,19 +199,19 @@ def prepare(
     ('exact', 0)
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``.
         state: where to plan; by default the problem's initial state.
         method: a name or a method object.
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
         certify: let a tree search spend half of its budget on a lower bound.
-        **asked: the keywords of ``plan``.
+        **keywords: the keywords of ``plan``.
     """
-    problem, asked = _problem_of("prepare", problem, asked)
-    query = Query.of(problem, state, **asked)
-    chosen = resolve(method, options, delta_prime=delta_prime, certify=certify)
+    problem, keywords = _problem_of("prepare", problem, keywords)
+    query = Query.of(problem, state, **keywords)
+    chosen_method = resolve(method, options, delta_prime=delta_prime, certify=certify)
     with shown(query.progress):
-        return prepared(chosen, query)
+        return prepared(chosen_method, query)
 
 
 @overload
@@ -222,7 +222,7 @@ def explain(
     method: Scheduled = "smoothcruiser",
     options: None = None,
     delta_prime: float | None = None,
-    **asked: Unpack[Asked],
+    **keywords: Unpack[Asked],
 ) -> Schedule: ...
 
 
@@ -234,7 +234,7 @@ def explain(
     method: str | Method | Search = "smoothcruiser",
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
-    **asked: Unpack[Asked],
+    **keywords: Unpack[Asked],
 ) -> Explanation: ...
 
 
@@ -246,17 +246,17 @@ def explain(
     method: str | Method | Search = "smoothcruiser",
     options: dict[str, Any] | None = None,
     delta_prime: float | None = None,
-    **asked: Unpack[Asked],
+    **keywords: Unpack[Asked],
 ) -> Schedule | Explanation:
-    """What ``plan`` would run, with its price; ``str`` shows it.
+    """The plan that ``plan`` would run, with its price; ``str`` shows it.
 
-    Nothing is sampled, except for the look of "auto" and the speed that ``seconds``
-    asks for.
+    Nothing is sampled, except by the pilot of "auto" and to measure the speed for
+    ``seconds``.
 
     For a method that follows a schedule this is the Schedule: ``.num_calls``,
     ``.levels``, ``.epsilon``, ``.delta``. For others it is a forecast with
-    ``.num_calls`` (None where it depends on the problem). With "auto" it explains what
-    ``plan`` would choose.
+    ``.num_calls`` (None where it depends on the problem). With "auto" it explains the
+    method that ``plan`` would choose.
 
     >>> import smoothcruiser as sc
     >>> problem = sc.make("chain:n=5", discount=0.2, temperature=1.0)
@@ -264,25 +264,25 @@ def explain(
     1896
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``.
         state: where to plan; by default the problem's initial state.
         method: a name or a method object.
         options: parameters of the method, by name.
         delta_prime: the paper's confidence per node, for method "paper".
-        **asked: the keywords of ``plan``. With ``budget`` or ``seconds`` it is the
+        **keywords: the keywords of ``plan``. With ``budget`` or ``seconds`` it is the
             schedule that they pay for; ``prepare`` has the note that says so.
     """
-    problem, asked = _problem_of("explain", problem, asked)
-    check_keywords("explain", asked, KEYWORDS)
-    found: Schedule | Explanation = prepare(
+    problem, keywords = _problem_of("explain", problem, keywords)
+    check_keywords("explain", keywords, KEYWORDS)
+    explanation: Schedule | Explanation = prepare(
         problem,
         state,
         method=method,
         options=options,
         delta_prime=delta_prime,
-        **asked,
+        **keywords,
     ).explanation
-    return found
+    return explanation
 
 
 @named_keywords
@@ -308,7 +308,7 @@ def solve(
     True
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``.
         tolerance: bound on the error of all values, in units of reward; it is met or
             the call raises. By default 1e-10 of the span of rewards is aimed at.
         method: "auto" (the default), "value-iteration", "policy-iteration" or
@@ -332,7 +332,7 @@ def solve(
 
 @named_keywords
 def evaluate(
-    problem: Problem, policy: Any, state: Any = None, **asked: Unpack[Asked]
+    problem: Problem, policy: Any, state: Any = None, **keywords: Unpack[Asked]
 ) -> Estimate:
     """The certified value of a given policy, by fresh rollouts.
 
@@ -346,12 +346,12 @@ def evaluate(
     True
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``.
         policy: a function of the state that returns an action, its label, or
             probabilities (a list, or a dict from actions); a dict from states to these; a
             list or an array by state: of actions, of rows of probabilities or of action
             values; an object with ``predict``, ``act`` or ``select_action``; a Solution,
-            a search Tree, an Estimate, an Agent. A function of (state, rng) may draw lots.
+            a search Tree, an Estimate, an Agent. A function of (state, rng) may sample.
         state: where episodes begin; by default the problem's initial state.
         epsilon: half-width to stop at, a number or a share of the value span ("5%").
         delta: probability that the interval fails; 0.05 by default.
@@ -364,17 +364,17 @@ def evaluate(
     """
     from smoothcruiser.evaluation import evaluate as evaluation
 
-    problem, asked = _problem_of("evaluate", problem, asked)
-    check_keywords("evaluate", asked, KEYWORDS)
-    query = Query.of(problem, evaluation.start_of(policy, state), **asked)
+    problem, keywords = _problem_of("evaluate", problem, keywords)
+    check_keywords("evaluate", keywords, KEYWORDS)
+    query = Query.of(problem, evaluation.start_of(policy, state), **keywords)
     refuse_unused("evaluate", query, EVALUATES)
     with shown(query.progress):
-        found = evaluation.evaluate(query, policy)
-        remark = remark_on_delta(query.promise.delta)
-        if remark is not None:
-            found = replace(found, notes=(*found.notes, remark))
-        finish(query.progress, **last_report(found))
-    return found
+        estimate = evaluation.evaluate(query, policy)
+        delta_remark = remark_on_delta(query.promise.delta)
+        if delta_remark is not None:
+            estimate = replace(estimate, notes=(*estimate.notes, delta_remark))
+        finish(query.progress, **last_report(estimate))
+    return estimate
 
 
 @named_keywords
@@ -384,7 +384,7 @@ def calibrate(
     """Oracle calls per second of one core, measured for about 0.3 s without compiling.
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: the result of ``MDP``, ``Game``, ``tabular`` or ``make``.
         state: where to measure; by default the problem's initial state.
         executor: which engine is timed; by default the fastest that can.
     """

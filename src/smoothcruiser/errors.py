@@ -1,5 +1,5 @@
-"""Errors that a user can act on: each message says what was required, what
-came, and what to change.
+"""Errors that a user can act on: each message has the required value, the actual
+value, and the remedy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Unpayable(SmoothcruiserError):
 
 
 class BrokenPromise(SmoothcruiserError, AssertionError):
-    """A schedule whose table does not keep the promise or the price written on it."""
+    """A schedule with a table that does not keep its promise or its price."""
 
 
 class MissingExtra(SmoothcruiserError, ImportError):
@@ -47,15 +47,15 @@ class MissingExtra(SmoothcruiserError, ImportError):
         if not isinstance(cause, ImportError) or said(cause) in text:
             return text
         if isinstance(cause, ModuleNotFoundError) and cause.name is not None:
-            top = cause.name.partition(".")[0]
-            if top.lower() in text.lower().replace("-", "_"):
+            top_module = cause.name.partition(".")[0]
+            if top_module.lower() in text.lower().replace("-", "_"):
                 return text
         return f"{text.rstrip('.')} ({said(cause)})."
 
 
 class StoreError(SmoothcruiserError):
     """The run store cannot be opened, read or written now: a disk that is full, a
-    file that is read-only or in use. Nothing is wrong with what it holds.
+    file that is read-only or in use. Nothing is wrong with its contents.
     """
 
 
@@ -65,8 +65,8 @@ class WorkersLost(SmoothcruiserError):
 
 class Interrupted(SmoothcruiserError):
     """The run was stopped from outside before it had enough to answer;
-    ``calls`` were counted in the part that was cut short, and ``piece`` is what an
-    engine had completed of it.
+    ``calls`` were counted in the part that was interrupted, and ``piece`` is the share
+    of it that an engine had completed.
     """
 
     def __init__(self, message: str, *, calls: int = 0, piece: Any = None) -> None:
@@ -79,7 +79,7 @@ _spelling: list[Callable[[str], str]] = []
 
 @contextmanager
 def spelling(rewrite: Callable[[str], str]) -> Iterator[None]:
-    """Let ``spelled`` rewrite sentences, as the command line does for its options."""
+    """Rewrite sentences for their reader, as the command line does for its options."""
     _spelling.append(rewrite)
     try:
         yield
@@ -96,13 +96,13 @@ def said(error: BaseException) -> str:
     """The type and the text of an error, on one line without a full stop."""
     try:
         text = str(error)
-    except Exception:  # an error of a user's own class, which cannot say what it is
+    except Exception:  # an error of a user's own class that has no text
         text = ""
     return " ".join(f"{type(error).__name__}: {text}".split()).rstrip(".: ")
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    """The text with what a terminal would obey or hide written out, as ``repr`` does.
+    """The text with characters that a terminal obeys or hides as ``repr`` writes them.
 
     Control characters, text direction marks, zero-width characters and bytes that are
     no text become ``\\x1b``, ``\\u202e``; characters in ``keep`` stay.
@@ -113,9 +113,9 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def text_of(value: object) -> str:
-    """What ``repr`` says of a value of the user's, or its type where that fails.
+    """The ``repr`` of a value of the user's, or its type where that fails.
 
-    Whatever is shown or written for a state or a label, it does not fail for its text.
+    So nothing that shows or writes a state or a label fails for its text.
     """
     try:
         return repr(value)
@@ -124,7 +124,7 @@ def text_of(value: object) -> str:
 
 
 def described(value: object) -> str:
-    """A value in a sentence about what came: numbers and texts as they are, with an
+    """A value in a sentence about the input: numbers and texts as they are, with an
     ellipsis where they are long, of other things the type.
     """
     if value is None:
@@ -132,8 +132,8 @@ def described(value: object) -> str:
     if isinstance(value, bool | int | float | str):
         text = text_of(value)  # Python prints no whole number of 5,000 digits
         return text if len(text) <= LONGEST_TOLD else text[: LONGEST_TOLD - 1] + "…"
-    name = type(value).__name__
-    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    type_name = type(value).__name__
+    return f"{'an' if type_name[0].lower() in 'aeiou' else 'a'} {type_name}"
 
 
 class Hung(Exception):

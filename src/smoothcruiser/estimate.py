@@ -33,7 +33,7 @@ ADVICE = "Advice: "  # begins a note that says how to ask better
 
 
 class Subject(TypedDict):
-    """The fields of an Estimate that say what it is about."""
+    """The fields of an Estimate that name its subject."""
 
     problem: str
     state: Any
@@ -41,14 +41,14 @@ class Subject(TypedDict):
 
 
 def about(problem: Problem, state: Any) -> Subject:
-    """What every Estimate at ``state`` says of its subject, names of actions included."""
+    """The subject of every Estimate at ``state``, names of actions included."""
     return {"problem": problem.name, "state": state, "labels": problem.labels(state)}
 
 
 @dataclass(frozen=True)
 class Certificate(Shown):
-    """What is promised: all the intervals hold together with probability at
-    least ``confidence``, under ``assumptions``.
+    """A promise: all the intervals hold together with probability at least
+    ``confidence``, under ``assumptions``.
     """
 
     kind: str  # "schedule", "search", "exact", "policy", "proof"
@@ -109,7 +109,7 @@ class Estimate(Shown, Data, Framed):
     executor: str | None = None
     # calls made, those drawn ahead of an early stop included
     calls_spent: int | None = None
-    price: Count | None = None  # what the plan would have cost without an early stop
+    price: Count | None = None  # the plan's cost without an early stop
     run: int | None = None  # its number in the run store, if one was given
     notes: tuple[str, ...] = ()  # how it was obtained, in sentences
     labels: tuple[str, ...] | None = None  # names of the actions, where they have any
@@ -134,13 +134,13 @@ class Estimate(Shown, Data, Framed):
         return None if self.action is None else self.label(self.action)
 
     def __repr__(self) -> str:
-        named = {} if self.labels is None else {"label": self.action_label}
+        label_field = {} if self.labels is None else {"label": self.action_label}
         return brief(
             "Estimate",
             value=self.value,
             interval=self.interval,
             action=self.action,
-            **named,
+            **label_field,
             method=self.method,
             calls=self.num_calls,
         )
@@ -151,23 +151,35 @@ class Estimate(Shown, Data, Framed):
 
     def json_flaw(self) -> str | None:
         """Lists that differ in length, or an action that there is not."""
-        count, sure = len(self.q_values), self.certificate
-        names = count if self.labels is None else len(self.labels)
-        boxes = () if sure is None else sure.q_intervals
-        best = () if sure is None else sure.best_actions or ()
-        acts = [] if self.action is None else [("action", self.action, count or names)]
-        acts += [("certificate.best_actions", a, len(boxes)) for a in best]
-        found = [
-            miscounted("policy", len(self.policy), count, "action"),
-            miscounted("labels", names, count or names, "action"),
+        num_actions, certificate = len(self.q_values), self.certificate
+        num_labels = num_actions if self.labels is None else len(self.labels)
+        q_intervals = () if certificate is None else certificate.q_intervals
+        best_actions = () if certificate is None else certificate.best_actions or ()
+        named_actions = (
+            []
+            if self.action is None
+            else [("action", self.action, num_actions or num_labels)]
+        )
+        named_actions += [
+            ("certificate.best_actions", a, len(q_intervals)) for a in best_actions
+        ]
+        flaws = [
+            miscounted("policy", len(self.policy), num_actions, "action"),
+            miscounted("labels", num_labels, num_actions or num_labels, "action"),
             miscounted(
-                "certificate.q_intervals", len(boxes), count if boxes else 0, "action"
+                "certificate.q_intervals",
+                len(q_intervals),
+                num_actions if q_intervals else 0,
+                "action",
             ),
-            *(outside(name, a, most, "actions") for name, a, most in acts),
+            *(
+                outside(name, a, num_allowed, "actions")
+                for name, a, num_allowed in named_actions
+            ),
             uncountable("num_calls", self.num_calls),
             uncountable("calls_spent", self.calls_spent or 0),
         ]
-        return next((flaw for flaw in found if flaw is not None), None)
+        return next((flaw for flaw in flaws if flaw is not None), None)
 
     def records(self) -> list[dict[str, Any]]:
         """One row per action: its value, interval and share of the policy.
@@ -176,27 +188,27 @@ class Estimate(Shown, Data, Framed):
         it is None where nothing is certified. Illegal actions have NaN and are
         excluded. There are no rows where only the value was asked for.
         """
-        promised = self.certificate
-        boxes = () if promised is None else promised.q_intervals
-        best = None if promised is None else promised.best_actions
-        rows = []
+        certificate = self.certificate
+        q_intervals = () if certificate is None else certificate.q_intervals
+        best_actions = None if certificate is None else certificate.best_actions
+        action_rows = []
         for a, q in enumerate(self.q_values):
-            low, high = boxes[a] if boxes else NOWHERE
-            rows.append(
+            lower_bound, upper_bound = q_intervals[a] if q_intervals else NOWHERE
+            action_rows.append(
                 {
                     "action": a,
                     "label": self.label(a),
                     "value": q,
-                    "low": low,
-                    "high": high,
+                    "low": lower_bound,
+                    "high": upper_bound,
                     "policy": self.policy[a],
-                    "excluded": None if best is None else a not in best,
+                    "excluded": None if best_actions is None else a not in best_actions,
                 }
             )
-        return rows
+        return action_rows
 
     def frame_attrs(self) -> dict[str, Any]:
-        """The estimate of V, its usual error (not promised) and what is promised of it."""
+        """The estimate of V, its usual error (not promised) and its promise."""
         return {
             "value": self.value,
             "standard_error": self.standard_error,
@@ -215,17 +227,19 @@ class Estimate(Shown, Data, Framed):
         return drawn("estimate", self, ax)
 
 
-def likeliest(estimate: Estimate, most: int) -> list[int]:
-    """The actions that are shown where ``most`` fit: the legal ones of largest policy.
+def likeliest(estimate: Estimate, max_actions: int) -> list[int]:
+    """At most ``max_actions`` actions to show: the legal ones of largest policy.
 
     They are in order; all of them where they fit.
     """
-    every = range(len(estimate.q_values))
-    if len(every) <= most:
-        return list(every)
-    legal = [a for a in every if not math.isnan(estimate.q_values[a])]
-    likely = sorted(legal, key=lambda a: (a != estimate.action, -estimate.policy[a], a))
-    return sorted(likely[:most])
+    all_actions = range(len(estimate.q_values))
+    if len(all_actions) <= max_actions:
+        return list(all_actions)
+    legal_actions = [a for a in all_actions if not math.isnan(estimate.q_values[a])]
+    likely_actions = sorted(
+        legal_actions, key=lambda a: (a != estimate.action, -estimate.policy[a], a)
+    )
+    return sorted(likely_actions[:max_actions])
 
 
 def best_action(policy: Sequence[float], q_values: Sequence[float], player: int) -> int:
@@ -233,18 +247,20 @@ def best_action(policy: Sequence[float], q_values: Sequence[float], player: int)
     value for the mover, then by index.
     """
     sign = 1.0 if player == 1 else -1.0
-    usable = [a for a, q in enumerate(q_values) if not math.isnan(q)]
-    return max(usable, key=lambda a: (policy[a], sign * q_values[a], -a))
+    legal_actions = [a for a, q in enumerate(q_values) if not math.isnan(q)]
+    return max(legal_actions, key=lambda a: (policy[a], sign * q_values[a], -a))
 
 
 def not_excluded(q_intervals: Sequence[Interval], player: int) -> tuple[int, ...]:
-    """Actions whose best case reaches the surest worst case of every other."""
-    usable = [a for a, box in enumerate(q_intervals) if not math.isnan(box[0])]
+    """Actions that in their best case reach the surest worst case of every other."""
+    legal_actions = [
+        a for a, interval in enumerate(q_intervals) if not math.isnan(interval[0])
+    ]
     if player == 1:
-        floor = max(q_intervals[a][0] for a in usable)
-        return tuple(a for a in usable if q_intervals[a][1] >= floor)
-    ceiling = min(q_intervals[a][1] for a in usable)
-    return tuple(a for a in usable if q_intervals[a][0] <= ceiling)
+        surest_value = max(q_intervals[a][0] for a in legal_actions)
+        return tuple(a for a in legal_actions if q_intervals[a][1] >= surest_value)
+    surest_cost = min(q_intervals[a][1] for a in legal_actions)
+    return tuple(a for a in legal_actions if q_intervals[a][0] <= surest_cost)
 
 
 def bring_inside(
@@ -255,24 +271,34 @@ def bring_inside(
     Where ``within`` is given, a point at most so far from either end, or the middle
     where there is none.
     """
-    low, high = interval
+    lower_bound, upper_bound = interval
     if within is not None and not math.isnan(value):
-        nearest = math.nextafter(high - within, math.inf)  # rounding takes none of it
-        farthest = math.nextafter(low + within, -math.inf)
-        low, high = max(low, nearest), min(high, farthest)
-        if low > high:
+        # rounding takes none of it
+        lower_limit = math.nextafter(upper_bound - within, math.inf)
+        upper_limit = math.nextafter(lower_bound + within, -math.inf)
+        lower_bound, upper_bound = (
+            max(lower_bound, lower_limit),
+            min(upper_bound, upper_limit),
+        )
+        if lower_bound > upper_bound:
             return 0.5 * (interval[0] + interval[1])
-    return low if value < low else high if value > high else value
+    return (
+        lower_bound
+        if value < lower_bound
+        else upper_bound
+        if value > upper_bound
+        else value
+    )
 
 
 def error_if_near(
-    error: float | None, estimated: float | None, shown: float
+    error: float | None, estimated: float | None, value: float
 ) -> float | None:
     """The usual error of an estimate where the value shown is that estimate.
 
     A value that the promise has moved by more than its usual error has none.
     """
-    if error is None or estimated is None or not abs(shown - estimated) <= error:
+    if error is None or estimated is None or not abs(value - estimated) <= error:
         return None
     return error
 
@@ -280,7 +306,7 @@ def error_if_near(
 def note_agreement(
     samples: str, error: float | None, half_width: float
 ) -> tuple[str, ...]:
-    """What a standard error cannot know, where all ``samples`` agreed."""
+    """A note on the limits of a standard error, where all ``samples`` agreed."""
     if error is None or error > NO_SPREAD * half_width:
         return ()
     return (
@@ -291,7 +317,7 @@ def note_agreement(
 
 @dataclass(frozen=True)
 class Spread:
-    """What is known of the legal actions, laid out over all K of them."""
+    """Values, intervals and policy of the legal actions, over all K actions."""
 
     q_values: tuple[float, ...]
     q_intervals: tuple[Interval, ...]
@@ -307,11 +333,11 @@ class Spread:
         gradient: Sequence[float],
     ) -> Spread:
         """Illegal actions get NaN and 0; the gradient is scaled to a policy."""
-        total = added(gradient)
+        gradient_sum = added(gradient)
         q_values = [math.nan] * num_actions
         intervals, policy = [NOWHERE] * num_actions, [0.0] * num_actions
-        for a, q, box, share in zip(actions, values, boxes, gradient, strict=True):
-            q_values[a], intervals[a], policy[a] = q, box, share / total
+        for a, q, interval, share in zip(actions, values, boxes, gradient, strict=True):
+            q_values[a], intervals[a], policy[a] = q, interval, share / gradient_sum
         return cls(tuple(q_values), tuple(intervals), tuple(policy))
 
 
@@ -348,20 +374,23 @@ def terminal_estimate(
 def unsampled_estimate(
     problem: Problem, state: Any, method: str, why: str, seed: int | None = None
 ) -> Estimate:
-    """What is known of a state before anything is: its interval follows from the facts.
+    """The estimate of a state without a sample: its interval follows from the facts.
 
-    ``why`` says in a sentence why no more is known.
+    ``why`` is a sentence on the reason.
     """
     mover, actions = problem.mover(state), problem.legal_actions(state)
     operator = problem.operator
-    interval, box = problem.facts.value_bounds(mover), problem.facts.q_bounds(mover)
-    middles = [0.5 * (box[0] + box[1])] * len(actions)
+    interval, q_bounds = (
+        problem.facts.value_bounds(mover),
+        problem.facts.q_bounds(mover),
+    )
+    middle_values = [0.5 * (q_bounds[0] + q_bounds[1])] * len(actions)
     weights = operator.weights(problem.num_actions)
     gradient = operator.gradient(
-        middles, player=mover, weights=[weights[a] for a in actions]
+        middle_values, player=mover, weights=[weights[a] for a in actions]
     )
     spread = Spread.over(
-        problem.num_actions, actions, middles, [box] * len(actions), gradient
+        problem.num_actions, actions, middle_values, [q_bounds] * len(actions), gradient
     )
     certificate = Certificate(
         kind="exact",
@@ -379,7 +408,7 @@ def unsampled_estimate(
         policy=spread.policy,
         action=best_action(spread.policy, spread.q_values, mover),
         num_calls=0,
-        epsilon=0.5 * max(interval[1] - interval[0], box[1] - box[0]),
+        epsilon=0.5 * max(interval[1] - interval[0], q_bounds[1] - q_bounds[0]),
         delta=0.0,
         method=method,
         certificate=certificate,

@@ -1,12 +1,12 @@
-"""A request as one frozen object: what is asked, how sure, at what cost, on what.
+"""A request as one frozen object: its promise, its limits, and where it is computed.
 
-``Query.of(problem, state, **asked)`` is the only place that checks the arguments
+``Query.of(problem, state, **keywords)`` is the only place that checks the arguments
 of ``plan``, ``explain``, ``Agent`` and the command line. Methods get a Query and
 can rely on it: epsilon is a number ("5%" was read here), or ``relative`` is the
-share of |V| that was asked for ("2% of value"), counts are whole, seconds are
-above 0. ``given`` names what the caller set, so that an option that a
-method does not use can be refused (``methods.base``). What this file leaves out:
-whether a method needs what is missing, and the names of executors.
+requested share of |V| ("2% of value"), counts are whole, seconds are above 0.
+``given`` has the keywords that the caller set, so that an option that a method does
+not use can be refused (``methods.base``). This file leaves out whether a method needs
+a missing keyword, and the names of executors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DEFAULT_DELTA = 0.05  # of methods that have one: a failure in twenty answers
 
 
 class Where(TypedDict, total=False):
-    """The keywords that say who computes."""
+    """The keywords of the place of a computation."""
 
     executor: str | None
     workers: int | None
@@ -77,7 +77,7 @@ class Asked(TypedDict, total=False):
 
 
 KEYWORDS = tuple(Asked.__annotations__)
-# What a keyword is where it is not set; a keyword at its default was not given.
+# The value of a keyword that is not set; a keyword at its default was not given.
 DEFAULTS: dict[str, Any] = dict.fromkeys(KEYWORDS) | {"target": "q_values", "seed": 0}
 
 
@@ -91,14 +91,14 @@ class Promise:
     # epsilon in the caller's own words: a share means another number where the value
     # span is another one, as with fewer steps left of a horizon
     words: float | str | None = None
-    # the share of |V| that half-widths may have, where that was asked for: those of
+    # the share of |V| that half-widths may have, where that was requested: those of
     # all action values too, with target "q_values". ``epsilon`` is then a number that
     # is surely small enough, or None where the bounds on V do not exclude 0.
     relative: float | None = None
 
     @property
     def asked(self) -> bool:
-        """Whether an accuracy was asked for, in numbers or as a share."""
+        """Whether an accuracy was requested, in numbers or as a share."""
         return self.epsilon is not None or self.relative is not None
 
     def is_missed(self, half_width: float, interval: tuple[float, float]) -> bool:
@@ -134,7 +134,7 @@ class Promise:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What an answer may cost; None is no limit of the caller's."""
+    """The limits on an answer's cost; None is no limit of the caller's."""
 
     calls: int | None = None  # budget=
     seconds: float | None = None
@@ -179,46 +179,49 @@ class Query:
     given: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, problem: Problem, state: Any = None, **asked: Unpack[Asked]) -> Query:
-        """The request that the keywords describe, or one sentence on what is wrong."""
+    def of(
+        cls, problem: Problem, state: Any = None, **keywords: Unpack[Asked]
+    ) -> Query:
+        """The request that the keywords describe, or an error that names the fault."""
         check_problem(problem)
-        progress = read_progress(asked.get("progress"))
-        check_keywords("plan", asked, KEYWORDS)
-        values: dict[str, Any] = {**DEFAULTS, **asked}
-        budget, store = values["budget"], values["store"]
-        if values["target"] not in ("q_values", "value"):
+        progress = read_progress(keywords.get("progress"))
+        check_keywords("plan", keywords, KEYWORDS)
+        keyword_values: dict[str, Any] = {**DEFAULTS, **keywords}
+        budget, store = keyword_values["budget"], keyword_values["store"]
+        if keyword_values["target"] not in ("q_values", "value"):
             raise InvalidInput(
-                f"target must be 'q_values' or 'value', got {values['target']!r}."
+                "target must be 'q_values' or 'value', got "
+                f"{keyword_values['target']!r}."
             )
-        check_seconds(values["seconds"])
-        counts = {name: _count(name, values[name]) for name in COUNTS}
-        epsilon, relative = read_epsilon(values["epsilon"], problem.facts)
+        check_seconds(keyword_values["seconds"])
+        checked_counts = {name: _count(name, keyword_values[name]) for name in COUNTS}
+        epsilon, relative = read_epsilon(keyword_values["epsilon"], problem.facts)
         query = cls(
             problem=problem,
             promise=Promise(
                 epsilon=epsilon,
-                delta=check_delta(values["delta"]),
-                target=values["target"],
-                words=values["epsilon"],
+                delta=check_delta(keyword_values["delta"]),
+                target=keyword_values["target"],
+                words=keyword_values["epsilon"],
                 relative=relative,
             ),
             limits=Limits(
                 calls=None if budget is None else check_budget(budget),
-                seconds=values["seconds"],
-                simulations=counts["simulations"],
-                max_states=counts["max_states"],
+                seconds=keyword_values["seconds"],
+                simulations=checked_counts["simulations"],
+                max_states=checked_counts["max_states"],
             ),
             compute=Compute(
-                executor=values["executor"],
-                workers=counts["workers"],
-                scheduler=values["scheduler"],
-                tls=check_tls(values["tls"]),
-                shards=counts["shards"],
+                executor=keyword_values["executor"],
+                workers=checked_counts["workers"],
+                scheduler=keyword_values["scheduler"],
+                tls=check_tls(keyword_values["tls"]),
+                shards=checked_counts["shards"],
                 store=None if store is None else check_store(store),
             ),
-            seed=check_seed(values["seed"]),
+            seed=check_seed(keyword_values["seed"]),
             progress=progress,
-            given=frozenset(k for k, v in asked.items() if _is_given(k, v)),
+            given=frozenset(k for k, v in keywords.items() if _is_given(k, v)),
         )
         if state is None and problem.initial_state is None:
             return query
@@ -251,11 +254,11 @@ COUNTS = ("simulations", "max_states", "workers", "shards")
 
 
 def named_keywords(function: Function) -> Function:
-    """The same verb, which says what to change in a call that cannot be."""
+    """Wrap a verb so that a call that does not fit raises an error with a remedy."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def checked(*arguments: Any, **keywords: Any) -> Any:
+    def checked_call(*arguments: Any, **keywords: Any) -> Any:
         try:
             signature.bind(*arguments, **keywords)
         except TypeError:
@@ -263,11 +266,11 @@ def named_keywords(function: Function) -> Function:
             raise
         return function(*arguments, **keywords)
 
-    return cast(Function, checked)
+    return cast(Function, checked_call)
 
 
 def check_problem(problem: object) -> None:
-    """Refuse what is no problem."""
+    """Refuse an object that is no problem."""
     if not isinstance(problem, Problem):
         refuse_parts(problem)
         raise InvalidInput(
@@ -279,7 +282,7 @@ def check_problem(problem: object) -> None:
 def read_epsilon(
     epsilon: float | str | None, facts: Facts
 ) -> tuple[float | None, float | None]:
-    """(epsilon as a number, share of |V| that was asked for).
+    """(epsilon as a number, requested share of |V|).
 
     "5%" is five percent of the value span B; "5% of value" a share of |V|. The
     number is then the share of the smallest |V| that the bounds allow, None if it is
@@ -287,48 +290,51 @@ def read_epsilon(
     """
     if epsilon is None:
         return None, None
-    relative, share = None, None
+    relative, span_share = None, None
     if isinstance(epsilon, str):
-        text = epsilon.strip()
-        words = _OF_VALUE.fullmatch(text)
+        epsilon_text = epsilon.strip()
+        share_match = _OF_VALUE.fullmatch(epsilon_text)
         try:
-            if words is not None:
-                relative = float(words[1]) / 100.0
-            elif text.endswith("%"):
-                share = float(text[:-1]) / 100.0
+            if share_match is not None:
+                relative = float(share_match[1]) / 100.0
+            elif epsilon_text.endswith("%"):
+                span_share = float(epsilon_text[:-1]) / 100.0
             else:
-                epsilon = float(text)
+                epsilon = float(epsilon_text)
         except ValueError:
             raise InvalidInput(
                 "epsilon must be a number above 0, a percentage of the value span such "
-                f"as 5%, or a share of the value such as '2% of value', got {text!r}."
+                "as 5%, or a share of the value such as '2% of value', got "
+                f"{epsilon_text!r}."
             ) from None
-        if share is not None:
-            epsilon = share * _finite_span(facts, text)
-            if share > 0.0 and epsilon == 0.0:
+        if span_share is not None:
+            epsilon = span_share * _finite_span(facts, epsilon_text)
+            if span_share > 0.0 and epsilon == 0.0:
                 raise InvalidInput(
-                    f"epsilon {text} is a share of the value span, and what is declared "
+                    f"epsilon {epsilon_text} is a share of the value span, and what is "
+                    "declared "
                     "of rewards and values leaves no span; give epsilon as a number."
                 )
-    found = epsilon if relative is None else relative
-    if not is_number(found) or not 0.0 < found < math.inf:  # type: ignore[operator]
+    stated_number = epsilon if relative is None else relative
+    if not is_number(stated_number) or not 0.0 < stated_number < math.inf:  # type: ignore[operator]
         raise InvalidInput(f"epsilon must be a finite number above 0, got {epsilon!r}.")
     if relative is None:
         return float(epsilon), None
-    least = min(
+    smallest_value = min(
         nearest_to_zero(facts.value_bounds(player))
         for player in ((1, 2) if facts.game else (1,))
     )
-    return relative * least or None, relative
+    return relative * smallest_value or None, relative
 
 
 def _finite_span(facts: Facts, words: str) -> float:
     """The value span that a percentage refers to; an infinite one is refused."""
-    span = facts.value_span()
-    if math.isfinite(span):
-        return span
+    value_span = facts.value_span()
+    if math.isfinite(value_span):
+        return value_span
     raise InvalidInput(
-        f"epsilon={words!r} is a share of the value span, which is infinite at discount "
+        f"epsilon={words!r} is a share of the value span, which is infinite at "
+        "discount "
         "1 without a horizon; give a number, or bound the values: payoffs='end', "
         "total_reward_range=, episodes_end= or value_bounds=."
     )
@@ -346,25 +352,32 @@ def check_delta(delta: float | str | None) -> float | None:
     """
     if delta is None:
         return None
-    found: Any = delta
+    probability: Any = delta
     if isinstance(delta, str):
-        text = delta.strip()
+        delta_text = delta.strip()
         try:
-            found = float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+            probability = (
+                float(delta_text[:-1]) / 100.0
+                if delta_text.endswith("%")
+                else float(delta_text)
+            )
         except ValueError:
-            found = None
-    if not is_number(found) or not LEAST_DELTA <= found < 1.0:
+            probability = None
+    if not is_number(probability) or not LEAST_DELTA <= probability < 1.0:
         raise InvalidInput(
             "delta must be a probability strictly between 0 and 1, such as 0.1 or 10%, "
-            f"and at least {LEAST_DELTA:g}, got {delta!r}{_meant_delta(found)}."
+            f"and at least {LEAST_DELTA:g}, got {delta!r}{_suggest_delta(probability)}."
         )
-    return float(found)
+    return float(probability)
 
 
-def _meant_delta(found: Any) -> str:
-    """What was meant by a delta of 95 or of 1."""
-    if is_number(found) and 1.0 < found < 100.0:
-        return f"; for a confidence of {found:g}% write delta={1.0 - found / 100.0:.3g}"
+def _suggest_delta(probability: Any) -> str:
+    """A suggestion in place of a delta that looks like a confidence, such as 95."""
+    if is_number(probability) and 1.0 < probability < 100.0:
+        return (
+            f"; for a confidence of {probability:g}% write "
+            f"delta={1.0 - probability / 100.0:.3g}"
+        )
     return ""
 
 
@@ -391,8 +404,8 @@ def check_tls(files: Any) -> tuple[str, str, str] | None:
     """The three files that secure the connection to a scheduler, or None."""
     if files is None:
         return None
-    whole = isinstance(files, list | tuple) and len(files) == 3
-    if not whole or not all(isinstance(file, str | Path) for file in files):
+    is_triple = isinstance(files, list | tuple) and len(files) == 3
+    if not is_triple or not all(isinstance(file, str | Path) for file in files):
         raise InvalidInput(
             "tls takes three files, those of the CA, of a certificate and of its key, "
             f"got {files!r}."
@@ -403,12 +416,12 @@ def check_tls(files: Any) -> tuple[str, str, str] | None:
                 f"The file {str(file)!r} of tls=(ca, cert, key) does not exist; "
                 "give the PEM files that the cluster was started with."
             )
-    ca, certificate, key = map(str, files)
-    return ca, certificate, key
+    ca_file, certificate_file, key_file = map(str, files)
+    return ca_file, certificate_file, key_file
 
 
 def check_store(store: Any) -> Path:
-    """The path of a run store; what names no file is refused."""
+    """The path of a run store; a name that no file can have is refused."""
     if not isinstance(store, str | Path) or not str(store).strip():
         raise InvalidInput(f"store must be the name of a file, got {store!r}.")
     if str(store) == ":memory:" or "\0" in str(store):

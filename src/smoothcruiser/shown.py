@@ -1,13 +1,12 @@
 """Objects that show themselves: as text, in a notebook, in one short line.
 
-Answers, plans and problems are made upstream of ``display``, which lays out what a
-person reads, and must not import it. So an object says only *that* it can be shown,
-by the base class ``Shown``; ``BUILDERS`` names the function that lays out its class,
-and that function's module is imported when the first page is wanted. A new kind of
-object costs one builder: a function of the object that returns a
-``display.document.Page``.
+Answers, plans and problems are made upstream of ``display``, which lays out pages for a
+reader, and must not import it. So an object says only *that* it can be shown, by the
+base class ``Shown``; ``BUILDERS`` names the function that lays out its class, and that
+function's module is imported when the first page is wanted. A new kind of object costs
+one builder: a function of the object that returns a ``display.document.Page``.
 
-What this file leaves out: every word of a page (``display``).
+This file leaves out every word of a page (``display``).
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ LONGEST_VALUE = 40  # characters of one value in it
 EXACT = 10**15  # whole numbers below are written out
 
 
-# what attributes are called elsewhere; the first that an object has is meant
-ELSEWHERE = {
+# names of attributes in other libraries; the first that an object has is suggested
+FOREIGN_NAMES = {
     **dict.fromkeys(("q", "qs", "q_value", "qvalues", "q_table"), ("q_values",)),
     **dict.fromkeys(("v", "values", "mean", "estimate"), ("values", "value")),
     **dict.fromkeys(
@@ -78,10 +77,11 @@ class Shown:
     if not TYPE_CHECKING:  # else every name would be accepted
 
         def __getattr__(self, name: str) -> Any:
-            """What an attribute that there is not is called here."""
+            """Raise an error that suggests the name of the attribute here."""
             kind = type(self).__name__
             raise AttributeError(
-                f"{kind!r} object has no attribute {name!r}{_meant(type(self), name)}",
+                f"{kind!r} object has no attribute {name!r}"
+                f"{_suggest_attribute(type(self), name)}",
                 name=name,
                 obj=self,
             )
@@ -92,7 +92,7 @@ class Shown:
         Args:
             width: columns, at least 40; by default 80.
         """
-        text: str = _display("terminal").text_of(page_of(self), width)
+        text: str = _display_module("terminal").text_of(page_of(self), width)
         return text
 
     def __str__(self) -> str:
@@ -101,29 +101,29 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """The page as HTML, which notebooks show."""
-        markup: str = _display("markup").fragment(page_of(self))
+        markup: str = _display_module("markup").fragment(page_of(self))
         return markup
 
 
-def _meant(kind: type, name: str) -> str:
+def _suggest_attribute(kind: type, name: str) -> str:
     """A question after the attribute that ``name`` resembles."""
     if name.startswith("_"):
         return ""
-    every = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
-    public = sorted(x for x in every if not x.startswith("_"))
-    near = [x for x in ELSEWHERE.get(name.lower(), ()) if x in public]
-    near = near or difflib.get_close_matches(name, public, 1)
-    return f"; did you mean .{near[0]}?" if near else ""
+    attribute_names = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
+    public_names = sorted(x for x in attribute_names if not x.startswith("_"))
+    close_names = [x for x in FOREIGN_NAMES.get(name.lower(), ()) if x in public_names]
+    close_names = close_names or difflib.get_close_matches(name, public_names, 1)
+    return f"; did you mean .{close_names[0]}?" if close_names else ""
 
 
-def page_of(shown: object) -> Any:
+def page_of(subject: object) -> Any:
     """The page of an object, by the builder of its class or of the nearest base."""
-    for cls in type(shown).__mro__:
+    for cls in type(subject).__mro__:
         if cls.__name__ in BUILDERS:
             module, _, function = BUILDERS[cls.__name__].partition(":")
-            return getattr(import_module(module), function)(shown)
+            return getattr(import_module(module), function)(subject)
     raise TypeError(
-        f"{type(shown).__name__} has no page; name its builder in shown.BUILDERS."
+        f"{type(subject).__name__} has no page; name its builder in shown.BUILDERS."
     )
 
 
@@ -136,18 +136,20 @@ def columns() -> int:
     return max(WIDTH, shutil.get_terminal_size().columns) if is_terminal else WIDTH
 
 
-def brief(kind: str, /, **parts: Any) -> str:
-    """One line for ``repr``: the kind of an object and what it is about.
+def brief(kind: str, /, **fields: Any) -> str:
+    """One line for ``repr``: the kind of an object and its main fields.
 
     Numbers have six digits, long values an ellipsis.
     """
-    listed = ", ".join(f"{name}={_value(value)}" for name, value in parts.items())
-    if len(kind) + len(listed) + 2 > LONGEST:
-        listed = listed[: LONGEST - len(kind) - 3] + "…"
-    return f"{kind}({listed})"
+    field_list = ", ".join(
+        f"{name}={_value_text(value)}" for name, value in fields.items()
+    )
+    if len(kind) + len(field_list) + 2 > LONGEST:
+        field_list = field_list[: LONGEST - len(kind) - 3] + "…"
+    return f"{kind}({field_list})"
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= EXACT:  # Python prints 4,300 digits
         power = math.floor(math.log10(abs(value)))
         return f"{10.0 ** (math.log10(abs(value)) - power):.2f}e{power}"
@@ -164,6 +166,6 @@ def _value(value: Any) -> str:
     return f"{text[: LONGEST_VALUE - 1 - len(quote)]}…{quote}"
 
 
-def _display(name: str) -> Any:
+def _display_module(name: str) -> Any:
     """A module of the package that lays out pages, which is imported late."""
     return import_module(f"smoothcruiser.display.{name}")

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.display.page import answer_page, framed
+from smoothcruiser.display.page import answer_page, html_document
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.methods.running import record
 from smoothcruiser.query import Query
@@ -482,7 +482,7 @@ def test_the_report_of_other_methods_and_names(
         sc.make("chain:n=5", discount=0.2, temperature=10), method="exact"
     )
     hostile = replace(estimate, problem="<b>", state="<b>", notes=("<b>",))
-    assert "<b>" not in framed(answer_page(hostile))
+    assert "<b>" not in html_document(answer_page(hostile))
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_run(

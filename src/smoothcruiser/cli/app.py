@@ -9,9 +9,9 @@ the reason, and the other commands work.
 Answers go to standard output (``--json``: exactly one object), everything else to
 standard error. Exit codes: 0 an answer, 1 an error that is ours
 (``SMOOTHCRUISER_TRACEBACK=1`` shows where), 2 a request that cannot be met as it stands
-(one sentence says why and what to change), 130 stopped by Ctrl-C (what holds by then is
-printed as any answer is, and its notes say so), 143 the same for SIGTERM, 141 the reader
-of the output has left (``| head``). A second signal ends the process at once.
+(one sentence gives the reason and the remedy), 130 stopped by Ctrl-C (the answer so far
+is printed as any answer is, and its notes say so), 143 the same for SIGTERM, 141 the
+reader of the output has left (``| head``). A second signal ends the process at once.
 
 Nothing heavy is imported before a command needs it: ``--help`` and ``explain`` never
 load Numba.
@@ -37,30 +37,32 @@ from smoothcruiser.cli.exit import (
     REFUSED,
     STOPPED,
     UNEXPECTED,
-    Answers,
+    AnswerStream,
     LostOutput,
     complain,
-    know_options,
     prepare_streams,
+    register_options,
+    report_lost_output,
     spell_options,
-    tell_lost_output,
 )
 from smoothcruiser.errors import SmoothcruiserError, said, spelling
 
 # modules of this folder that are known to be no commands
-OTHERS = ("app", "completion", "exit", "options")
+HELPER_MODULES = ("app", "completion", "exit", "options")
 # these lead the help, in the order in which a newcomer needs them
-FIRST = ("problems", "explain", "plan", "exact")
+LEADING_COMMANDS = ("problems", "explain", "plan", "exact")
 
 
 class Commands(click.Group):
-    """A group whose commands are the files of the folder, imported when needed."""
+    """A group with the files of the folder as commands, imported when needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names of the commands: the first ones, then the others by name."""
-        rest = sorted(set(_modules()).difference(FIRST))
-        names = [*FIRST, *rest, *self.commands]
-        return [name for name in names if self.get_command(ctx, name) is not None]
+        other_commands = sorted(set(_modules()).difference(LEADING_COMMANDS))
+        command_names = [*LEADING_COMMANDS, *other_commands, *self.commands]
+        return [
+            name for name in command_names if self.get_command(ctx, name) is not None
+        ]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command called ``name``; None if there is none."""
@@ -72,22 +74,22 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments name; a misspelled one is told what is near."""
+        """The command that the arguments name; an error suggests similar names."""
         try:
-            name, command, rest = super().resolve_command(ctx, args)
+            name, command, command_args = super().resolve_command(ctx, args)
             if command is not None:
-                know_options(command)
-            return name, command, rest
+                register_options(command)
+            return name, command, command_args
         except click.UsageError as error:
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
-            if not near or "did you mean" in error.message.lower():
+            close_names = difflib.get_close_matches(args[0], self.list_commands(ctx), 2)
+            if not close_names or "did you mean" in error.message.lower():
                 raise
-            message = f"{error.message} Did you mean {' or '.join(near)}?"
+            message = f"{error.message} Did you mean {' or '.join(close_names)}?"
             raise click.UsageError(message, ctx) from None
 
 
 class Unloadable(click.Command):
-    """A command whose file cannot be imported: it says why, whatever it is asked."""
+    """A command of a file that cannot be imported: any use of it reports the reason."""
 
     def __init__(self, name: str, module: str, error: BaseException) -> None:
         reason = said(error)
@@ -104,19 +106,19 @@ class Unloadable(click.Command):
 
 def _modules() -> dict[str, str]:
     """The modules that may be commands, by the command's name."""
-    found = (module.name for module in pkgutil.iter_modules(cli.__path__))
+    module_names = (module.name for module in pkgutil.iter_modules(cli.__path__))
     return {
         name.replace("_", "-"): name
-        for name in found
-        if name not in OTHERS and not name.startswith("_")
+        for name in module_names
+        if name not in HELPER_MODULES and not name.startswith("_")
     }
 
 
 def _command(name: str, module: str) -> click.Command | None:
     """The click command that a module defines under its own name; None: a helper."""
     try:
-        found = importlib.import_module(f"smoothcruiser.cli.{module}")
-        command = getattr(found, module, None)
+        loaded_module = importlib.import_module(f"smoothcruiser.cli.{module}")
+        command = getattr(loaded_module, module, None)
     except (Exception, SystemExit) as error:
         return Unloadable(name, module, error)
     return command if isinstance(command, click.Command) else None
@@ -146,22 +148,22 @@ def main() -> NoReturn:
     # Warnings, as of workers that are awaited, go to standard error, unless a program
     # of the user's own has a handler.
     logging.getLogger("smoothcruiser").handlers.clear()
-    taker = sys.stdout
-    if taker is None:
-        sys.exit(tell_lost_output(None))
-    sys.stdout = Answers(taker)
+    output_stream = sys.stdout
+    if output_stream is None:
+        sys.exit(report_lost_output(None))
+    sys.stdout = AnswerStream(output_stream)
     try:
-        code = _code()
+        exit_code = _code()
         sys.stdout.flush()
     except LostOutput as lost:
-        code = tell_lost_output(lost.__cause__)
+        exit_code = report_lost_output(lost.__cause__)
     finally:
-        sys.stdout = taker
-    sys.exit(code)
+        sys.stdout = output_stream
+    sys.exit(exit_code)
 
 
 def _code() -> int:
-    """The exit code of the command that was asked for."""
+    """Run the requested command and return its exit code."""
     with spelling(spell_options):
         return _spelled_code()
 
@@ -169,13 +171,13 @@ def _code() -> int:
 def _spelled_code() -> int:
     try:
         app(prog_name="smoothcruiser", standalone_mode=False)
-    except SystemExit as done:
-        if isinstance(done.code, str):
-            complain(done.code)
+    except SystemExit as exit_request:
+        if isinstance(exit_request.code, str):
+            complain(exit_request.code)
             return REFUSED
-        return done.code or OK
-    except click.exceptions.Exit as done:
-        return done.exit_code
+        return exit_request.code or OK
+    except click.exceptions.Exit as exit_request:
+        return exit_request.exit_code
     except click.NoSuchOption as error:
         complain(_no_option(error))
         return REFUSED
@@ -199,30 +201,33 @@ def _spelled_code() -> int:
         )
         return REFUSED
     except Exception as error:
-        return _unexpected(error)
+        return _report_unexpected(error)
     return OK
 
 
 def _no_option(error: click.NoSuchOption) -> str:
-    """What is said of an option that does not exist: how it is called here."""
+    """The error about an option that does not exist, with its name here if known."""
     from smoothcruiser.problem.arguments import SYNONYMS
 
     name = error.option_name.lstrip("-").replace("-", "_")
-    known = [OPTIONS[word] for word in SYNONYMS.get(name, ()) if word in OPTIONS]
-    path = "smoothcruiser" if error.ctx is None else error.ctx.command_path
-    if known:
-        told = f"No such option '{error.option_name}'; it is called {known[0]} here."
-        return f"{told} See {path} --help."
-    return f"{error.format_message()} See {path} --help."
+    option_names = [OPTIONS[word] for word in SYNONYMS.get(name, ()) if word in OPTIONS]
+    command_path = "smoothcruiser" if error.ctx is None else error.ctx.command_path
+    if option_names:
+        sentence = (
+            f"No such option '{error.option_name}'; "
+            f"it is called {option_names[0]} here."
+        )
+        return f"{sentence} See {command_path} --help."
+    return f"{error.format_message()} See {command_path} --help."
 
 
-def _unexpected(error: Exception) -> int:
-    """Tell of an error that is ours."""
+def _report_unexpected(error: Exception) -> int:
+    """Report an error of our own, and return its exit code."""
     if os.environ.get("SMOOTHCRUISER_TRACEBACK") == "1":
         traceback.print_exception(error)
-    told = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     complain(
-        f"unexpected {type(error).__name__}{': ' if told else ''}{told}; please "
+        f"unexpected {type(error).__name__}{': ' if message else ''}{message}; please "
         "report it, with the command and what it prints with "
         "SMOOTHCRUISER_TRACEBACK=1 set."
     )

@@ -1,4 +1,4 @@
-"""The command ``check``: is this oracle usable, and is what it claims true?"""
+"""The command ``check``: is this oracle usable, and are its claims true?"""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ WRONG = 1
 @click.option(
     "--seed", type=int, default=0, show_default=True, help="Of the random numbers."
 )
-def check(problem: Any, state: Any, as_json: bool, **asked: Any) -> None:
+def check(problem: Any, state: Any, as_json: bool, **request: Any) -> None:
     """Test a simulator: randomness, independence, rewards, states, claims, speed.
 
     Exit code 1 if something is wrong, with a sentence on what to fix.
     """
     from smoothcruiser.checks import check as check_problem
 
-    report = check_problem(problem, state_of(problem, state), **asked)
+    report = check_problem(problem, state_of(problem, state), **request)
     if as_json:
         print_json(report.to_dict())
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smoothcruiser.cli.completion import methods_listed
+from smoothcruiser.cli.completion import complete_methods
 from smoothcruiser.cli.exit import STOPPED, ctrl_c
 from smoothcruiser.cli.options import (
     Calls,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option(
     "--methods",
     metavar="A,B,...",
-    shell_complete=methods_listed,
+    shell_complete=complete_methods,
     help="Only these planners.  [default: all]",
 )
 @click.option(
@@ -83,52 +83,56 @@ def compare(
     from smoothcruiser.display.console import console
     from smoothcruiser.progress.bar import Bar
 
-    start = state_of(problem, state)
+    start_state = state_of(problem, state)
     if plot is not None:
         _check_plot(plot)  # refuse before the work, not after it
-    chosen = _chosen(methods, comparing.planners())
+    chosen_methods = _choose_methods(methods, comparing.planners())
     budgets = comparing.ladder(budget, points or (6 if plot else 1))
-    jobs = comparing.jobs_of(chosen, budgets, range(repeats))
-    rows: list[PlannerRun] = []
+    jobs = comparing.jobs_of(chosen_methods, budgets, range(repeats))
+    finished_runs: list[PlannerRun] = []
     truth = None
-    over = suppress(KeyboardInterrupt, Interrupted)
-    with Bar(lines=False) as bar, ctrl_c() as stopped, over:
-        if not problem.is_terminal(start):
-            truth = comparing.truth_of(problem, start, bar)
-        for row in comparing.each_run(problem, start, jobs, truth=truth, progress=bar):
-            if stopped:  # the planner answered with what it had: not its budget's worth
+    stop_errors = suppress(KeyboardInterrupt, Interrupted)
+    with Bar(lines=False) as bar, ctrl_c() as stopped, stop_errors:
+        if not problem.is_terminal(start_state):
+            truth = comparing.truth_of(problem, start_state, bar)
+        for planner_run in comparing.each_run(
+            problem, start_state, jobs, truth=truth, progress=bar
+        ):
+            if stopped:  # the planner answered early: not its budget's worth
                 break
-            rows.append(row)
-    cut = jobs[len(rows) :]
-    made = comparing.Comparison.of(problem, start, truth, rows, cut)
-    if plot is not None and rows:
-        draw(made, plot)
+            finished_runs.append(planner_run)
+    missing_jobs = jobs[len(finished_runs) :]
+    comparison = comparing.Comparison.of(
+        problem, start_state, truth, finished_runs, missing_jobs
+    )
+    if plot is not None and finished_runs:
+        draw(comparison, plot)
     if as_json:
-        print_json(made.to_dict())
+        print_json(comparison.to_dict())
     else:
         from smoothcruiser.display.comparisons import comparison_page
         from smoothcruiser.display.terminal import show
 
-        show(comparison_page(made, None if points else budgets[-1]))
-        if plot is not None and rows:
+        show(comparison_page(comparison, None if points else budgets[-1]))
+        if plot is not None and finished_runs:
             console().print(f"Curves are in {plot}.", soft_wrap=True)
-    if cut:
+    if missing_jobs:
         sys.exit(STOPPED)
 
 
-def _chosen(methods: str | None, usual: tuple[str, ...]) -> list[str]:
+def _choose_methods(methods: str | None, usual: tuple[str, ...]) -> list[str]:
     from smoothcruiser.methods import METHODS
 
     if methods is None:
         return list(usual)
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    wrong = [name for name in names if name not in METHODS]
-    if wrong or not names:
+    chosen_names = [name.strip() for name in methods.split(",") if name.strip()]
+    unknown_names = [name for name in chosen_names if name not in METHODS]
+    if unknown_names or not chosen_names:
         raise InvalidInput(
-            f"Unknown planner {wrong[0] if wrong else ''!r}; compare knows "
-            f"{', '.join(METHODS)}."
+            f"Unknown planner {unknown_names[0] if unknown_names else ''!r}; compare "
+            f"knows {', '.join(METHODS)}."
         )
-    return names
+    return chosen_names
 
 
 # --- the plot -----------------------------------------------------------------
@@ -149,11 +153,11 @@ def _pyplot() -> Any:
 
 
 def _check_plot(path: str) -> None:
-    """Refuse what could not be written."""
-    supported = _pyplot().figure().canvas.get_supported_filetypes()
+    """Refuse a file that could not be written."""
+    supported_types = _pyplot().figure().canvas.get_supported_filetypes()
     _pyplot().close("all")
-    kind = Path(path).suffix.lstrip(".")
-    if kind not in supported:
+    file_type = Path(path).suffix.lstrip(".")
+    if file_type not in supported_types:
         raise InvalidInput(
             "--plot draws svg, png or pdf, by the file's ending, got "
             f"{Path(path).name!r}."
@@ -165,8 +169,8 @@ def _check_plot(path: str) -> None:
 def draw(comparison: Comparison, path: str) -> None:
     """Error and policy regret against calls (``Comparison.plot``), written to ``path``."""
     plt = _pyplot()
-    exact = comparison.truth is not None
-    panels = ("error", "policy_regret") if exact else ("value",)
+    has_truth = comparison.truth is not None
+    panels = ("error", "policy_regret") if has_truth else ("value",)
     figure, axes = plt.subplots(
         1,
         len(panels),
@@ -174,8 +178,8 @@ def draw(comparison: Comparison, path: str) -> None:
         squeeze=False,
         layout="constrained",
     )
-    for axis, name in zip(axes[0], panels, strict=True):
-        comparison.plot(axis, of=name)
+    for axis, quantity in zip(axes[0], panels, strict=True):
+        comparison.plot(axis, of=quantity)
     try:
         figure.savefig(path)
     except (OSError, ValueError) as error:

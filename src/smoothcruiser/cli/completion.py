@@ -1,8 +1,9 @@
-"""What a shell offers when Tab is pressed: problems, methods, operators, executors.
+"""Shell completion on Tab: names of problems, methods, operators, executors.
 
 The shell asks by running the program with ``_SMOOTHCRUISER_COMPLETE`` set (click's
-protocol; docs/terminal.md says how to switch it on). Names come from the tables, so what is
-registered is offered. Nothing is computed and no adapter's library is imported.
+protocol; docs/terminal.md says how to switch it on). Names come from the tables, so
+everything registered is offered. Nothing is computed and no adapter's library is
+imported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from click.shell_completion import CompletionItem
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _matching(
+def _matching_items(
     names: Iterable[tuple[str, str | None]], incomplete: str
 ) -> list[CompletionItem]:
     return [
@@ -34,14 +35,20 @@ def problem_names(
 
     name, colon, _ = incomplete.partition(":")
     if colon and name in ZOO:
-        given = ",".join(f"{k}={v}" for k, v in ZOO[name].defaults.items())
-        return _matching([(f"{name}:{given}", ZOO[name].summary)], incomplete)
-    found = find_adapter(name) if colon and name in prefixes() else None
-    if found is not None:
-        return _matching([(f"{name}:{found.example}", found.summary)], incomplete)
-    known = [(name, entry.summary) for name, entry in ZOO.items()]
-    others = [(f"{prefix}:", "simulators of another library") for prefix in prefixes()]
-    return _matching([*known, *others], incomplete)
+        default_values = ",".join(f"{k}={v}" for k, v in ZOO[name].defaults.items())
+        return _matching_items(
+            [(f"{name}:{default_values}", ZOO[name].summary)], incomplete
+        )
+    adapter = find_adapter(name) if colon and name in prefixes() else None
+    if adapter is not None:
+        return _matching_items(
+            [(f"{name}:{adapter.example}", adapter.summary)], incomplete
+        )
+    zoo_items = [(name, entry.summary) for name, entry in ZOO.items()]
+    adapter_items = [
+        (f"{prefix}:", "simulators of another library") for prefix in prefixes()
+    ]
+    return _matching_items([*zoo_items, *adapter_items], incomplete)
 
 
 def method_names(
@@ -50,28 +57,28 @@ def method_names(
     """Methods of ``plan``."""
     from smoothcruiser.methods import METHODS
 
-    return _matching([(name, None) for name in METHODS], incomplete)
+    return _matching_items([(name, None) for name in METHODS], incomplete)
 
 
-def methods_listed(
+def complete_methods(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Methods in a list with commas: the last one is completed."""
-    before, comma, last = incomplete.rpartition(",")
-    taken = before.split(",")
+    earlier_text, comma, last_word = incomplete.rpartition(",")
+    chosen_methods = earlier_text.split(",")
     return [
-        CompletionItem(f"{before}{comma}{item.value}")
-        for item in method_names(ctx, param, last)
-        if item.value not in taken
+        CompletionItem(f"{earlier_text}{comma}{completion.value}")
+        for completion in method_names(ctx, param, last_word)
+        if completion.value not in chosen_methods
     ]
 
 
 def opponent_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Who can play the other side."""
+    """Players of the other side."""
     return [
-        *_matching([("random", "legal moves, all alike")], incomplete),
+        *_matching_items([("random", "legal moves, all alike")], incomplete),
         *method_names(ctx, param, incomplete),
     ]
 
@@ -82,7 +89,7 @@ def operator_names(
     """Smooth maxima."""
     from smoothcruiser.operators import OPERATORS
 
-    return _matching([(name, None) for name in OPERATORS], incomplete)
+    return _matching_items([(name, None) for name in OPERATORS], incomplete)
 
 
 def executor_names(
@@ -91,12 +98,12 @@ def executor_names(
     """Engines."""
     from smoothcruiser.engines.registry import EXECUTORS
 
-    return _matching([(name, None) for name in EXECUTORS], incomplete)
+    return _matching_items([(name, None) for name in EXECUTORS], incomplete)
 
 
 def target_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """What is promised."""
-    known = [("q_values", "all action values"), ("value", "the value alone")]
-    return _matching(known, incomplete)
+    """Targets of a promise."""
+    target_items = [("q_values", "all action values"), ("value", "the value alone")]
+    return _matching_items(target_items, incomplete)

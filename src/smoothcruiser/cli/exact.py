@@ -28,10 +28,10 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
     from smoothcruiser import api
     from smoothcruiser.progress.bar import Bar
 
-    start = state_of(problem, state)
+    start_state = state_of(problem, state)
     with ctrl_c() as stopped:
         bar = Bar(lines=False)
-        estimate = api.plan(problem, start, method="exact", progress=bar)
+        estimate = api.plan(problem, start_state, method="exact", progress=bar)
     if as_json:
         print_json(estimate.to_dict())
     else:
@@ -40,7 +40,7 @@ def exact(problem: Any, state: Any, as_json: bool) -> None:
         from smoothcruiser.display.problems import request_page
         from smoothcruiser.display.terminal import show
 
-        head = request_page("exact", problem, start)
-        show(Page(head.title, (*head.blocks, *answer_blocks(estimate))))
+        request_head = request_page("exact", problem, start_state)
+        show(Page(request_head.title, (*request_head.blocks, *answer_blocks(estimate))))
     if stopped:
         sys.exit(SIGNALLED + stopped[0])

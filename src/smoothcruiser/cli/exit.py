@@ -2,8 +2,8 @@
 streams that cannot be written to.
 
 A shell may start us with a stream closed, or connect one to a full disk or to a reader
-that leaves. Whatever happens to standard output, the exit code tells it, and Python
-has nothing to say about it at the end.
+that leaves. The exit code reports every failure of standard output, and Python prints
+nothing about it at the end.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _RESUME = re.compile(r"\bresume\((\d+), store=('[^']*'|\"[^\"]*\")\)")
 _CALL = re.compile(r"\w\([^()]*$")
 
 
-def know_options(command: click.Command) -> None:
+def register_options(command: click.Command) -> None:
     """Let ``spell_options`` know the options of the command that runs."""
     for parameter in command.params:
-        long = [name for name in parameter.opts if name.startswith("--")]
-        if parameter.name is not None and long:
-            OPTIONS[parameter.name] = long[0]
+        long_options = [name for name in parameter.opts if name.startswith("--")]
+        if parameter.name is not None and long_options:
+            OPTIONS[parameter.name] = long_options[0]
 
 
 def spell_options(sentence: str) -> str:
@@ -48,22 +48,22 @@ def spell_options(sentence: str) -> str:
     ``--epsilon 0.1``. Arguments of a call, ``MDP(step, discount=0.9)``, stay.
     """
 
-    def resumed(found: re.Match[str]) -> str:
-        return f"--resume {found[1]} --store {shlex.quote(found[2][1:-1])}"
+    def spell_resume(match: re.Match[str]) -> str:
+        return f"--resume {match[1]} --store {shlex.quote(match[2][1:-1])}"
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
-        if name not in OPTIONS or _CALL.search(sentence, 0, found.start()):
-            return found[0]
-        end = "." if value.endswith(".") else ""
+    def spell_option(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
+        if name not in OPTIONS or _CALL.search(sentence, 0, match.start()):
+            return match[0]
+        full_stop = "." if value.endswith(".") else ""
         value = value.removesuffix(".").strip("'\"")
-        shown = "" if value in ("", "True") else f" {shlex.quote(value)}"
+        value_text = "" if value in ("", "True") else f" {shlex.quote(value)}"
         if value.startswith("("):  # files, as in tls=(ca, cert, key)
-            shown = f" {value[1:-1].replace(',', '').upper()}"
-        return f"{OPTIONS[name]}{shown}{end}"
+            value_text = f" {value[1:-1].replace(',', '').upper()}"
+        return f"{OPTIONS[name]}{value_text}{full_stop}"
 
-    sentence = _RESUME.sub(resumed, sentence)
-    return _ARGUMENT.sub(option, sentence)
+    sentence = _RESUME.sub(spell_resume, sentence)
+    return _ARGUMENT.sub(spell_option, sentence)
 
 
 def complain(sentence: str, *, spell: bool = True) -> None:
@@ -75,21 +75,25 @@ def complain(sentence: str, *, spell: bool = True) -> None:
 
     from smoothcruiser.display.console import SafeConsole
 
-    said = spell_options(sentence) if spell else sentence
-    first, *rest = map(_short, said.split("\n"))
-    head = Text("Error: ", style="bold red").append(first, style="default")
+    error_text = spell_options(sentence) if spell else sentence
+    first_line, *further_lines = map(_short, error_text.split("\n"))
+    head_text = Text("Error: ", style="bold red").append(first_line, style="default")
     try:
         out = SafeConsole(stderr=True)
-        for line in (head, *map(Text, rest)):
+        for line in (head_text, *map(Text, further_lines)):
             out.print(line, soft_wrap=True)
     except OSError:  # nobody can be told; the exit code remains
         discard(sys.stderr)
 
 
 def _short(line: str) -> str:
-    """A line without the middle of a very long value; its end says what to change."""
-    half = LONGEST_LINE // 2
-    return line if len(line) <= LONGEST_LINE else f"{line[:half]} … {line[-half:]}"
+    """A line without the middle of a very long value; its end has the remedy."""
+    half_length = LONGEST_LINE // 2
+    return (
+        line
+        if len(line) <= LONGEST_LINE
+        else f"{line[:half_length]} … {line[-half_length:]}"
+    )
 
 
 def prepare_streams() -> None:
@@ -100,26 +104,30 @@ def prepare_streams() -> None:
     messages of native code. COLUMNS and LINES that are no sizes are forgotten.
     """
     if sys.stderr is None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        if nowhere != 2:
-            os.dup2(nowhere, 2)
-            os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        if null_device != 2:
+            os.dup2(null_device, 2)
+            os.close(null_device)
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     for name in ("COLUMNS", "LINES"):
-        size = os.environ.get(name, "1")
-        if not (size.isascii() and size.isdigit() and 1 <= int(size[:9]) < 10**8):
+        size_text = os.environ.get(name, "1")
+        if not (
+            size_text.isascii()
+            and size_text.isdigit()
+            and 1 <= int(size_text[:9]) < 10**8
+        ):
             del os.environ[name]
 
 
 class LostOutput(Exception):
-    """Standard output did not take what was printed; the cause is an OSError."""
+    """Standard output did not take the printed text; the cause is an OSError."""
 
 
-class Answers:
-    """Standard output, whose failures are told apart from those of other files."""
+class AnswerStream:
+    """Standard output; its failures, and no others, raise ``LostOutput``."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -129,17 +137,17 @@ class Answers:
 
     def write(self, text: str) -> int:
         """Write text."""
-        with _told_apart():
+        with _mark_lost_output():
             return self.stream.write(text)
 
     def flush(self) -> None:
         """Hand everything on that was written."""
-        with _told_apart():
+        with _mark_lost_output():
             self.stream.flush()
 
 
 @contextlib.contextmanager
-def _told_apart() -> Iterator[None]:
+def _mark_lost_output() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # ValueError: a simulator has closed it
@@ -148,10 +156,10 @@ def _told_apart() -> Iterator[None]:
         raise LostOutput from error
 
 
-def tell_lost_output(error: BaseException | None) -> int:
-    """The exit code of a command whose output was not taken, and why, where it matters.
+def report_lost_output(error: BaseException | None) -> int:
+    """Report lost output where it matters, and return the exit code of the command.
 
-    ``| head`` has what it wants, and hears nothing.
+    A reader that left, such as ``| head``, hears nothing.
     """
     discard(sys.stdout)
     if isinstance(error, BrokenPipeError):
@@ -167,37 +175,44 @@ def tell_lost_output(error: BaseException | None) -> int:
 def discard(stream: object) -> None:
     """Let a stream that cannot be written to lead nowhere.
 
-    What it still holds would otherwise fail once more when Python ends.
+    Text in its buffer would otherwise fail once more when Python ends.
     """
     with contextlib.suppress(AttributeError, OSError, ValueError):
-        number = stream.fileno()  # type: ignore[attr-defined]
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, number)
-        os.close(nowhere)
+        descriptor = stream.fileno()  # type: ignore[attr-defined]
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, descriptor)
+        os.close(null_device)
 
 
 @contextlib.contextmanager
 def ctrl_c() -> Iterator[list[int]]:
-    """A list that is not empty once Ctrl-C was pressed or SIGTERM came.
+    """A list of the signals received: not empty after Ctrl-C or SIGTERM.
 
-    Also where the run could still answer from what it had. A batch system that ends
-    a job sends SIGTERM, and its user expects the same as from Ctrl-C. A second
-    signal ends the process at once (``jit.interrupts``).
+    This holds also where the run could still answer from its samples so far. A batch
+    system that ends a job sends SIGTERM, and its user expects the same as from Ctrl-C.
+    A second signal ends the process at once (``jit.interrupts``).
     """
     from smoothcruiser.jit.interrupts import SIGNALS, stoppable
 
-    came: list[int] = []
+    signals_received: list[int] = []
 
     def handler(number: int, frame: Any) -> None:
-        came.append(number)
+        signals_received.append(number)
         raise KeyboardInterrupt
 
     # A shell that starts a job in the background may let it ignore Ctrl-C.
-    heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, handler) for number in heard}
+    handled_signals = [
+        signal_number
+        for signal_number in SIGNALS
+        if signal.getsignal(signal_number) != signal.SIG_IGN
+    ]
+    earlier_handlers = {
+        signal_number: signal.signal(signal_number, handler)
+        for signal_number in handled_signals
+    }
     try:
         with stoppable(handler):
-            yield came
+            yield signals_received
     finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
+        for signal_number, earlier_handler in earlier_handlers.items():
+            signal.signal(signal_number, earlier_handler)

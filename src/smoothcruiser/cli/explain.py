@@ -38,7 +38,7 @@ from smoothcruiser.errors import InvalidInput, Unpayable
     help="Measure the simulator for about 0.3 s to estimate the time.",
 )
 def explain(
-    problem: Any, method: str | None, calibrate: bool, as_json: bool, **asked: Any
+    problem: Any, method: str | None, calibrate: bool, as_json: bool, **request: Any
 ) -> None:
     """Show the cheapest plan that keeps a promise, and its price.
 
@@ -52,80 +52,94 @@ def explain(
     from smoothcruiser.methods.base import default_delta_note
     from smoothcruiser.schedule.schedule import Schedule
 
-    ready, chosen = _prepared(problem, method, asked)
-    found = ready.explanation
-    budget = asked["budget"] or price.ALTERNATIVES_ABOVE
-    if not isinstance(found, Schedule):  # a forecast: no levels to show
+    ready, chosen = _prepare_both(problem, method, request)
+    explanation = ready.explanation
+    budget = request["budget"] or price.ALTERNATIVES_ABOVE
+    if not isinstance(explanation, Schedule):  # a forecast: no levels to show
         if as_json:
-            shown = {**found.to_dict(), "problem": problem.name}
-            print_json({**shown, "plan_method": chosen.method.name})
+            json_data = {**explanation.to_dict(), "problem": problem.name}
+            print_json({**json_data, "plan_method": chosen.method.name})
             return
         page = plans.foreseen_page(problem, ready)
-        for part in ready.parts:  # a schedule that auto chose for want of a better
-            if isinstance(part.explanation, Schedule):
-                offered = price.alternatives_for(part.explanation, budget)
-                named = asked["budget"] is not None
-                more = plans.alternative_blocks(
-                    offered, budget, ready.method.name, named=named
+        for (
+            prepared_part
+        ) in ready.parts:  # a schedule that auto chose for want of a better
+            if isinstance(prepared_part.explanation, Schedule):
+                part_alternatives = price.alternatives_for(
+                    prepared_part.explanation, budget
                 )
-                page = Page(page.title, (*page.blocks, *more))
+                has_budget = request["budget"] is not None
+                alternative_blocks = plans.alternative_blocks(
+                    part_alternatives, budget, ready.method.name, has_budget=has_budget
+                )
+                page = Page(page.title, (*page.blocks, *alternative_blocks))
         show(page)
         return
     speed = price.COMPILED_SPEED if problem.is_compiled else None
     if calibrate:
         speed = api.calibrate(problem)
     if as_json:
-        shown = price.explain_dict(
-            found, problem=problem.name, speed=speed, measured=calibrate, budget=budget
+        json_data = price.explain_dict(
+            explanation,
+            problem=problem.name,
+            speed=speed,
+            measured=calibrate,
+            budget=budget,
         )
-        print_json({**shown, "plan_method": chosen.method.name})
+        print_json({**json_data, "plan_method": chosen.method.name})
         return
-    # a time limit pays for what it allows, with root samples that the clock ends
-    timed = asked["seconds"] is not None and asked["epsilon"] is None
-    seconds = price.time_sentence(found.num_calls, speed, measured=calibrate)
-    if timed:
-        seconds = f"{asked['seconds']:g} s, in which plan samples until the clock ends"
-    page = plans.explained_page(problem, found, time=seconds)
-    alternatives = [] if timed else price.alternatives_for(found, budget)
-    named = asked["budget"] is not None
+    # a time limit pays for all calls within it, with root samples that the clock ends
+    is_timed = request["seconds"] is not None and request["epsilon"] is None
+    time_text = price.time_sentence(explanation.num_calls, speed, measured=calibrate)
+    if is_timed:
+        time_text = (
+            f"{request['seconds']:g} s, in which plan samples until the clock ends"
+        )
+    page = plans.explained_page(problem, explanation, time=time_text)
+    alternatives = [] if is_timed else price.alternatives_for(explanation, budget)
+    has_budget = request["budget"] is not None
     blocks = [
         *page.blocks,
-        *([] if timed else plans.rivals_blocks(found, price.rivals(found))),
+        *(
+            []
+            if is_timed
+            else plans.rivals_blocks(explanation, price.rivals(explanation))
+        ),
         *plans.alternative_blocks(
-            alternatives, budget, chosen.method.name, named=named
+            alternatives, budget, chosen.method.name, has_budget=has_budget
         ),
         *(Paragraph(note, tight=True) for note in ready.notes if ready is chosen),
     ]
-    if asked["delta"] is None and ready is not chosen:
-        blocks.append(Paragraph(default_delta_note(found.delta)))
+    if request["delta"] is None and ready is not chosen:
+        blocks.append(Paragraph(default_delta_note(explanation.delta)))
     if chosen.method != ready.method and not alternatives:
         blocks.append(Paragraph("Without --method, plan decides by itself:"))
         blocks += plans.explanation_blocks(chosen.explanation)
     show(Page(page.title, tuple(blocks)))
 
 
-def _prepared(problem: Any, method: str | None, asked: dict[str, Any]) -> Any:
-    """What is explained, and what ``plan`` would run with the same options.
+def _prepare_both(problem: Any, method: str | None, request: dict[str, Any]) -> Any:
+    """The explained request, and the one that ``plan`` would run with these options.
 
-    Without --method the two differ where ``auto`` would not follow the schedule: the
-    schedule is still what a reader of its price wants to see.
+    Without --method the two differ where ``auto`` would not follow the schedule: a
+    reader of its price still wants to see the schedule.
     """
     from smoothcruiser import api
     from smoothcruiser.query import DEFAULT_DELTA
 
-    if method is not None or asked["options"]:
-        ready = api.prepare(problem, method=method or "smoothcruiser", **asked)
+    if method is not None or request["options"]:
+        ready = api.prepare(problem, method=method or "smoothcruiser", **request)
         return ready, ready
-    chosen = api.prepare(problem, method="auto", **asked)
-    if asked["delta"] is None:  # as plan has it
-        asked = {**asked, "delta": DEFAULT_DELTA}
-    if asked["epsilon"] is not None:  # the price of what was asked for
-        asked = {**asked, "budget": None, "seconds": None}
+    chosen = api.prepare(problem, method="auto", **request)
+    if request["delta"] is None:  # as plan has it
+        request = {**request, "delta": DEFAULT_DELTA}
+    if request["epsilon"] is not None:  # the price of the requested promise
+        request = {**request, "budget": None, "seconds": None}
     try:
-        return api.prepare(problem, method="smoothcruiser", **asked), chosen
+        return api.prepare(problem, method="smoothcruiser", **request), chosen
     except Unpayable:
         return chosen, chosen
     except InvalidInput:
         if chosen.query.promise.relative is None:
             raise
-        return chosen, chosen  # no schedule knows what a share of the value is
+        return chosen, chosen  # no schedule promises a share of the value

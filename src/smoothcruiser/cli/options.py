@@ -1,4 +1,4 @@
-"""Options that commands share, and what their text becomes: problems, states,
+"""Options that commands share, and the conversion of their text: problems, states,
 numbers of calls.
 
 A state is JSON; lists become tuples, and take the form of the problem's own
@@ -44,12 +44,12 @@ class Calls(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, int):
             return value
         try:
-            number = (
+            num_calls = (
                 int(value)
                 if str(value).replace("_", "").lstrip("+-").isdigit()
                 else float(value)
             )
-            if not 1 <= number < math.inf:
+            if not 1 <= num_calls < math.inf:
                 raise ValueError
         except ValueError:
             self.fail(
@@ -60,19 +60,21 @@ class Calls(click.ParamType):  # type: ignore[type-arg]
                 param,
                 ctx,
             )
-        return int(number)
+        return int(num_calls)
 
 
 class ListingOption(click.Option):
-    """An option whose help lists the names that its completion knows.
+    """An option with the names that its completion knows in its help.
 
     They are looked up when the help is printed: a table of names loads much else.
     """
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """What the help says of the option."""
-        names = ", ".join(str(item.value) for item in self.shell_complete(ctx, ""))
-        self.help = (self.help or "").replace("{names}", names)
+        """The option's line in the help."""
+        known_names = ", ".join(
+            str(completion.value) for completion in self.shell_complete(ctx, "")
+        )
+        self.help = (self.help or "").replace("{names}", known_names)
         return super().get_help_record(ctx)
 
 
@@ -103,39 +105,48 @@ class State(click.ParamType):  # type: ignore[type-arg]
     ) -> Any:
         """The state."""
         try:
-            return _tuples(_read_json(value))
+            return _lists_to_tuples(_read_json(value))
         except ValueError:
             self.fail(
-                f"""{_start(value)!r} is not JSON; write 3, 0.5, [1, 2] or '"text"'.""",
+                f"{_shorten_text(value)!r} is not JSON; write 3, 0.5, [1, 2] or "
+                """'"text"'.""",
                 param,
                 ctx,
             )
         except RecursionError:
             self.fail(
-                f"{_start(value)!r} is nested too deeply for a state.", param, ctx
+                f"{_shorten_text(value)!r} is nested too deeply for a state.",
+                param,
+                ctx,
             )
 
 
 def _read_json(text: str) -> Any:
     """The value that JSON text stands for; ValueError for NaN and names given twice."""
 
-    def whole(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
             raise ValueError("a name is given twice")
-        return found
+        return members
 
     def no_number(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
 
-    return json.loads(text, object_pairs_hook=whole, parse_constant=no_number)
+    return json.loads(
+        text, object_pairs_hook=reject_duplicates, parse_constant=no_number
+    )
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def _lists_to_tuples(value: Any) -> Any:
+    return (
+        tuple(_lists_to_tuples(element) for element in value)
+        if isinstance(value, list)
+        else value
+    )
 
 
-def _start(text: str) -> str:
+def _shorten_text(text: str) -> str:
     """The text, or the beginning of a long one."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
@@ -147,8 +158,8 @@ def print_json(data: dict[str, Any]) -> None:
 
 def json_option(function: Function) -> Function:
     """The flag --json."""
-    text = "Print one JSON object and nothing else."
-    return click.option("--json", "as_json", is_flag=True, help=text)(function)
+    help_text = "Print one JSON object and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=help_text)(function)
 
 
 def _problem_words(function: Function) -> Function:
@@ -177,11 +188,11 @@ def _problem_words(function: Function) -> Function:
 
 
 def problem_options(function: Function) -> Function:
-    """PROBLEM and what it is made of; the command gets the Problem, and ``as_json``."""
+    """PROBLEM and its parameters; the command gets the Problem, and ``as_json``."""
 
     @wraps(function)
-    def command(**asked: Any) -> Any:
-        return function(problem=made_from(asked), **asked)
+    def command(**request: Any) -> Any:
+        return function(problem=make_problem(request), **request)
 
     return _problem_argument(required=True)(_problem_words(command))
 
@@ -195,10 +206,12 @@ def _problem_argument(*, required: bool) -> Callable[[Function], Function]:
     return click.argument("problem", required=required, shell_complete=problem_names)
 
 
-def made_from(asked: dict[str, Any]) -> Any:
-    """The Problem that PROBLEM and its options describe, which are taken out; or None."""
-    text = asked.pop("problem")
-    words = {name: asked.pop(name) for name in ("discount", "temperature", "operator")}
+def make_problem(request: dict[str, Any]) -> Any:
+    """The Problem of PROBLEM and its options, or None; ``request`` loses them."""
+    text = request.pop("problem")
+    problem_words = {
+        name: request.pop(name) for name in ("discount", "temperature", "operator")
+    }
     if text is None:
         return None
     from smoothcruiser.problem.make import is_built_in, make
@@ -206,7 +219,7 @@ def made_from(asked: dict[str, Any]) -> Any:
     if not is_built_in(text):
         find_modules_here()
     try:
-        return make(text, **words)
+        return make(text, **problem_words)
     except SmoothcruiserError:
         raise
     except (Exception, SystemExit) as error:
@@ -216,7 +229,7 @@ def made_from(asked: dict[str, Any]) -> Any:
 
 
 def promise_options(function: Function) -> Function:
-    """The promise, and what may be paid."""
+    """The promise and the budget."""
     for option in (
         click.option(
             "--budget",
@@ -261,7 +274,7 @@ def promise_options(function: Function) -> Function:
 
 
 def state_option(function: Function) -> Function:
-    """The state that is asked about."""
+    """The option of the queried state."""
     return click.option(
         "--state",
         type=State(),
@@ -270,30 +283,30 @@ def state_option(function: Function) -> Function:
 
 
 def _named_values(
-    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+    ctx: click.Context, param: click.Parameter, pair_texts: tuple[str, ...]
 ) -> dict[str, Any] | None:
     """``name=value`` pairs as a dict; values are JSON or words."""
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
+    option_values: dict[str, Any] = {}
+    for pair_text in pair_texts:
+        name, equals, value = pair_text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise click.BadParameter(
-                f"{text!r} is not NAME=VALUE; write temperature=0.5."
+                f"{pair_text!r} is not NAME=VALUE; write temperature=0.5."
             )
         if ":" in value:  # value=module:attribute may name a module of this folder
             find_modules_here()
         # Python's spelling is JSON's
-        plain = {"None": "null", "True": "true", "False": "false"}.get(value, value)
+        json_text = {"None": "null", "True": "true", "False": "false"}.get(value, value)
         try:
-            found[name.strip().replace("-", "_")] = _read_json(plain)
+            option_values[name.strip().replace("-", "_")] = _read_json(json_text)
         except (ValueError, RecursionError):
             # a word, such as prior=parent
-            found[name.strip().replace("-", "_")] = value
-    return found or None
+            option_values[name.strip().replace("-", "_")] = value
+    return option_values or None
 
 
 def tree_options(function: Function) -> Function:
-    """What only tree searches take."""
+    """Options of tree searches alone."""
     for option in (
         click.option(
             "--simulations",
@@ -402,17 +415,17 @@ def find_modules_here() -> None:
     numpy.py, is not taken for it.
     """
     try:
-        here = os.getcwd()
+        current_folder = os.getcwd()
     except OSError:  # a folder that was removed holds no module
         return
-    if here not in sys.path:
-        sys.path.append(here)
+    if current_folder not in sys.path:
+        sys.path.append(current_folder)
 
 
-def state_of(problem: Any, given: Any) -> Any:
-    """The state asked about, in the form of the problem's own."""
+def state_of(problem: Any, state: Any) -> Any:
+    """The queried state, in the form of the problem's own."""
     from smoothcruiser.problem.states import shaped
 
     return problem.start(
-        None if given is None else shaped(given, problem.initial_state)
+        None if state is None else shaped(state, problem.initial_state)
     )

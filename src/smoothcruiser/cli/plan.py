@@ -1,4 +1,4 @@
-"""The command ``plan``: the answer, as promised; and the taking up of stored runs."""
+"""The command ``plan``: the answer, as promised; and the resumption of stored runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smoothcruiser.cli.options import (
     ListingOption,
     State,
     find_modules_here,
-    made_from,
+    make_problem,
     optional_problem_options,
     print_json,
     promise_options,
@@ -82,7 +82,7 @@ def plan(
     page: str | None,
     as_json: bool,
     states: Any,
-    **asked: Any,
+    **request: Any,
 ) -> None:
     """Answer: the value of a state and of its actions, as promised.
 
@@ -92,12 +92,16 @@ def plan(
     from smoothcruiser.display.answers import answer_blocks
     from smoothcruiser.display.console import console
     from smoothcruiser.display.many import planned_page
-    from smoothcruiser.display.terminal import put_blocks, show
+    from smoothcruiser.display.terminal import print_blocks, show
     from smoothcruiser.progress.bar import Bar
 
     if states is not None:
-        one = {"--state": asked["state"], "--resume": resume, "--report": page}
-        _refuse_beside_states(one | {"--compare-exact": compare_exact})
+        single_state_options = {
+            "--state": request["state"],
+            "--resume": resume,
+            "--report": page,
+        }
+        _refuse_beside_states(single_state_options | {"--compare-exact": compare_exact})
     if page is not None:
         from smoothcruiser.display.page import check_page
 
@@ -109,37 +113,41 @@ def plan(
         try:
             with bar:
                 if states is not None:
-                    estimate = _planned_many(states, asked, head)
+                    estimate = _plan_many(states, request, head)
                 elif resume is not None:
-                    estimate = _resumed(resume, trust, asked, head)
+                    estimate = _resume_run(resume, trust, request, head)
                 else:
-                    estimate, truth = _planned(asked, compare_exact, head)
+                    estimate, truth = _plan_one(request, compare_exact, head)
         except (Interrupted, KeyboardInterrupt) as error:
-            _stopped_early(error, bar, asked, stopped)
+            _stopped_early(error, bar, request, stopped)
         except InvalidInput as error:
             if not stopped:
                 raise
             # a signal inside a compiler comes out as an error of another kind
-            _stopped_early(KeyboardInterrupt(str(error)), bar, asked, stopped)
-    about = {"before": head.before, "store": asked["store"]}
+            _stopped_early(KeyboardInterrupt(str(error)), bar, request, stopped)
+    run_facts = {"before": head.before, "store": request["store"]}
     try:
         if as_json:
-            beside = {} if truth is None else {"exact": truth.to_dict()}
-            print_json(estimate.to_dict() | beside)
+            exact_data = {} if truth is None else {"exact": truth.to_dict()}
+            print_json(estimate.to_dict() | exact_data)
         elif states is not None:
             show(planned_page(head.problem, estimate))
         else:
             head.show()
-            put_blocks(console(), answer_blocks(estimate, truth, **about), begun=True)
+            print_blocks(
+                console(), answer_blocks(estimate, truth, **run_facts), begun=True
+            )
     finally:  # the page, even where standard output takes no more
         if page is not None:
             from smoothcruiser.display.page import answer_page, write_page
 
-            parts = {"problem": head.problem, "schedule": head.schedule}
-            write_page(page, answer_page(estimate, exact=truth, **parts, **about))
+            page_parts = {"problem": head.problem, "schedule": head.schedule}
+            write_page(
+                page, answer_page(estimate, exact=truth, **page_parts, **run_facts)
+            )
     if stopped:
-        what = _signal_name(stopped[0])
-        complain(f"Stopped by {what}; the answer is what was known by then.")
+        signal_text = _signal_name(stopped[0])
+        complain(f"Stopped by {signal_text}; the answer is what was known by then.")
         sys.exit(SIGNALLED + stopped[0])
 
 
@@ -161,36 +169,38 @@ class Head:
         self.problem, self._waiting = problem, (problem, state, *more)
 
     def announce(self, ready: Any) -> None:
-        """Show the promise and the price of what is about to run."""
+        """Show the promise and the price of the run that is about to start."""
         from smoothcruiser.schedule.schedule import Schedule
 
-        found = ready.explanation
-        follows = isinstance(found, Schedule)
-        self.schedule = found if follows else None
-        if self.out is not None and (follows or "delta" in ready.method.takes):
+        explanation = ready.explanation
+        has_schedule = isinstance(explanation, Schedule)
+        self.schedule = explanation if has_schedule else None
+        if self.out is not None and (has_schedule or "delta" in ready.method.takes):
             from smoothcruiser.display.document import Fields
             from smoothcruiser.display.plans import promise_rows, request_rows
-            from smoothcruiser.display.terminal import put_blocks
+            from smoothcruiser.display.terminal import print_blocks
 
-            rows = promise_rows(found) if follows else request_rows(ready)
-            if rows:
+            field_rows = (
+                promise_rows(explanation) if has_schedule else request_rows(ready)
+            )
+            if field_rows:
                 with self.bar.hidden():
                     self.show()
-                    put_blocks(self.out, [Fields(rows)])
+                    print_blocks(self.out, [Fields(field_rows)])
 
     def show(self) -> None:
-        """Print what was not printed so far."""
+        """Print the lines that were not printed so far."""
         if self.out is not None and self._waiting:
             from smoothcruiser.display.problems import request_page
-            from smoothcruiser.display.terminal import put_page
+            from smoothcruiser.display.terminal import print_page
 
-            put_page(self.out, request_page("plan", *self._waiting))
+            print_page(self.out, request_page("plan", *self._waiting))
         self._waiting = ()
 
 
-def _refuse_beside_states(given: dict[str, Any]) -> None:
+def _refuse_beside_states(option_values: dict[str, Any]) -> None:
     """Refuse options that are about one state."""
-    for option, value in given.items():
+    for option, value in option_values.items():
         if value is not None and value is not False:
             raise click.UsageError(
                 f"--states answers for many states, and {option} is about one; drop one "
@@ -198,7 +208,7 @@ def _refuse_beside_states(given: dict[str, Any]) -> None:
             )
 
 
-def _planned_many(states: Any, asked: dict[str, Any], head: Head) -> Any:
+def _plan_many(states: Any, request: dict[str, Any], head: Head) -> Any:
     """The estimates at all states."""
     from smoothcruiser import api
     from smoothcruiser.problem.states import shaped
@@ -207,51 +217,57 @@ def _planned_many(states: Any, asked: dict[str, Any], head: Head) -> Any:
         raise click.UsageError(
             f"--states is a JSON list, [0, 1, 2], got {states!r:.60}."
         )
-    problem, method, rest = _method_of(asked, head)
-    del rest["state"]
+    problem, method, keywords = _method_of(request, head)
+    del keywords["state"]
     head.problem = problem
     shaped_states = [shaped(state, problem.initial_state) for state in states]
-    return api.plan_many(problem, shaped_states, method=method, **rest)
+    return api.plan_many(problem, shaped_states, method=method, **keywords)
 
 
-def _method_of(asked: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str, Any]]:
+def _method_of(request: dict[str, Any], head: Head) -> tuple[Any, Any, dict[str, Any]]:
     """The problem, the method with its parameters, and the keywords of ``plan``."""
     from smoothcruiser.methods import resolve
 
-    rest = dict(asked)
-    problem = made_from(rest)
+    keywords = dict(request)
+    problem = make_problem(keywords)
     if problem is None:
         raise click.UsageError(
             "Missing argument 'PROBLEM': chain:n=5, say, or your own as "
             "module:attribute."
         )
-    own = {name: rest.pop(name) for name in ("options", "delta_prime", "certify")}
-    method = resolve(rest.pop("method"), **own)
+    method_options = {
+        name: keywords.pop(name) for name in ("options", "delta_prime", "certify")
+    }
+    method = resolve(keywords.pop("method"), **method_options)
     if "progress" in method.takes:  # the bar is ours: nobody asked for it by name
-        rest["progress"] = head.bar
-    return problem, method, rest
+        keywords["progress"] = head.bar
+    return problem, method, keywords
 
 
-def _planned(asked: dict[str, Any], compare_exact: bool, head: Head) -> tuple[Any, Any]:
-    """The estimate, and the exact one beside it where it was wanted and can be had."""
+def _plan_one(
+    request: dict[str, Any], compare_exact: bool, head: Head
+) -> tuple[Any, Any]:
+    """The estimate, and the exact one where it was requested and exists."""
     from smoothcruiser import api
 
-    problem, method, rest = _method_of(asked, head)
-    start = state_of(problem, rest.pop("state"))
-    truth, note = _truth(problem, start) if compare_exact else (None, ())
-    head.about(problem, start)
+    problem, method, keywords = _method_of(request, head)
+    start_state = state_of(problem, keywords.pop("state"))
+    truth, notes = _truth(problem, start_state) if compare_exact else (None, ())
+    head.about(problem, start_state)
     try:
-        ready = api.prepare(problem, start, method=method, **rest)
+        ready = api.prepare(problem, start_state, method=method, **keywords)
         ready.check()
         ready = ready.with_pilot()
         head.announce(ready)
         estimate = ready.run()
-    except KeyboardInterrupt as stop:
+    except KeyboardInterrupt as interrupt:
         from smoothcruiser.methods.base import unbegun
         from smoothcruiser.query import Query
 
-        estimate = unbegun(method, Query.of(problem, start, **rest), stop)
-    return replace(estimate, notes=(*estimate.notes, *note)), truth
+        estimate = unbegun(
+            method, Query.of(problem, start_state, **keywords), interrupt
+        )
+    return replace(estimate, notes=(*estimate.notes, *notes)), truth
 
 
 def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
@@ -270,30 +286,40 @@ def _truth(problem: Any, state: Any) -> tuple[Any, tuple[str, ...]]:
         return None, (f"There is no exact answer to compare with: {error}",)
 
 
-def _resumed(run: int, trust: bool, asked: dict[str, Any], head: Head) -> Any:
-    """The estimate of a stored run that is taken up again."""
+def _resume_run(run: int, trust: bool, request: dict[str, Any], head: Head) -> Any:
+    """The estimate of a stored run that is resumed."""
     from smoothcruiser.methods.resume import pick_up, stored_run
     from smoothcruiser.query import KEYWORDS
 
-    store = asked["store"]
+    store = request["store"]
     if store is None:
         raise click.UsageError(
             "--resume needs --store, the file that the run was started with."
         )
-    given = {name: value for name, value in asked.items() if _was_given(name, value)}
-    fixed = [name for name in given if name not in (*KEYWORDS, "state")]
-    if fixed:
-        what = given["problem"] if fixed[0] == "problem" else f"--{fixed[0]}"
+    changed_options = {
+        name: value for name, value in request.items() if _was_given(name, value)
+    }
+    fixed_options = [
+        name for name in changed_options if name not in (*KEYWORDS, "state")
+    ]
+    if fixed_options:
+        option_text = (
+            changed_options["problem"]
+            if fixed_options[0] == "problem"
+            else f"--{fixed_options[0]}"
+        )
         raise click.UsageError(
             f"--resume {run} takes its problem and method from the store; drop "
-            f"{what.replace('_', '-')!r}."
+            f"{option_text.replace('_', '-')!r}."
         )
-    del given["store"]
-    stored = stored_run(run, store)
+    del changed_options["store"]
+    stored_record = stored_run(run, store)
     find_modules_here()
-    trusted = trust or _allowed(stored, head.bar)
-    ready = pick_up(stored, store, trust=trusted, progress=head.bar, **given)
-    head.before = stored.calls_done
+    is_trusted = trust or _is_import_allowed(stored_record, head.bar)
+    ready = pick_up(
+        stored_record, store, trust=is_trusted, progress=head.bar, **changed_options
+    )
+    head.before = stored_record.calls_done
     head.about(ready.query.problem, ready.query.state, f"run {run}, resumed")
     head.announce(ready)
     return ready.run()
@@ -306,17 +332,17 @@ def _was_given(name: str, value: Any) -> bool:
     return bool(value) and value != {"method": "auto", **DEFAULTS}.get(name)
 
 
-def _allowed(stored: Any, bar: Any) -> bool:
-    """Whether the user at the terminal lets a store import what its problem needs."""
+def _is_import_allowed(stored: Any, bar: Any) -> bool:
+    """Whether the user at the terminal lets a store import its problem's modules."""
     from smoothcruiser.problem.spec import imports_of
 
     imports = None if stored.spec is None else imports_of(stored.spec)
     if imports is None or not sys.stdin.isatty():
-        return False  # nothing is imported, or ``pick_up`` says what would be
-    shown = printable(imports, keep="")
+        return False  # nothing is imported, or ``pick_up`` names the modules
+    import_names = printable(imports, keep="")
     with bar.hidden():
         return click.confirm(
-            f"Run {stored.id} would import and run {shown}. Go on?", err=True
+            f"Run {stored.id} would import and run {import_names}. Go on?", err=True
         )
 
 
@@ -326,31 +352,31 @@ def _signal_name(number: int) -> str:
 
 
 def _stopped_early(
-    error: BaseException, bar: Any, asked: dict[str, Any], came: list[int]
+    error: BaseException, bar: Any, request: dict[str, Any], signals_received: list[int]
 ) -> NoReturn:
-    """Say what is known of a run that ended before it had an answer, and leave."""
+    """Report the state of a run that ended before it had an answer, and exit."""
     from smoothcruiser.progress.bar import describe
 
-    last = bar.last
-    known = "before it reported anything"
-    if last is not None and last.calls > 0:
-        known = f"at {describe(last)}"
-    interval = None if last is None else last.interval
-    if interval is not None and asked["delta"] is not None:
-        known += (
+    last_report = bar.last
+    known_text = "before it reported anything"
+    if last_report is not None and last_report.calls > 0:
+        known_text = f"at {describe(last_report)}"
+    interval = None if last_report is None else last_report.interval
+    if interval is not None and request["delta"] is not None:
+        known_text += (
             f"; the value lies in [{interval[0]:.6g}, {interval[1]:.6g}] with "
-            f"probability {1.0 - asked['delta']:g}"
+            f"probability {1.0 - request['delta']:g}"
         )
     sentence = (
         str(error)
         if isinstance(error, Interrupted)
-        else f"The run was stopped {known}."
+        else f"The run was stopped {known_text}."
     )
-    if came or asked["seconds"] is None:
-        number = came[0] if came else signal.SIGINT
-        complain(f"Stopped by {_signal_name(number)}. {sentence}")
-        sys.exit(SIGNALLED + number)
+    if signals_received or request["seconds"] is None:
+        signal_number = signals_received[0] if signals_received else signal.SIGINT
+        complain(f"Stopped by {_signal_name(signal_number)}. {sentence}")
+        sys.exit(SIGNALLED + signal_number)
     raise SmoothcruiserError(
-        f"--seconds {asked['seconds']:g} ended the run; give more seconds, or a larger "
-        f"--epsilon. {sentence}"
+        f"--seconds {request['seconds']:g} ended the run; give more seconds, or a "
+        f"larger --epsilon. {sentence}"
     )

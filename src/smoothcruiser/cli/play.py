@@ -111,7 +111,7 @@ def play(
     opponent: str,
     side: str | None,
     as_json: bool,
-    **asked: Any,
+    **request: Any,
 ) -> None:
     """Let an agent act: it plans at every state it meets, or follows a policy.
 
@@ -122,23 +122,25 @@ def play(
     from smoothcruiser.playing.episodes import play as play_episodes
     from smoothcruiser.progress.bar import Bar
 
-    episodes, steps, options = (asked.pop(n) for n in ("episodes", "steps", "options"))
+    episodes, steps, options = (
+        request.pop(name) for name in ("episodes", "steps", "options")
+    )
     planner: Any = method
     note = None
     if policy is not None:
         _refuse_method(click.get_current_context(), method)
-        planner = _loaded(policy, "policy")
+        planner = _load_player(policy, "policy")
     else:
-        note = _check_promise(problem, method, asked)
-    agent = Agent(problem, planner, options=options, **asked)
-    other = _opponent(opponent, problem, asked)
+        note = _check_promise(problem, method, request)
+    agent = Agent(problem, planner, options=options, **request)
+    other_player = _opponent(opponent, problem, request)
     with ctrl_c() as stopped:
         summary = play_episodes(
             agent,
             episodes=episodes,
             steps=steps,
-            seed=asked["seed"],
-            opponent=other,
+            seed=request["seed"],
+            opponent=other_player,
             side=None if side is None else int(side),
             progress=Bar(lines=False),
         )
@@ -156,7 +158,7 @@ def play(
         sys.exit(SIGNALLED + stopped[0])
 
 
-def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> str | None:
+def _check_promise(problem: Any, method: str, request: dict[str, Any]) -> str | None:
     """Refuse a method that plans by a promise where there is none.
 
     Returns a note on the method's own delta, where none was named.
@@ -165,24 +167,25 @@ def _check_promise(problem: Any, method: str, asked: dict[str, Any]) -> str | No
     from smoothcruiser.methods.base import default_delta_note
 
     planner = resolve(method)
-    goals = ("epsilon", "budget", "seconds", "seconds_total")
-    aimless = all(asked[name] is None for name in goals)
-    no_delta = asked["delta"] is None and planner.default_delta is None
-    if planner.needs_promise(problem) and (aimless or no_delta):
-        also = " --delta 0.1" if no_delta else ""
+    goal_names = ("epsilon", "budget", "seconds", "seconds_total")
+    has_no_goal = all(request[name] is None for name in goal_names)
+    no_delta = request["delta"] is None and planner.default_delta is None
+    if planner.needs_promise(problem) and (has_no_goal or no_delta):
+        delta_hint = " --delta 0.1" if no_delta else ""
         raise InvalidInput(
             f"Method {method} plans every decision by a promise: give --epsilon 5%"
-            f"{also}, or a limit (--seconds, --budget){also and ' and' + also}, or "
-            "take a planner without one: --method uct --budget 10000."
+            f"{delta_hint}, or a limit (--seconds, --budget)"
+            f"{delta_hint and ' and' + delta_hint}, or take a planner without one: "
+            "--method uct --budget 10000."
         )
     delta = planner.default_delta
-    solves = method == "auto" and not planner.needs_promise(problem)
-    if asked["delta"] is not None or delta is None or solves:
+    solves_exactly = method == "auto" and not planner.needs_promise(problem)
+    if request["delta"] is not None or delta is None or solves_exactly:
         return None
     return default_delta_note(delta)
 
 
-def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
+def _opponent(text: str, problem: Any, request: dict[str, Any]) -> Any:
     """The other player: random, a planner with the agent's own limits and
     another seed that does not ponder, or a function of the user's.
     """
@@ -196,16 +199,18 @@ def _opponent(text: str, problem: Any, how: dict[str, Any]) -> Any:
     if text == "random":
         return random_player
     if text in METHODS:
-        _check_promise(problem, text, how)
-        of_other = np.random.SeedSequence(how["seed"], spawn_key=(Key.OTHER_PLAYER,))
-        seed = int(of_other.generate_state(1)[0])
-        return Agent(problem, text, **{**how, "seed": seed, "ponder": False})
+        _check_promise(problem, text, request)
+        seed_sequence = np.random.SeedSequence(
+            request["seed"], spawn_key=(Key.OTHER_PLAYER,)
+        )
+        seed = int(seed_sequence.generate_state(1)[0])
+        return Agent(problem, text, **{**request, "seed": seed, "ponder": False})
     if ":" not in text and not text.endswith(ARRAY):
         raise InvalidInput(
             f"The opponent is random, a method ({', '.join(METHODS)}), "
             f"module:function or a file {ARRAY}, got {text!r}."
         )
-    return _loaded(text, "opponent")
+    return _load_player(text, "opponent")
 
 
 def _refuse_method(context: click.Context, method: str) -> None:
@@ -217,23 +222,24 @@ def _refuse_method(context: click.Context, method: str) -> None:
         )
 
 
-def _loaded(text: str, what: str) -> Any:
+def _load_player(text: str, role: str) -> Any:
     """A policy or a player: module:name, or an array in a file."""
     import numpy as np
 
-    module, colon, attribute = text.partition(":")
+    module_name, colon, attribute = text.partition(":")
     try:
         if text.endswith(ARRAY):
             return np.load(text, allow_pickle=False)
         if not colon:
             raise ImportError("it names no module")
         find_modules_here()
-        found = importlib.import_module(module)
+        loaded_object = importlib.import_module(module_name)
         for name in attribute.split("."):
-            found = getattr(found, name)
-        return found
+            loaded_object = getattr(loaded_object, name)
+        return loaded_object
     except (Exception, SystemExit) as error:
         raise InvalidInput(
-            f"The {what} {text!r} could not be found ({said(error)}); name what is in a "
+            f"The {role} {text!r} could not be found ({said(error)}); name what is in "
+            "a "
             f"module, module:name, or a file {ARRAY} that numpy.save wrote."
         ) from error

@@ -1,4 +1,4 @@
-"""The command ``problems``: what is built in, and what adapters are installed."""
+"""The command ``problems``: the built-in problems, and the installed adapters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from smoothcruiser.cli.options import json_option, print_json
 
-# the JSON Schema of what --json prints: an object by the names of problems
+# the JSON Schema of the output of --json: an object by the names of problems
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "problems",
@@ -60,13 +60,13 @@ def _as_data() -> dict[str, Any]:
     adapters: dict[str, Any] = {
         f"{name}:": {
             "parameters": {},
-            "summary": each.summary,
-            "example": each.example,
-            "needs": each.needs,
-            "installed": each.installed,
-            "missing": list(each.missing or ()),
-            "fault": each.fault,
+            "summary": adapter.summary,
+            "example": adapter.example,
+            "needs": adapter.needs,
+            "installed": adapter.installed,
+            "missing": list(adapter.missing or ()),
+            "fault": adapter.fault,
         }
-        for name, each in listed().items()
+        for name, adapter in listed().items()
     }
     return built_in | adapters

@@ -2,7 +2,7 @@
 parts, shows progress, writes data, figures and report.
 
 ``all`` is the two figures, the table, and everything beyond the paper.
-``--quick`` cuts points and runs to what a test needs: its numbers are real, its
+``--quick`` cuts points and runs to the needs of a test: its numbers are real, its
 statistics are not. Heavy imports wait until the command runs.
 """
 
@@ -24,7 +24,7 @@ PARTS = ("figure1", "figure2", "table1", "all")
 
 @dataclass(frozen=True)
 class Effort:
-    """How much of everything."""
+    """Numbers of points and runs of every part."""
 
     points: int = 100
     sharp_every: int = 3
@@ -88,13 +88,13 @@ def reproduce_into(
     *,
     progress: bool | Callback | None = None,
 ) -> list[Path]:
-    """Run ``what`` and write its files into ``out``; returns their paths.
+    """Run a part, by default all, and return the paths of its files in ``out``.
 
     ``progress`` is as in ``plan``; False from it ends the work, and nothing is written.
     """
     from smoothcruiser.reproduce.report import write_report
 
-    chosen = Effort() if effort is None else effort
+    chosen_effort = Effort() if effort is None else effort
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -102,105 +102,108 @@ def reproduce_into(
             f"The folder {out} cannot be made ({error.strerror}); give another to --out."
         ) from error
     callback = read(progress)
-    begin = time.perf_counter()
+    start_time = time.perf_counter()
     with shown(callback):
-        results = _run(what, chosen, seed, Phases(callback))
-        finish(callback, calls=0, seconds=time.perf_counter() - begin)
+        results = _run_parts(what, chosen_effort, seed, Phases(callback))
+        finish(callback, calls=0, seconds=time.perf_counter() - start_time)
     return [*results.save(out), *write_report(results, out)]
 
 
-def _run(what: str, effort: Effort, seed: int, phases: Phases) -> Any:
+def _run_parts(what: str, effort: Effort, seed: int, phases: Phases) -> Any:
     from smoothcruiser.reproduce import figures, full, relaxing, table1
     from smoothcruiser.reproduce.results import Results
 
-    begin = time.perf_counter()
+    start_time = time.perf_counter()
 
     def bar(title: str, total: int) -> Callable[[], None]:
-        done = -1
+        num_done = -1
 
         def tick() -> None:
-            nonlocal done
-            done += 1
-            stop = phases.tell(
+            nonlocal num_done
+            num_done += 1
+            stop_requested = phases.tell(
                 phase="reproducing",
-                label=f"{title}: {done:,} of {total:,}",
-                seconds=time.perf_counter() - begin,
-                done=done,
+                label=f"{title}: {num_done:,} of {total:,}",
+                seconds=time.perf_counter() - start_time,
+                done=num_done,
                 total=total,
             )
-            if stop:
+            if stop_requested:
                 raise Interrupted("The progress function returned False.")
 
         tick()
         return tick
 
-    found: dict[str, Any] = {}
-    wanted = set(PARTS[:-1]) if what == "all" else {what}
-    if "figure1" in wanted:
-        found["figure_1"] = tuple(
+    part_results: dict[str, Any] = {}
+    wanted_parts = set(PARTS[:-1]) if what == "all" else {what}
+    if "figure1" in wanted_parts:
+        part_results["figure_1"] = tuple(
             figures.figure_1(
                 effort.points, effort.sharp_every, bar("Figure 1", effort.points)
             )
         )
-    if "figure2" in wanted:
-        found["figure_2"] = tuple(
+    if "figure2" in wanted_parts:
+        part_results["figure_2"] = tuple(
             figures.figure_2(
                 effort.points, effort.sharp_every, bar("Figure 2", effort.points)
             )
         )
-    if "table1" in wanted:
-        found["table_1"] = tuple(
+    if "table1" in wanted_parts:
+        part_results["table_1"] = tuple(
             table1.table_1(
                 effort.check_runs, seed, bar("Table 1", len(table1.ENVIRONMENTS))
             )
         )
     if what == "all":
         cases = list(full.quick_cases() if effort.quick else full.cases())
-        found["full"] = tuple(
+        part_results["full"] = tuple(
             full.full_table(
                 iter(cases),
                 effort.full_runs,
                 bar("Table 1, the full algorithm", len(cases)),
             )
         )
-        among = relaxing.studies()[: 1 if effort.quick else None]
-        moves, promises = (
-            len(among) * effort.temperatures,
-            len(among) * len(effort.factors),
+        chosen_studies = relaxing.studies()[: 1 if effort.quick else None]
+        num_moves, num_promises = (
+            len(chosen_studies) * effort.temperatures,
+            len(chosen_studies) * len(effort.factors),
         )
-        found["relaxation"] = tuple(
+        part_results["relaxation"] = tuple(
             relaxing.moving_temperature(
-                effort.temperatures, bar("Regularization as a relaxation", moves), among
+                effort.temperatures,
+                bar("Regularization as a relaxation", num_moves),
+                chosen_studies,
             )
         )
-        found["scheme"] = tuple(
+        part_results["scheme"] = tuple(
             relaxing.scheme(
                 effort.scheme_runs,
                 effort.factors,
-                bar("The adaptive scheme", promises),
-                among,
+                bar("The adaptive scheme", num_promises),
+                chosen_studies,
             )
         )
-        found["printed"] = tuple(relaxing.printed_scheme())
+        part_results["printed"] = tuple(relaxing.printed_scheme())
     return Results(
-        **found, facts=_facts(what, effort, seed, time.perf_counter() - begin)
+        **part_results,
+        facts=_facts(what, effort, seed, time.perf_counter() - start_time),
     )
 
 
 def _facts(what: str, effort: Effort, seed: int, seconds: float) -> tuple[str, ...]:
-    """When, how and on what: what a reader needs to do it again."""
+    """Date, command, versions and machine: enough for a reader to repeat it."""
     import os
     import platform
 
     import numba
     import numpy
 
-    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    load_text = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
     return (
         f"Made by smoothcruiser reproduce {what}{' --quick' if effort.quick else ''} "
         f"--seed {seed} in {seconds:.0f} s on "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}.",
         f"Python {platform.python_version()}, NumPy {numpy.__version__}, Numba "
         f"{numba.__version__}, {platform.machine()}, "
-        f"{os.cpu_count()} cores at a load of {load}.",
+        f"{os.cpu_count()} cores at a load of {load_text}.",
     )

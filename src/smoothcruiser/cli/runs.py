@@ -1,4 +1,4 @@
-"""The command ``runs``: what a store holds."""
+"""The command ``runs``: the runs of a store."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def runs(store: str, as_json: bool) -> None:
     """List the runs of a store, finished and unfinished."""
     from smoothcruiser.store import Store
 
-    with Store(store, write=False) as opened:
-        listed = opened.runs()
+    with Store(store, write=False) as opened_store:
+        stored_runs = opened_store.runs()
     if as_json:
-        print_json(listed.to_dict())
+        print_json(stored_runs.to_dict())
         return
     from smoothcruiser.display.runs import runs_page
     from smoothcruiser.display.terminal import show
 
-    show(runs_page(store, listed))
+    show(runs_page(store, stored_runs))

@@ -1,1 +1,1 @@
-"""What a person reads: terminal pages, a progress bar, an HTML page."""
+"""Pages for a reader: in a terminal, in a notebook, as an HTML file."""

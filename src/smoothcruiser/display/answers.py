@@ -43,9 +43,11 @@ LONGEST_STATE = 60  # characters of a state in a title
 
 def estimate_page(estimate: Estimate, exact: Estimate | None = None) -> Page:
     """An answer; with ``exact`` the exact one beside it."""
-    title = ["Estimate", *([estimate.problem] if estimate.problem else [])]
-    title += [] if estimate.state is None else [f"state {state_text(estimate.state)}"]
-    return Page(tuple(title), answer_blocks(estimate, exact))
+    title_parts = ["Estimate", *([estimate.problem] if estimate.problem else [])]
+    title_parts += (
+        [] if estimate.state is None else [f"state {state_text(estimate.state)}"]
+    )
+    return Page(tuple(title_parts), answer_blocks(estimate, exact))
 
 
 def state_text(state: object, longest: int = LONGEST_STATE) -> str:
@@ -61,7 +63,7 @@ def answer_blocks(
     before: int = 0,
     store: str | None = None,
 ) -> tuple[Block, ...]:
-    """Value, action values, policy, what the answer cost and on what it rests.
+    """Value, action values, policy, cost and assumptions of an answer.
 
     ``before`` and ``store`` are those of ``cost_rows``.
     """
@@ -69,12 +71,12 @@ def answer_blocks(
     blocks: list[Block] = [Fields(value_rows(estimate, exact, digits))]
     if estimate.q_values:
         blocks.append(action_block(estimate, exact, digits))
-    cost = cost_rows(estimate, before=before, store=store)
-    blocks.append(Fields(cost, heading="Run"))
+    run_rows = cost_rows(estimate, before=before, store=store)
+    blocks.append(Fields(run_rows, heading="Run"))
     certificate = estimate.certificate
     if certificate is None:
-        none = "None: this method promises nothing."
-        return (*blocks, Paragraph(none, heading="Certificate", detail=True))
+        no_promise = "None: this method promises nothing."
+        return (*blocks, Paragraph(no_promise, heading="Certificate", detail=True))
     blocks.append(
         Fields(promise_rows(certificate, estimate), heading="Certificate", detail=True)
     )
@@ -82,7 +84,7 @@ def answer_blocks(
 
 
 def certificate_page(certificate: Certificate) -> Page:
-    """What is promised, and on what it rests."""
+    """The promise, and the assumptions that it rests on."""
     rows = (*promise_rows(certificate), *trust_rows(certificate))
     return Page(("Certificate",), (Fields(rows),))
 
@@ -96,12 +98,15 @@ def digits_of(estimate: Estimate) -> int:
     Three where nothing is promised. Where all numbers are small there are more, so that
     they are not all printed as 0.
     """
-    half, small = _half_width(estimate), _leading_zeros(estimate)
-    if half is None or not math.isfinite(half):
-        return 3 + small
-    if half <= 0.0:
-        return 6 + small
-    return min(6 + small, max(2 + small, 1 - math.floor(math.log10(half))))
+    half_width, leading_zeros = _half_width(estimate), _leading_zeros(estimate)
+    if half_width is None or not math.isfinite(half_width):
+        return 3 + leading_zeros
+    if half_width <= 0.0:
+        return 6 + leading_zeros
+    return min(
+        6 + leading_zeros,
+        max(2 + leading_zeros, 1 - math.floor(math.log10(half_width))),
+    )
 
 
 def _leading_zeros(estimate: Estimate) -> int:
@@ -114,43 +119,45 @@ def _leading_zeros(estimate: Estimate) -> int:
 def _half_width(estimate: Estimate) -> float | None:
     if estimate.interval is None:
         return None
-    low, high = estimate.interval
-    return max(estimate.value - low, high - estimate.value)
+    lower_bound, upper_bound = estimate.interval
+    return max(estimate.value - lower_bound, upper_bound - estimate.value)
 
 
 def value_rows(
     estimate: Estimate, exact: Estimate | None, digits: int
 ) -> tuple[Labelled, ...]:
     """The value with its interval, and the exact one beside it."""
-    rows: list[Labelled] = [("value", _value(estimate, digits))]
+    field_rows: list[Labelled] = [("value", _value(estimate, digits))]
     if exact is not None:
-        rows.append(("exact", _verdict(estimate, exact, digits)))
-    return tuple(rows)
+        field_rows.append(("exact", _verdict(estimate, exact, digits)))
+    return tuple(field_rows)
 
 
 def _value(estimate: Estimate, digits: int) -> Sentence:
     """The estimate, its usual error, and the interval that is promised."""
     value = Phrase(fixed(estimate.value, digits), "good")
-    half = _half_width(estimate)
-    usual = _usual_error(estimate)
-    if half is None or estimate.interval is None:
-        nothing = Phrase("  no promise comes with this number")
-        return Styled((value, *usual, nothing))
-    low, high = estimate.interval
-    interval = bounds(low, high, digits)
+    half_width = _half_width(estimate)
+    usual_error = _usual_error(estimate)
+    if half_width is None or estimate.interval is None:
+        no_promise = Phrase("  no promise comes with this number")
+        return Styled((value, *usual_error, no_promise))
+    lower_bound, upper_bound = estimate.interval
+    interval = bounds(lower_bound, upper_bound, digits)
     certificate = estimate.certificate
     if certificate is not None and certificate.confidence >= 1.0:
         if certificate.bound == UNSAMPLED_BOUND:
-            words = f"  in {interval}, which is all that the rewards allow"
-            return Styled((value, Phrase(words), Phrase("  not sampled", "dim")))
-        proven = Phrase("  proven, not sampled", "dim")
-        return Styled((value, Phrase(f" ± {up(half)}"), proven))
+            interval_note = f"  in {interval}, which is all that the rewards allow"
+            return Styled(
+                (value, Phrase(interval_note), Phrase("  not sampled", "dim"))
+            )
+        proven_note = Phrase("  proven, not sampled", "dim")
+        return Styled((value, Phrase(f" ± {up(half_width)}"), proven_note))
     # else one-sided: the ends say more than a half-width
-    if estimate.epsilon is not None and half <= 1.01 * estimate.epsilon:
-        value = Phrase(f"{value.text} ± {distance(half, digits)}", "good")
+    if estimate.epsilon is not None and half_width <= 1.01 * estimate.epsilon:
+        value = Phrase(f"{value.text} ± {distance(half_width, digits)}", "good")
     confidence = 0.0 if estimate.delta is None else 1.0 - estimate.delta
     promise = Phrase(f"  in {interval} with probability {confidence:g}")
-    return Styled((value, *usual, promise))
+    return Styled((value, *usual_error, promise))
 
 
 def _usual_error(estimate: Estimate) -> tuple[Phrase, ...]:
@@ -164,12 +171,12 @@ def _usual_error(estimate: Estimate) -> tuple[Phrase, ...]:
 def _verdict(estimate: Estimate, exact: Estimate, digits: int) -> str:
     """The exact value and how far the estimate is from it."""
     error = abs(estimate.value - exact.value)
-    off = fixed(error, digits)
-    text = f"{fixed(exact.value, digits)}; the answer is off by {off}"
+    error_text = fixed(error, digits)
+    text = f"{fixed(exact.value, digits)}; the answer is off by {error_text}"
     if estimate.interval is None:
         return text
-    low, high = estimate.interval
-    side = "inside" if low <= exact.value <= high else "outside"
+    lower_bound, upper_bound = estimate.interval
+    side = "inside" if lower_bound <= exact.value <= upper_bound else "outside"
     return f"{text}, {side} the interval"
 
 
@@ -183,28 +190,32 @@ def action_block(
     visits: dict[int, int] | None = None,
 ) -> Actions:
     """The actions with their values; of very many, those that the policy prefers."""
-    boxes = estimate.certificate.q_intervals if estimate.certificate is not None else ()
-    shown = likeliest(estimate, MOST_ACTIONS)
+    q_intervals = (
+        estimate.certificate.q_intervals if estimate.certificate is not None else ()
+    )
+    listed_actions = likeliest(estimate, MOST_ACTIONS)
     choices = tuple(
         Choice(
             label=estimate.label(a),
             value=estimate.q_values[a],
-            interval=boxes[a] if boxes else NOWHERE,
+            interval=q_intervals[a] if q_intervals else NOWHERE,
             exact=math.nan if exact is None else exact.q_values[a],
             policy=estimate.policy[a],
             best=a == estimate.action,
             visits=None if visits is None else visits.get(a),
         )
-        for a in shown
+        for a in listed_actions
     )
-    left = len(estimate.q_values) - len(shown)
+    num_omitted = len(estimate.q_values) - len(listed_actions)
     return Actions(
         choices,
         digits=digits,
-        bounded=bool(boxes) and estimate.method != "exact",
+        bounded=bool(q_intervals) and estimate.method != "exact",
         compared=exact is not None,
         numbered=estimate.labels is None,
-        more=f"… {left:,} more actions, illegal or less likely" if left else "",
+        more=f"… {num_omitted:,} more actions, illegal or less likely"
+        if num_omitted
+        else "",
         heading="Actions",
     )
 
@@ -215,35 +226,37 @@ def action_block(
 def cost_rows(
     estimate: Estimate, *, before: int = 0, store: str | None = None
 ) -> tuple[Labelled, ...]:
-    """What the answer cost and how it was obtained.
+    """The cost of the answer and the way it was obtained.
 
     ``before`` calls were made by an earlier session of a resumed run and do not
     count for the speed. ``store`` is the file that keeps the run.
     """
-    spent = estimate.num_calls if estimate.calls_spent is None else estimate.calls_spent
-    took = (
+    calls_spent = (
+        estimate.num_calls if estimate.calls_spent is None else estimate.calls_spent
+    )
+    time_text = (
         f"{duration(estimate.seconds)} running, "
         f"{duration(estimate.compile_seconds)} compiling"
     )
     if before:
-        took += f"; {max(0, spent - before):,} calls in this session"
-    if spent > before and estimate.seconds > 0.0:
-        took += f"; {rate((spent - before) / estimate.seconds)}"
-    how = [f"method {estimate.method}"]
-    how += [f"executor {estimate.executor}"] if estimate.executor else []
-    how += [f"seed {estimate.seed}"] if estimate.seed is not None else []
-    rows: list[Labelled] = [
-        ("calls", _calls(estimate, spent)),
-        ("time", took),
-        ("run", ", ".join(how)),
+        time_text += f"; {max(0, calls_spent - before):,} calls in this session"
+    if calls_spent > before and estimate.seconds > 0.0:
+        time_text += f"; {rate((calls_spent - before) / estimate.seconds)}"
+    run_words = [f"method {estimate.method}"]
+    run_words += [f"executor {estimate.executor}"] if estimate.executor else []
+    run_words += [f"seed {estimate.seed}"] if estimate.seed is not None else []
+    field_rows: list[Labelled] = [
+        ("calls", _calls(estimate, calls_spent)),
+        ("time", time_text),
+        ("run", ", ".join(run_words)),
     ]
     if store is not None:
-        kept = f"nothing: method {estimate.method} has no parts to keep"
+        stored_text = f"nothing: method {estimate.method} has no parts to keep"
         if estimate.run is not None:
-            kept = f"run {estimate.run} in {store}"
-        rows.append(("stored", kept))
+            stored_text = f"run {estimate.run} in {store}"
+        field_rows.append(("stored", stored_text))
     notes = [note for note in estimate.notes if not note.startswith(EARLY)]
-    return (*rows, *(("note", note) for note in notes))
+    return (*field_rows, *(("note", note) for note in notes))
 
 
 def _calls(estimate: Estimate, spent: int) -> str:
@@ -264,30 +277,34 @@ def promise_rows(
     certificate: Certificate, estimate: Estimate | None = None
 ) -> tuple[Labelled, ...]:
     """The promise in full; ``estimate`` has the names of actions."""
-    low, high = certificate.interval
-    rows: list[Labelled] = [
+    lower_bound, upper_bound = certificate.interval
+    field_rows: list[Labelled] = [
         ("kind", certificate.kind),
-        ("interval", f"[{low!r}, {high!r}]"),
+        ("interval", f"[{lower_bound!r}, {upper_bound!r}]"),
         ("holds", f"with probability {certificate.confidence:g}"),
     ]
     if certificate.policy_loss is not None:
-        loss = f"{certificate.policy_loss:.3g}"
-        rows.append(("policy", f"loses at most {loss} in one step, regularized"))
+        loss_text = f"{certificate.policy_loss:.3g}"
+        field_rows.append(
+            ("policy", f"loses at most {loss_text} in one step, regularized")
+        )
     if certificate.best_actions is not None:
         label = str if estimate is None else estimate.label
-        names = [label(action) for action in certificate.best_actions[:MOST_ACTIONS]]
-        left = len(certificate.best_actions) - len(names)
-        names += [f"{left:,} more"] if left else []
-        listed = ", ".join(names) or "none"
-        rows.append(("best", f"actions not excluded as best: {listed}"))
-    return tuple(rows)
+        action_names = [
+            label(action) for action in certificate.best_actions[:MOST_ACTIONS]
+        ]
+        num_omitted = len(certificate.best_actions) - len(action_names)
+        action_names += [f"{num_omitted:,} more"] if num_omitted else []
+        action_list = ", ".join(action_names) or "none"
+        field_rows.append(("best", f"actions not excluded as best: {action_list}"))
+    return tuple(field_rows)
 
 
 def trust_rows(certificate: Certificate) -> tuple[Labelled, ...]:
-    """What the promise rests on: the inequality behind it, and the assumptions."""
-    first, space, rest = certificate.bound.partition(" ")
+    """Grounds of the promise: the inequality behind it, and the assumptions."""
+    bound_word, space, bound_details = certificate.bound.partition(" ")
     return (
-        ("closed by", BOUND_NAMES.get(first, first) + space + rest),
+        ("closed by", BOUND_NAMES.get(bound_word, bound_word) + space + bound_details),
         *(
             ("assuming" if i == 0 else "", assumption)
             for i, assumption in enumerate(certificate.assumptions)

@@ -14,7 +14,7 @@ from smoothcruiser.display.document import (
     Grid,
     Page,
     Paragraph,
-    styled,
+    style_sentence,
 )
 from smoothcruiser.display.many import USUAL_ERROR
 from smoothcruiser.errors import printable
@@ -36,40 +36,51 @@ def comparison_page(comparison: Comparison, only: int | None = None) -> Page:
     """
     truth = comparison.truth
     bound = 0.0 if truth is None else truth.bound
-    least = {"error": bound, "action_regret": 2.0 * bound, "policy_regret": 2.0 * bound}
+    error_floors = {
+        "error": bound,
+        "action_regret": 2.0 * bound,
+        "policy_regret": 2.0 * bound,
+    }
     means = [m for m in comparison.means() if only is None or m["budget"] == only]
-    usual = any(row["standard_error"] for row in means)
-    shown = [x for x in COLUMNS if usual or x[0] != "standard_error"]
-    rows = tuple(
+    has_usual_errors = any(row["standard_error"] for row in means)
+    shown_columns = [x for x in COLUMNS if has_usual_errors or x[0] != "standard_error"]
+    table_rows = tuple(
         (
             row["method"],
-            *(number(row[name], least.get(name, 0.0)) for name, _ in shown),
+            *(
+                number(row[field], error_floors.get(field, 0.0))
+                for field, _ in shown_columns
+            ),
             f"{row['num_calls']:,.0f}",
             f"{row['seconds']:.3f}",
         )
         for row in means
         if row["runs"]
     )
-    numbers = (*(title for _, title in shown), "calls", "seconds")
-    columns = (Column(title, right=True) for title in numbers)
-    table = Grid((Column("planner", fit="cut"), *columns), rows, indent=0)
-    name = printable(comparison.problem, keep="")
-    head = f"{name}, state {state_text(comparison.state)}"
+    number_titles = (*(title for _, title in shown_columns), "calls", "seconds")
+    columns = (Column(title, right=True) for title in number_titles)
+    table = Grid((Column("planner", fit="cut"), *columns), table_rows, indent=0)
+    problem_name = printable(comparison.problem, keep="")
+    head_line = f"{problem_name}, state {state_text(comparison.state)}"
     repeats = comparison.repeats
-    runs = f"means of {repeats} run{'s' if repeats > 1 else ''}"
-    runs += f"; the {USUAL_ERROR} is that of one run, and not promised" if usual else ""
+    repeats_text = f"means of {repeats} run{'s' if repeats > 1 else ''}"
+    repeats_text += (
+        f"; the {USUAL_ERROR} is that of one run, and not promised"
+        if has_usual_errors
+        else ""
+    )
     blocks: list[Block] = [
-        Paragraph(styled(head, "strong")),
-        Paragraph(f"{_known(comparison)}; {runs}", tight=True),
+        Paragraph(style_sentence(head_line, "strong")),
+        Paragraph(f"{_exact_value_text(comparison)}; {repeats_text}", tight=True),
         table,
         *_notes(comparison, means),
     ]
     if comparison.not_run:
-        blocks.append(Paragraph(_stopped(comparison.not_run)))
+        blocks.append(Paragraph(_interruption_text(comparison.not_run)))
     return Page((), tuple(blocks))
 
 
-def _known(comparison: Comparison) -> str:
+def _exact_value_text(comparison: Comparison) -> str:
     truth = comparison.truth
     if truth is None:
         return "no exact value is known"
@@ -78,42 +89,45 @@ def _known(comparison: Comparison) -> str:
 
 
 def _notes(comparison: Comparison, means: list[dict[str, Any]]) -> list[Block]:
-    """Who estimates another value, and why some planners have no row."""
-    label = comparison.operator
-    others: dict[str, dict[str, None]] = {}
+    """Planners that estimate another value, and the reasons of missing rows."""
+    operator_label = comparison.operator
+    planners_by_operator: dict[str, dict[str, None]] = {}
     notes: list[str] = []
     for row in means:
         if row["note"]:
-            some = f" in {row['failed']} of {comparison.repeats} runs"
+            runs_text = f" in {row['failed']} of {comparison.repeats} runs"
             notes.append(
-                f"{row['method']}{some if row['runs'] else ''}: "
+                f"{row['method']}{runs_text if row['runs'] else ''}: "
                 f"{row['note'].rstrip('.')}."
             )
-        if row["runs"] and row["estimates"] != label:
-            others.setdefault(row["estimates"], {})[row["method"]] = None
-    if others:
-        whose = "; ".join(
-            f"{', '.join(names)} that of {other}" for other, names in others.items()
+        if row["runs"] and row["estimates"] != operator_label:
+            planners_by_operator.setdefault(row["estimates"], {})[row["method"]] = None
+    if planners_by_operator:
+        other_values = "; ".join(
+            f"{', '.join(planner_names)} that of {other_operator}"
+            for other_operator, planner_names in planners_by_operator.items()
         )
         notes.insert(
             0,
-            f"Not all estimate V, the value of {label}: {whose}. Their error has that "
-            "difference in it; regrets compare.",
+            f"Not all estimate V, the value of {operator_label}: {other_values}. "
+            "Their error has that difference in it; regrets compare.",
         )
     return [Paragraph(note, tight=i > 0) for i, note in enumerate(notes)]
 
 
-def number(value: float | None, least: float = 0.0) -> str:
-    """A number; one that cannot be told from 0 because it is known up to
-    ``least`` only is shown as that.
-    """
+def number(value: float | None, error_floor: float = 0.0) -> str:
+    """A number as text, or ``≤ error_floor`` where the error cannot tell it from 0."""
     if value is None:
         return "-"
-    return f"≤ {up(least, 1)}" if 0.0 < least >= abs(value) else f"{value:.4g}"
+    return (
+        f"≤ {up(error_floor, 1)}" if 0.0 < error_floor >= abs(value) else f"{value:.4g}"
+    )
 
 
-def _stopped(cut: Sequence[NotRun]) -> str:
-    """What Ctrl-C left out of the table, by planner."""
-    counts = Counter(job.method for job in cut)
-    listed = ", ".join(f"{name} ({count})" for name, count in counts.items())
-    return f"Stopped by hand; runs that were cut, by planner: {listed}."
+def _interruption_text(cut: Sequence[NotRun]) -> str:
+    """Runs that Ctrl-C left out of the table, by planner."""
+    runs_by_planner = Counter(job.method for job in cut)
+    planner_list = ", ".join(
+        f"{name} ({count})" for name, count in runs_by_planner.items()
+    )
+    return f"Stopped by hand; runs that were cut, by planner: {planner_list}."

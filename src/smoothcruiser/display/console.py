@@ -63,22 +63,28 @@ class SafeConsole(Console):
     ) -> Iterable[Segment]:
         """The pieces of a block; a Text that was built elsewhere is escaped first."""
         if isinstance(renderable, Text):
-            renderable = _escaped(renderable)
+            renderable = _escape_controls(renderable)
         return super().render(renderable, options)
 
 
-def _escaped(text: Text) -> Text:
+def _escape_controls(text: Text) -> Text:
     """The text with its styles, and with control characters escaped."""
     if printable(text.plain) == text.plain:
         return text
     # each character that is not shown as it is becomes a part of its own
-    cuts = [i for i, c in enumerate(text.plain) if printable(c) != c]
-    parts = text.divide(sorted({*cuts, *(i + 1 for i in cuts)}))
-    clean = text.blank_copy()
-    for part in parts:
-        shown = printable(part.plain)
-        clean.append_text(part if shown == part.plain else Text(shown, part.style))
-    return clean
+    control_positions = [i for i, c in enumerate(text.plain) if printable(c) != c]
+    pieces = text.divide(
+        sorted({*control_positions, *(i + 1 for i in control_positions)})
+    )
+    escaped_text = text.blank_copy()
+    for piece in pieces:
+        printable_text = printable(piece.plain)
+        escaped_text.append_text(
+            piece
+            if printable_text == piece.plain
+            else Text(printable_text, piece.style)
+        )
+    return escaped_text
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -90,12 +96,12 @@ def console(*, stderr: bool = False) -> Console:
     return out
 
 
-def put(out: Console, block: RenderableType) -> None:
+def print_block(out: Console, block: RenderableType) -> None:
     """Print a block; into a pipe without the spaces that fill its lines."""
     if out.is_terminal:
         out.print(block)
         return
-    with out.capture() as captured:
+    with out.capture() as captured_output:
         out.print(block)
-    for line in captured.get().splitlines():
+    for line in captured_output.get().splitlines():
         out.print(Text(line.rstrip()), soft_wrap=True)

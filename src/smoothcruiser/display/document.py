@@ -4,10 +4,10 @@
 
 Builders (``answers``, ``plans``, ``solutions``, …) choose the words, renderers choose
 the form. So the terminal, ``print``, a notebook and the report page cannot disagree.
-All text in a page is taken literally: renderers escape what a terminal or a browser
-would obey.
+All text in a page is taken literally: renderers escape everything that a terminal or a
+browser would obey.
 
-What this file leaves out: how anything looks.
+This file leaves out how anything looks.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Styled:
-    """A sentence whose pieces have tones; ``str`` is its plain text."""
+    """A sentence of pieces with tones; ``str`` is its plain text."""
 
     parts: tuple[Phrase, ...]
 
     def __str__(self) -> str:
-        return "".join(part.text for part in self.parts)
+        return "".join(phrase.text for phrase in self.parts)
 
 
 Sentence: TypeAlias = str | Styled
-Labelled: TypeAlias = tuple[str, Sentence]  # a label and what is said beside it
+Labelled: TypeAlias = tuple[str, Sentence]  # a label and the sentence beside it
 
 
-def styled(text: str, tone: Tone) -> Styled:
+def style_sentence(text: str, tone: Tone) -> Styled:
     """A sentence in one tone."""
     return Styled((Phrase(text, tone),))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """What all blocks have. A terminal puts an empty line between two of them."""
+    """The common fields of blocks. A terminal puts an empty line between blocks."""
 
     heading: str = ""  # of the part of the page that begins here; not in a terminal
     caption: Sentence = ""  # stands right above the block
@@ -92,7 +92,7 @@ class Bullets(Block):
 class Column:
     """A column of a table.
 
-    ``fit`` says what happens to its cells where the table is too wide: they stay
+    ``fit`` is the treatment of its cells where the table is too wide: they stay
     "whole", are "cut" with an ellipsis, "wrap" (the last column), or go "below" their
     row.
     """
@@ -110,7 +110,7 @@ class Grid(Block):
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     best: int | None = None
-    more: str = ""  # what is left out of it
+    more: str = ""  # a note on omitted rows
     indent: int = 2  # columns of a terminal
 
 
@@ -139,7 +139,7 @@ class Actions(Block):
     bounded: bool  # whether intervals are shown
     compared: bool  # whether exact values are
     numbered: bool  # whether actions have no names but their numbers
-    more: str = ""  # what is left out of it
+    more: str = ""  # a note on omitted actions
 
 
 @dataclass(frozen=True)
@@ -159,28 +159,30 @@ class Page:
 
 def action_grid(block: Actions) -> Grid:
     """Actions in words: the columns that every renderer shows."""
-    visited = any(choice.visits is not None for choice in block.choices)
-    columns = [Column("action", right=block.numbered, fit="cut")]
-    columns.append(Column("value", right=True))
-    columns += [Column("interval", right=True)] if block.bounded else []
-    columns += [Column("exact", right=True)] if block.compared else []
-    columns += [Column("visits", right=True)] if visited else []
-    columns.append(Column("policy", right=True))
-    rows = tuple(_action_cells(block, choice, visited) for choice in block.choices)
-    best = next((i for i, choice in enumerate(block.choices) if choice.best), None)
-    return Grid(tuple(columns), rows, best=best, more=block.more)
+    has_visits = any(choice.visits is not None for choice in block.choices)
+    grid_columns = [Column("action", right=block.numbered, fit="cut")]
+    grid_columns.append(Column("value", right=True))
+    grid_columns += [Column("interval", right=True)] if block.bounded else []
+    grid_columns += [Column("exact", right=True)] if block.compared else []
+    grid_columns += [Column("visits", right=True)] if has_visits else []
+    grid_columns.append(Column("policy", right=True))
+    grid_rows = tuple(
+        _action_cells(block, choice, has_visits) for choice in block.choices
+    )
+    best_row = next((i for i, choice in enumerate(block.choices) if choice.best), None)
+    return Grid(tuple(grid_columns), grid_rows, best=best_row, more=block.more)
 
 
 def _action_cells(block: Actions, choice: Choice, visited: bool) -> tuple[str, ...]:
     digits, legal = block.digits, not math.isnan(choice.value)
-    low, high = choice.interval
+    lower_bound, upper_bound = choice.interval
     cells = [choice.label, fixed(choice.value, digits) if legal else "illegal"]
     if block.bounded:
-        box = bounds(low, high, digits)
-        cells.append("" if math.isnan(low) else box)
+        interval_text = bounds(lower_bound, upper_bound, digits)
+        cells.append("" if math.isnan(lower_bound) else interval_text)
     if block.compared:
-        unknown = math.isnan(choice.exact) or not legal
-        cells.append("" if unknown else fixed(choice.exact, digits))
+        is_unknown = math.isnan(choice.exact) or not legal
+        cells.append("" if is_unknown else fixed(choice.exact, digits))
     if visited:
         cells.append("" if choice.visits is None else f"{choice.visits:,}")
     return (*cells, f"{100.0 * choice.policy:.1f}%")

@@ -1,10 +1,10 @@
 """``follow``: a page that shows a search while it runs, and a notebook's in place.
 
-``follow(path)`` is a progress function: what a run reports is written to an HTML file
+``follow(path)`` is a progress function: it writes the reports of a run to an HTML file
 that asks the browser to read it again every second (``<meta http-equiv="refresh">``, no
 script). The last report writes the page once more, without that. A tree search shows
-its tree (``Follower.watch``), any run its numbers and how they have come about. In a
-notebook ``follow()`` rewrites one output under the cell.
+its tree (``Follower.watch``), any run its numbers and their history. In a notebook
+``follow()`` rewrites one output under the cell.
 
 A page that cannot be written must not cost the answer: the error is raised when the
 follower is made, and later ones are kept in ``Follower.failed``.
@@ -65,7 +65,7 @@ def follow(
 
 
 class Follower(TreeWatcher):
-    """What ``follow`` returns; ``failed`` is the first error of writing, if any."""
+    """The progress function of ``follow``; ``failed`` is its first writing error."""
 
     def __init__(self, path: Path | None, depth: int, width: int) -> None:
         self.path, self.depth, self.width = path, depth, width
@@ -96,44 +96,47 @@ class Follower(TreeWatcher):
     def __call__(self, news: Progress) -> None:
         """Show a report, if the last one is old enough or this one is the last."""
         self._note(news)
-        over = news.phase == "done"
-        now = time.perf_counter()
-        if now < self._next and not over:
+        is_last = news.phase == "done"
+        start_time = time.perf_counter()
+        if start_time < self._next and not is_last:
             return
         body = self._body()
         if self.path is None:
             self._display(describe(news), body)
         elif self.failed is None:
             try:
-                self._write(_page(describe(news), body, refresh=not over))
+                self._write(_page(describe(news), body, refresh=not is_last))
             except OSError as error:
                 self.failed = error
         # a large tree takes long to draw, and the search waits
         self._next = time.perf_counter() + max(
-            SECONDS, 10 * (time.perf_counter() - now)
+            SECONDS, 10 * (time.perf_counter() - start_time)
         )
 
     def _note(self, news: Progress) -> None:
-        low, high = news.interval or (None, None)
+        lower_bound, upper_bound = news.interval or (None, None)
         middle = news.value
-        if middle is None and low is not None and high is not None:
-            middle = (low + high) / 2.0
+        if middle is None and lower_bound is not None and upper_bound is not None:
+            middle = (lower_bound + upper_bound) / 2.0
         if middle is None:
             return
-        low, high = (middle if low is None else low), (middle if high is None else high)
+        lower_bound, upper_bound = (
+            (middle if lower_bound is None else lower_bound),
+            (middle if upper_bound is None else upper_bound),
+        )
         if self._points and news.calls < self._points[-1][0]:
             self._points.clear()  # another run
-        self._points.append((news.calls, low, middle, high))
+        self._points.append((news.calls, lower_bound, middle, upper_bound))
         if len(self._points) > MOST_POINTS:
             del self._points[1:-1:2]
 
     def _body(self) -> str:
         from smoothcruiser.tree import view
 
-        parts = [_curve(self._points)]
+        html_parts = [_curve(self._points)]
         if self.tree is not None and any(self.tree.node(0).edge_visits):
-            parts.append(view.body(self.tree, depth=self.depth, width=self.width))
-        return "".join(parts)
+            html_parts.append(view.body(self.tree, depth=self.depth, width=self.width))
+        return "".join(html_parts)
 
     def _write(self, text: str) -> None:
         assert self.path is not None
@@ -146,46 +149,52 @@ class Follower(TreeWatcher):
 
         from smoothcruiser.tree.view import STYLE
 
-        shown = {
+        mime_bundle = {
             "text/plain": line,
             "text/html": f"<style>{STYLE}</style><div><p><code>{escape(line)}</code></p>"
             f"{body}</div>",
         }
         if self._handle is None:
-            self._handle = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            self._handle = display(mime_bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(mime_bundle, raw=True)
 
 
 def _page(line: str, body: str, *, refresh: bool) -> str:
     from smoothcruiser.tree import view
 
-    again = f'<meta http-equiv="refresh" content="{SECONDS:g}">' if refresh else ""
+    refresh_tag = (
+        f'<meta http-equiv="refresh" content="{SECONDS:g}">' if refresh else ""
+    )
     title = "A run under way" if refresh else "A run"
-    return view.frame(title, f"<p><code>{escape(line)}</code></p>{body}", head=again)
+    return view.frame(
+        title, f"<p><code>{escape(line)}</code></p>{body}", head=refresh_tag
+    )
 
 
 def _curve(points: list[tuple[int, float, float, float]]) -> str:
     """The value over calls, with the interval that holds around it, as SVG."""
     if len(points) < 2:
         return ""
-    wide, tall, pad = 640.0, 120.0, 8.0
+    svg_width, svg_height, pad = 640.0, 120.0, 8.0
     bottom, top = min(p[1] for p in points), max(p[3] for p in points)
     span = (top - bottom) or 1.0
-    last = max(points[-1][0], 1)
+    last_calls = max(points[-1][0], 1)
 
     def place(calls: int, value: float) -> str:
-        x = pad + (wide - 2 * pad) * calls / last
-        y = pad + (tall - 2 * pad) * (top - value) / span
+        x = pad + (svg_width - 2 * pad) * calls / last_calls
+        y = pad + (svg_height - 2 * pad) * (top - value) / span
         return f"{x:.1f},{y:.1f}"
 
-    edge = [place(c, high) for c, _, _, high in points]
-    edge += [place(c, low) for c, low, _, _ in reversed(points)]
+    polygon_points = [place(c, high) for c, _, _, high in points]
+    polygon_points += [place(c, low) for c, low, _, _ in reversed(points)]
     line = " ".join(place(c, middle) for c, _, middle, _ in points)
     return (
-        f'<figure><svg viewBox="0 0 {wide:g} {tall:g}" width="{wide:g}" role="img" '
+        f'<figure><svg viewBox="0 0 {svg_width:g} {svg_height:g}" '
+        f'width="{svg_width:g}" role="img" '
         'style="max-width: 100%"><title>value over calls</title>'
-        f'<polygon points="{" ".join(edge)}" fill="currentColor" fill-opacity="0.15"/>'
+        f'<polygon points="{" ".join(polygon_points)}" '
+        'fill="currentColor" fill-opacity="0.15"/>'
         f'<polyline points="{line}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
         f"</svg><figcaption>value over calls, from {bottom:.4g} to {top:.4g}; "
         f"{points[-1][0]:,} calls so far</figcaption></figure>"

@@ -35,11 +35,11 @@ STYLES = {
 }
 
 
-def cut(text: str, width: int) -> str:
+def truncate_text(text: str, width: int) -> str:
     """The text on one line of at most ``width`` columns, with an ellipsis if cut."""
-    shown = Text(printable(text, keep=""))
-    shown.truncate(max(1, width), overflow="ellipsis")
-    return shown.plain
+    shortened_text = Text(printable(text, keep=""))
+    shortened_text.truncate(max(1, width), overflow="ellipsis")
+    return shortened_text.plain
 
 
 @dataclass
@@ -53,9 +53,9 @@ class _Widths:
 
     def __post_init__(self) -> None:
         self.broken = False  # whether headings stand on several lines
-        self.widths = [self._needed(k) for k in range(len(self.columns))]
+        self.widths = [self._needed_width(k) for k in range(len(self.columns))]
 
-    def _needed(self, k: int) -> int:
+    def _needed_width(self, k: int) -> int:
         heads = self.heads[k].split() if self.broken else [self.heads[k]]
         cells = [row[k] for row in self.cells]
         return max((cell_len(x) for x in (*heads, *cells)), default=0)
@@ -68,18 +68,20 @@ class _Widths:
     def fit(self) -> bool:
         """Fit all but the columns that can go below; return whether these must."""
         if self.excess > 0 and self.columns[-1].fit == "wrap":
-            left = self.widths[-1] - self.excess
-            self.widths[-1] = max(LEAST_WRAPPED, left)
+            last_width = self.widths[-1] - self.excess
+            self.widths[-1] = max(LEAST_WRAPPED, last_width)
         if self.excess > 0:
             self.broken = True
-            wrapped = self.columns[-1].fit == "wrap"
-            for k in range(len(self.columns) - wrapped):
-                self.widths[k] = self._needed(k)
+            is_wrapped = self.columns[-1].fit == "wrap"
+            for k in range(len(self.columns) - is_wrapped):
+                self.widths[k] = self._needed_width(k)
         if self.excess > 0 and any(column.fit == "below" for column in self.columns):
             return True
-        able = [k for k, column in enumerate(self.columns) if column.fit == "cut"]
-        while self.excess > 0 and able:
-            widest = max(able, key=lambda k: self.widths[k])
+        cuttable_columns = [
+            k for k, column in enumerate(self.columns) if column.fit == "cut"
+        ]
+        while self.excess > 0 and cuttable_columns:
+            widest = max(cuttable_columns, key=lambda k: self.widths[k])
             if self.widths[widest] <= LEAST_CUT:
                 break
             self.widths[widest] -= 1
@@ -91,70 +93,83 @@ def table_lines(grid: Grid, width: int) -> list[Text]:
     columns, heads = list(grid.columns), [column.heading for column in grid.columns]
     cells = [[printable(cell, keep="") for cell in row] for row in grid.rows]
     below: list[list[str]] = [[] for _ in cells]
-    fitted = _Widths(columns, heads, cells, width - grid.indent)
-    if fitted.fit():
-        kept = [k for k, column in enumerate(columns) if column.fit != "below"]
-        below = [[c for k, c in enumerate(row) if k not in kept] for row in cells]
-        cells = [[row[k] for k in kept] for row in cells]
-        columns, heads = [columns[k] for k in kept], [heads[k] for k in kept]
-        fitted = _Widths(columns, heads, cells, width - grid.indent)
-        fitted.fit()
-    if fitted.excess > 0:
-        return _stacked(grid, width)
-    widths, indent = fitted.widths, " " * grid.indent
-    found: list[Text] = []
+    fitted_widths = _Widths(columns, heads, cells, width - grid.indent)
+    if fitted_widths.fit():
+        kept_columns = [k for k, column in enumerate(columns) if column.fit != "below"]
+        below = [
+            [c for k, c in enumerate(row) if k not in kept_columns] for row in cells
+        ]
+        cells = [[row[k] for k in kept_columns] for row in cells]
+        columns, heads = (
+            [columns[k] for k in kept_columns],
+            [heads[k] for k in kept_columns],
+        )
+        fitted_widths = _Widths(columns, heads, cells, width - grid.indent)
+        fitted_widths.fit()
+    if fitted_widths.excess > 0:
+        return _stack_rows(grid, width)
+    widths, indent = fitted_widths.widths, " " * grid.indent
+    text_lines: list[Text] = []
     if any(heads):
-        split = [head.split() if fitted.broken else [head] for head in heads]
-        height = max(len(words) for words in split)
-        for i in range(height):  # at the bottom of their lines
+        heading_words = [
+            head.split() if fitted_widths.broken else [head] for head in heads
+        ]
+        heading_height = max(len(words) for words in heading_words)
+        for i in range(heading_height):  # at the bottom of their lines
             line = [
-                words[i - height + len(words)] if i >= height - len(words) else ""
-                for words in split
+                words[i - heading_height + len(words)]
+                if i >= heading_height - len(words)
+                else ""
+                for words in heading_words
             ]
-            found.append(_line(indent, line, widths, columns, "dim"))
-    for number, (row, under) in enumerate(zip(cells, below, strict=True)):
+            text_lines.append(_line(indent, line, widths, columns, "dim"))
+    for number, (row, names_below) in enumerate(zip(cells, below, strict=True)):
         style = "bold" if number == grid.best else ""
-        for line in _wrapped(row, widths, columns):
-            found.append(_line(indent, line, widths, columns, style))
-        first = " " * (widths[0] + GAP)
-        found += [Text(f"{indent}{first}{name}", style=style) for name in under]
-    return found + _rest(grid, width)
+        for line in _wrap_row(row, widths, columns):
+            text_lines.append(_line(indent, line, widths, columns, style))
+        first_indent = " " * (widths[0] + GAP)
+        text_lines += [
+            Text(f"{indent}{first_indent}{name}", style=style) for name in names_below
+        ]
+    return text_lines + _omission_lines(grid, width)
 
 
-def _rest(grid: Grid, width: int) -> list[Text]:
-    """What is left out of a table, in words."""
+def _omission_lines(grid: Grid, width: int) -> list[Text]:
+    """The note on omitted rows, wrapped."""
     indent = " " * grid.indent
     lines = textwrap.wrap(printable(grid.more, keep=""), max(1, width - grid.indent))
     return [Text(f"{indent}{line}", style="dim") for line in lines]
 
 
-def _stacked(grid: Grid, width: int) -> list[Text]:
+def _stack_rows(grid: Grid, width: int) -> list[Text]:
     """A table that is too wide for any columns: an empty line between two rows."""
     indent = " " * grid.indent
-    label = max(cell_len(column.heading) for column in grid.columns)
-    room = max(LEAST_CUT, width - grid.indent - label - GAP)
-    found: list[Text] = []
+    label_width = max(cell_len(column.heading) for column in grid.columns)
+    cell_width = max(LEAST_CUT, width - grid.indent - label_width - GAP)
+    text_lines: list[Text] = []
     for number, row in enumerate(grid.rows):
         style = "bold" if number == grid.best else ""
-        found += [Text("")] if number else []
+        text_lines += [Text("")] if number else []
         for column, cell in zip(grid.columns, row, strict=True):
             if not cell.strip():
                 continue
-            head = column.heading + " " * (label - cell_len(column.heading) + GAP)
-            line = Text(indent, style=style).append(head, style="dim")
-            found.append(line.append(cut(cell, room)))
-    return found + _rest(grid, width)
+            padded_heading = column.heading + " " * (
+                label_width - cell_len(column.heading) + GAP
+            )
+            line = Text(indent, style=style).append(padded_heading, style="dim")
+            text_lines.append(line.append(truncate_text(cell, cell_width)))
+    return text_lines + _omission_lines(grid, width)
 
 
-def _wrapped(
+def _wrap_row(
     row: list[str], widths: list[int], columns: list[Column]
 ) -> list[list[str]]:
     """The lines of a row: one, unless its last cell is wrapped."""
     if columns[-1].fit != "wrap" or cell_len(row[-1]) <= widths[-1]:
         return [row]
     pieces = textwrap.wrap(row[-1], widths[-1]) or [""]
-    rest = [["" for _ in row[:-1]] + [piece] for piece in pieces[1:]]
-    return [[*row[:-1], pieces[0]], *rest]
+    further_lines = [["" for _ in row[:-1]] + [piece] for piece in pieces[1:]]
+    return [[*row[:-1], pieces[0]], *further_lines]
 
 
 def _line(
@@ -162,11 +177,11 @@ def _line(
 ) -> Text:
     line = Text(indent, style=style)
     for k, (cell, width, column) in enumerate(zip(cells, widths, columns, strict=True)):
-        shown = cut(cell, width) if column.fit == "cut" else cell
-        blanks = " " * max(0, width - cell_len(shown))
+        cell_text = truncate_text(cell, width) if column.fit == "cut" else cell
+        blanks = " " * max(0, width - cell_len(cell_text))
         line.append(" " * GAP if k else "")
-        line.append(blanks + shown if column.right else shown + blanks)
+        line.append(blanks + cell_text if column.right else cell_text + blanks)
         if column.tone and not style:
-            line.stylize(STYLES[column.tone], len(line) - max(width, len(shown)))
+            line.stylize(STYLES[column.tone], len(line) - max(width, len(cell_text)))
     line.rstrip()
     return line

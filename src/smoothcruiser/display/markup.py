@@ -89,44 +89,52 @@ def fragment(page: Page) -> str:
 
 def body(page: Page) -> str:
     """The page as a piece of HTML without the style."""
-    parts = ['<div class="smoothcruiser">']
+    html_parts = ['<div class="smoothcruiser">']
     if page.title:
-        first, *rest = (_escaped(part, keep="") for part in page.title)
-        more = "".join(f" · {part}" for part in rest)
-        dim = f'<span class="sc-dim">{more}</span>' if more else ""
-        parts.append(f'<p class="sc-title"><strong>{first}</strong>{dim}</p>')
+        main_title, *subtitles = (
+            _escape_html(title_part, keep="") for title_part in page.title
+        )
+        subtitle_html = "".join(f" · {title_part}" for title_part in subtitles)
+        dim_span = (
+            f'<span class="sc-dim">{subtitle_html}</span>' if subtitle_html else ""
+        )
+        html_parts.append(
+            f'<p class="sc-title"><strong>{main_title}</strong>{dim_span}</p>'
+        )
     for block in page.blocks:
         if block.heading:
-            parts.append(f'<p class="sc-head">{_escaped(block.heading)}</p>')
+            html_parts.append(f'<p class="sc-head">{_escape_html(block.heading)}</p>')
         if block.caption:
-            parts.append(f"<p>{_sentence(block.caption)}</p>")
-        parts.append(MARKUP[type(block)](block))
-    return "\n".join([*parts, "</div>"])
+            html_parts.append(f"<p>{_sentence(block.caption)}</p>")
+        html_parts.append(RENDERERS[type(block)](block))
+    return "\n".join([*html_parts, "</div>"])
 
 
-def _escaped(text: str, keep: str = "\n\t") -> str:
+def _escape_html(text: str, keep: str = "\n\t") -> str:
     return escape(printable(text, keep=keep))
 
 
 def _sentence(sentence: Sentence) -> str:
     if not isinstance(sentence, Styled):
-        return _escaped(sentence)
+        return _escape_html(sentence)
     return "".join(
-        f'<span class="sc-{part.tone}">{_escaped(part.text)}</span>'
-        if part.tone
-        else _escaped(part.text)
-        for part in sentence.parts
+        f'<span class="sc-{phrase.tone}">{_escape_html(phrase.text)}</span>'
+        if phrase.tone
+        else _escape_html(phrase.text)
+        for phrase in sentence.parts
     )
 
 
 def _fields(block: Fields) -> str:
-    rows = "\n".join(
-        f'<tr><th scope="row">{_escaped(label)}</th>'
+    html_rows = "\n".join(
+        f'<tr><th scope="row">{_escape_html(label)}</th>'
         f'<td class="sc-lines">{_sentence(sentence)}</td></tr>'
         for label, sentence in block.rows
     )
-    tight = " sc-tight" if block.tight else ""
-    return f'<table class="sc-table{tight}"><tbody>\n{rows}\n</tbody></table>'
+    tight_class = " sc-tight" if block.tight else ""
+    return (
+        f'<table class="sc-table{tight_class}"><tbody>\n{html_rows}\n</tbody></table>'
+    )
 
 
 def _paragraph(block: Paragraph) -> str:
@@ -134,24 +142,26 @@ def _paragraph(block: Paragraph) -> str:
 
 
 def _verbatim(block: Verbatim) -> str:
-    lines = [_escaped(line, keep="") for line in block.lines]
+    lines = [_escape_html(line, keep="") for line in block.lines]
     if block.head:
-        lines.insert(0, f'<span class="sc-dim">{_escaped(block.head)}</span>')
-    shown = "\n".join(lines)
+        lines.insert(0, f'<span class="sc-dim">{_escape_html(block.head)}</span>')
+    html_text = "\n".join(lines)
     if block.tone:
-        shown = f'<span class="sc-{block.tone}">{shown}</span>'
-    return f'<div class="sc-wide"><pre class="sc-verbatim">{shown}</pre></div>'
+        html_text = f'<span class="sc-{block.tone}">{html_text}</span>'
+    return f'<div class="sc-wide"><pre class="sc-verbatim">{html_text}</pre></div>'
 
 
 def _bullets(block: Bullets) -> str:
-    items = "".join(f"<li>{_escaped(item)}</li>" for item in block.items)
-    return f"<ul>{items}</ul>"
+    list_items = "".join(
+        f"<li>{_escape_html(alternative)}</li>" for alternative in block.items
+    )
+    return f"<ul>{list_items}</ul>"
 
 
 def _grid(block: Grid) -> str:
-    numbers = [column.right for column in block.columns]
-    heads = [column.heading for column in block.columns]
-    return _table(heads, numbers, block.rows, block.best, block.more)
+    is_number_column = [column.right for column in block.columns]
+    headings = [column.heading for column in block.columns]
+    return _table(headings, is_number_column, block.rows, block.best, block.more)
 
 
 def _table(
@@ -159,47 +169,54 @@ def _table(
     numbers: list[bool],
     rows: tuple[tuple[str, ...], ...],
     best: int | None,
-    more: str,
+    omission_note: str,
 ) -> str:
-    kinds = [' class="sc-number"' if number else "" for number in numbers]
-    parts = ['<div class="sc-wide"><table class="sc-table">']
+    cell_classes = [' class="sc-number"' if number else "" for number in numbers]
+    html_parts = ['<div class="sc-wide"><table class="sc-table">']
     if any(heads):
-        cells = zip(kinds, heads, strict=True)
-        shown = "".join(f"<th{kind}>{_escaped(head)}</th>" for kind, head in cells)
-        parts.append(f"<thead><tr>{shown}</tr></thead>")
-    parts.append("<tbody>")
+        cells = zip(cell_classes, heads, strict=True)
+        cell_html = "".join(
+            f"<th{cell_class}>{_escape_html(head)}</th>" for cell_class, head in cells
+        )
+        html_parts.append(f"<thead><tr>{cell_html}</tr></thead>")
+    html_parts.append("<tbody>")
     for i, row in enumerate(rows):
-        cells = zip(kinds, row, strict=True)
-        shown = "".join(f"<td{kind}>{_escaped(cell)}</td>" for kind, cell in cells)
-        mark = ' class="sc-best"' if i == best else ""
-        parts.append(f"<tr{mark}>{shown}</tr>")
-    parts.append("</tbody></table></div>")
-    if more:
-        parts.append(f'<p><span class="sc-dim">{_escaped(more)}</span></p>')
-    return "\n".join(parts)
+        cells = zip(cell_classes, row, strict=True)
+        cell_html = "".join(
+            f"<td{cell_class}>{_escape_html(cell)}</td>" for cell_class, cell in cells
+        )
+        row_class = ' class="sc-best"' if i == best else ""
+        html_parts.append(f"<tr{row_class}>{cell_html}</tr>")
+    html_parts.append("</tbody></table></div>")
+    if omission_note:
+        html_parts.append(
+            f'<p><span class="sc-dim">{_escape_html(omission_note)}</span></p>'
+        )
+    return "\n".join(html_parts)
 
 
 def _actions(block: Actions) -> str:
     """The picture of the actions, and the table under it."""
     grid = action_grid(block)
-    best = next((i for i, choice in enumerate(block.choices) if choice.best), None)
-    rows = tuple(
-        (*row, "recommended" if i == best else "") for i, row in enumerate(grid.rows)
+    best_row = next((i for i, choice in enumerate(block.choices) if choice.best), None)
+    table_rows = tuple(
+        (*row, "recommended" if i == best_row else "")
+        for i, row in enumerate(grid.rows)
     )
     columns = grid.columns
-    heads = [*(column.heading for column in columns), ""]
-    numbers = [*(column.right for column in columns), False]
-    table = _table(heads, numbers, rows, best, block.more)
-    svg = actions_svg(block)
-    if not svg:
-        return table
+    headings = [*(column.heading for column in columns), ""]
+    is_number_column = [*(column.right for column in columns), False]
+    table_html = _table(headings, is_number_column, table_rows, best_row, block.more)
+    picture_svg = actions_svg(block)
+    if not picture_svg:
+        return table_html
     legend = LEGEND.format(
         interval="; bar: its interval" if block.bounded else "",
         exact="; ring: the exact value" if block.compared else "",
     )
     return (
-        f'<div class="sc-fitted">{svg}</div>\n'
-        f'<p><span class="sc-dim">{legend}</span></p>\n{table}'
+        f'<div class="sc-fitted">{picture_svg}</div>\n'
+        f'<p><span class="sc-dim">{legend}</span></p>\n{table_html}'
     )
 
 
@@ -207,7 +224,7 @@ def _drawing(block: Drawing) -> str:
     return f'<div class="sc-drawing">{block.svg}</div>'
 
 
-MARKUP: dict[type[Block], Callable[[Any], str]] = {
+RENDERERS: dict[type[Block], Callable[[Any], str]] = {
     Actions: _actions,
     Bullets: _bullets,
     Drawing: _drawing,

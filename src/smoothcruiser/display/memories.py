@@ -14,64 +14,68 @@ DIGITS = 3  # decimals of the bounds in a table of states
 
 
 def certified_page(search: Certified) -> Page:
-    """The states seen, the calls, and what is known where it was asked."""
+    """The states seen, the calls, and the answers at the queried states."""
     memory, delta = search.memory, 0.0 if search.exact else search.delta
-    asked = queried(search)
-    pairs = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
-    met = (
-        f"{counts(max(0, memory.num_nodes - 1), 'state')}, {counts(pairs, 'pair')} "
+    queried_answers = queried(search)
+    num_pairs = int((memory.graph.pairs["total"][: memory.num_pairs] > 0).sum())
+    memory_text = (
+        f"{counts(max(0, memory.num_nodes - 1), 'state')}, {counts(num_pairs, 'pair')} "
         f"(state, action) and {counts(memory.num_entries, 'outcome')} seen"
     )
-    made = f"{search.num_calls - search.num_rows:,} oracle calls, counted"
+    calls_text = f"{search.num_calls - search.num_rows:,} oracle calls, counted"
     if search.num_rows:
-        made += f"; {counts(search.num_rows, 'row')} of outcomes= read"
-    word = search.bound.word
-    rows: list[Labelled] = [
-        ("promise", joint_promise(asked, delta)),
-        ("memory", met),
-        ("calls", made),
-        ("run", f"bound {BOUND_NAMES.get(word, word)}, seed {search.seed}"),
+        calls_text += f"; {counts(search.num_rows, 'row')} of outcomes= read"
+    bound_word = search.bound.word
+    field_rows: list[Labelled] = [
+        ("promise", joint_promise(queried_answers, delta)),
+        ("memory", memory_text),
+        ("calls", calls_text),
+        ("run", f"bound {BOUND_NAMES.get(bound_word, bound_word)}, seed {search.seed}"),
     ]
     if search.fault is not None:
-        rows.append(("fault", f"left unfinished by an error: {search.fault}"))
-    rows += [("note", note) for note in search.notes]
-    if not asked and search.fault is None:
-        rows.append(("note", "No query so far: ask query(state, epsilon=…)."))
-    table: tuple[Block, ...] = ()
-    if asked:
-        table = (answers_grid(asked, MOST_ROWS),)
-    title = ("Certified", search.problem.name, f"{len(asked):,} states asked about")
-    if len(asked) == 1:
+        field_rows.append(("fault", f"left unfinished by an error: {search.fault}"))
+    field_rows += [("note", note) for note in search.notes]
+    if not queried_answers and search.fault is None:
+        field_rows.append(("note", "No query so far: ask query(state, epsilon=…)."))
+    answer_blocks: tuple[Block, ...] = ()
+    if queried_answers:
+        answer_blocks = (answers_grid(queried_answers, MOST_ROWS),)
+    title = (
+        "Certified",
+        search.problem.name,
+        f"{len(queried_answers):,} states asked about",
+    )
+    if len(queried_answers) == 1:
         title = (*title[:2], "1 state asked about")
-    return Page(title, (*table, Fields(tuple(rows), heading="Run")))
+    return Page(title, (*answer_blocks, Fields(tuple(field_rows), heading="Run")))
 
 
 def table_page(table: Table | KeptTable) -> Page:
     """The first states of a table, in the order in which they were met."""
-    shown = table[:MOST_ROWS]
-    horizon = any(row.remaining is not None for row in shown)
-    plain = all(isinstance(row.state, int) for row in shown)
-    columns = [Column("state", right=plain, fit="cut")]
-    columns += [Column("steps left", right=True)] if horizon else []
-    names = ("value", "interval", "action", "samples")
+    listed_rows = table[:MOST_ROWS]
+    has_horizon = any(row.remaining is not None for row in listed_rows)
+    has_integer_states = all(isinstance(row.state, int) for row in listed_rows)
+    columns = [Column("state", right=has_integer_states, fit="cut")]
+    columns += [Column("steps left", right=True)] if has_horizon else []
+    number_columns = ("value", "interval", "action", "samples")
     columns += [
         Column(name, right=True, fit="cut" if name == "action" else "whole")
-        for name in names
+        for name in number_columns
     ]
-    left = len(table) - len(shown)
+    num_omitted = len(table) - len(listed_rows)
     grid = Grid(
         tuple(columns),
-        tuple(_cells(row, horizon) for row in shown),
-        more=f"… {counts(left, 'more state')}" if left else "",
+        tuple(_cells(row, has_horizon) for row in listed_rows),
+        more=f"… {counts(num_omitted, 'more state')}" if num_omitted else "",
     )
-    sure = f"all intervals hold together with probability {table.confidence:g}"
-    rows = (
-        ("promise", sure),
+    promise_text = f"all intervals hold together with probability {table.confidence:g}"
+    field_rows = (
+        ("promise", promise_text),
         ("calls", f"{table.num_calls:,} oracle calls and rows read, counted"),
     )
-    problem = table.problem if isinstance(table, KeptTable) else table.problem.name
-    title = ("Table", problem, counts(len(table), "state"))
-    return Page(title, (grid, Fields(rows)))
+    problem_name = table.problem if isinstance(table, KeptTable) else table.problem.name
+    title = ("Table", problem_name, counts(len(table), "state"))
+    return Page(title, (grid, Fields(field_rows)))
 
 
 def _cells(row: Row, horizon: bool) -> tuple[str, ...]:

@@ -2,11 +2,11 @@
 
 The page is self-contained: text, tables and inline SVG, no script, and no request to
 anywhere. Its Content-Security-Policy forbids both: a browser applies the one style
-sheet of the page, which it knows by its digest, and nothing else. What the page shows
-is what a notebook shows (``markup``); of an answer also the request and the plan, where
-they are known.
+sheet of the page, which it knows by its digest, and nothing else. The page shows the
+same as a notebook (``markup``); of an answer also the request and the plan, where they
+are known.
 
-What this file leaves out: plots over many runs (``reproduce``).
+This file leaves out plots over many runs (``reproduce``).
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def report(
     """Write an answer as one self-contained HTML page, and return its path.
 
     Args:
-        estimate: what ``plan`` returned, or any other object that shows itself: a
+        estimate: the answer of ``plan``, or any other object that shows itself: a
             Schedule, a Solution, a Comparison, …
         path: the file to write; one that exists is replaced.
-        problem: what was planned, to be described beside an Estimate.
+        problem: the planned problem, to be described beside an Estimate.
         exact: the exact Estimate, to be compared with it.
 
     Example:
@@ -77,7 +77,7 @@ def report(
         )
     else:
         page = page_of(estimate)
-    return _written(Path(path), framed(page))
+    return _write_text(Path(path), html_document(page))
 
 
 def check_page(path: str) -> None:
@@ -92,10 +92,10 @@ def check_page(path: str) -> None:
 
 def write_page(path: str, page: Page) -> None:
     """Write a page to ``path``."""
-    _written(Path(path), framed(page))
+    _write_text(Path(path), html_document(page))
 
 
-def _written(path: Path, text: str) -> Path:
+def _write_text(path: Path, text: str) -> Path:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
@@ -118,36 +118,38 @@ def answer_page(
 
     ``before`` and ``store`` are those of ``answers.cost_rows``.
     """
-    request: list[Labelled] = []
+    request_rows: list[Labelled] = []
     if problem is not None:
-        request.append(("problem", describe_facts(problem.facts)))
+        request_rows.append(("problem", describe_facts(problem.facts)))
     if schedule is not None:
-        request.append(("promise", describe_promise(schedule)))
-        request.append(("price", describe_price(schedule)))
-    answer, *rest = answer_blocks(estimate, exact, before=before, store=store)
-    blocks: list[Block] = [Fields(tuple(request))] if request else []
-    blocks += [replace(answer, heading="Answer"), *rest]
+        request_rows.append(("promise", describe_promise(schedule)))
+        request_rows.append(("price", describe_price(schedule)))
+    value_block, *further_blocks = answer_blocks(
+        estimate, exact, before=before, store=store
+    )
+    blocks: list[Block] = [Fields(tuple(request_rows))] if request_rows else []
+    blocks += [replace(value_block, heading="Answer"), *further_blocks]
     if schedule is not None:
-        root = Fields((("root", describe_root(schedule)),))
-        first = replace(root, heading=f"Plan: {schedule.method}")
-        blocks += [first, *level_blocks(schedule)]
+        root_block = Fields((("root", describe_root(schedule)),))
+        plan_block = replace(root_block, heading=f"Plan: {schedule.method}")
+        blocks += [plan_block, *level_blocks(schedule)]
     return Page(estimate_page(estimate).title, tuple(blocks))
 
 
-def framed(page: Page) -> str:
+def html_document(page: Page) -> str:
     """The page as a whole HTML document."""
-    style = STYLE + FRAME_STYLE
-    digest = b64encode(sha256(style.encode()).digest()).decode()
-    name = escape(printable(" · ".join(page.title) or "smoothcruiser", keep=""))
+    style_sheet = STYLE + FRAME_STYLE
+    style_digest = b64encode(sha256(style_sheet.encode()).digest()).decode()
+    page_name = escape(printable(" · ".join(page.title) or "smoothcruiser", keep=""))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none';
- style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'">
+ style-src 'sha256-{style_digest}'; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name} · smoothcruiser</title>
-<style>{style}</style>
+<title>{page_name} · smoothcruiser</title>
+<style>{style_sheet}</style>
 </head>
 <body>
 {body(page)}

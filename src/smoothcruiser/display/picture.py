@@ -28,62 +28,67 @@ BEST, OTHER, EXACT = "#1f9d6b", "#5b8fd0", "#d9772b"
 
 def actions_svg(block: Actions) -> str:
     """The picture of the legal actions; empty where no value is known, or none fits."""
-    shown = [choice for choice in block.choices if math.isfinite(choice.value)]
-    if not shown:
+    legal_choices = [choice for choice in block.choices if math.isfinite(choice.value)]
+    if not legal_choices:
         return ""
-    low, high = _ends(shown)
-    if not math.isfinite(high - low):
+    axis_start, axis_end = _ends(legal_choices)
+    if not math.isfinite(axis_end - axis_start):
         return ""  # no axis has that length
-    names = [_short(choice.label) for choice in shown]
-    left = round(max(60.0, 24.0 + LETTER * max(map(len, names))))
-    width, height = left + AXIS + GAP + FULL, TOP + ROW * len(shown) + 8
+    action_names = [_short(choice.label) for choice in legal_choices]
+    axis_left = round(max(60.0, 24.0 + LETTER * max(map(len, action_names))))
+    width, height = axis_left + AXIS + GAP + FULL, TOP + ROW * len(legal_choices) + 8
 
     def x(value: float) -> str:
-        return f"{left + AXIS * (value - low) / (high - low):.1f}"
+        return (
+            f"{axis_left + AXIS * (value - axis_start) / (axis_end - axis_start):.1f}"
+        )
 
-    parts = [
+    svg_parts = [
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'role="img" aria-label="action values with intervals and policy">',
         '<g font-size="11" fill="currentColor" fill-opacity="0.65" '
         'text-anchor="middle">',
     ]
-    for tick, label in _ticks(low, high):
-        parts.append(
+    for tick, label in _ticks(axis_start, axis_end):
+        svg_parts.append(
             f'<line x1="{x(tick)}" x2="{x(tick)}" y1="{TOP}" y2="{height - 6}" '
             'stroke="currentColor" stroke-opacity="0.15"/>'
             f'<text x="{x(tick)}" y="16">{label}</text>'
         )
-    start = left + AXIS + GAP
-    parts.append(f'<text x="{start + FULL / 2:.0f}" y="16">policy</text></g>')
-    for i, (choice, name) in enumerate(zip(shown, names, strict=True)):
+    policy_left = axis_left + AXIS + GAP
+    svg_parts.append(f'<text x="{policy_left + FULL / 2:.0f}" y="16">policy</text></g>')
+    for i, (choice, name) in enumerate(zip(legal_choices, action_names, strict=True)):
         y = TOP + ROW * (i + 0.5)
         colour = BEST if choice.best else OTHER
         weight = ' font-weight="bold"' if choice.best else ""
-        parts.append(
-            f'<text x="{left - 12}" y="{y + 4:g}" font-size="12" text-anchor="end" '
-            f'fill="currentColor"{weight}>{escape(name)}</text>'
+        svg_parts.append(
+            f'<text x="{axis_left - 12}" y="{y + 4:g}" font-size="12" '
+            f'text-anchor="end" fill="currentColor"{weight}>{escape(name)}</text>'
         )
         if all(map(math.isfinite, choice.interval)):
-            one, other = (x(end) for end in choice.interval)
-            parts.append(
-                f'<line x1="{one}" x2="{other}" y1="{y:g}" y2="{y:g}" '
-                f'stroke="{colour}" stroke-width="5" stroke-opacity="0.45"/>'
+            interval_left, interval_right = (
+                x(interval_end) for interval_end in choice.interval
             )
-        parts.append(
+            svg_parts.append(
+                f'<line x1="{interval_left}" x2="{interval_right}" '
+                f'y1="{y:g}" y2="{y:g}" stroke="{colour}" stroke-width="5" '
+                'stroke-opacity="0.45"/>'
+            )
+        svg_parts.append(
             f'<circle cx="{x(choice.value)}" cy="{y:g}" r="4" fill="{colour}"/>'
         )
         if math.isfinite(choice.exact):
-            parts.append(
+            svg_parts.append(
                 f'<circle cx="{x(choice.exact)}" cy="{y:g}" r="5.5" fill="none" '
                 f'stroke="{EXACT}" stroke-width="1.5"/>'
             )
         share = min(1.0, max(0.0, choice.policy))
-        box = f'<rect x="{start}" y="{y - 7:g}" height="14"'
-        parts.append(
-            f'{box} width="{FULL}" fill="currentColor" fill-opacity="0.08"/>'
-            f'{box} width="{share * FULL:.1f}" fill="{colour}"/>'
+        policy_box = f'<rect x="{policy_left}" y="{y - 7:g}" height="14"'
+        svg_parts.append(
+            f'{policy_box} width="{FULL}" fill="currentColor" fill-opacity="0.08"/>'
+            f'{policy_box} width="{share * FULL:.1f}" fill="{colour}"/>'
         )
-    return "\n".join([*parts, "</svg>"])
+    return "\n".join([*svg_parts, "</svg>"])
 
 
 def _short(label: str) -> str:
@@ -91,14 +96,16 @@ def _short(label: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _ends(shown: list[Choice]) -> tuple[float, float]:
-    """Where the axis begins and ends."""
-    every = [x for c in shown for x in (c.value, *c.interval, c.exact)]
-    finite = [x for x in every if math.isfinite(x)]
-    low, high = min(finite), max(finite)
+def _ends(choices: list[Choice]) -> tuple[float, float]:
+    """The two ends of the axis."""
+    all_numbers = [x for c in choices for x in (c.value, *c.interval, c.exact)]
+    finite_numbers = [x for x in all_numbers if math.isfinite(x)]
+    lowest_number, highest_number = min(finite_numbers), max(finite_numbers)
     # one value alone: an axis around it that its floating-point number can tell apart
-    free = MARGIN * (high - low) or 0.5 * max(1.0, abs(high))
-    return low - free, high + free
+    free_margin = MARGIN * (highest_number - lowest_number) or 0.5 * max(
+        1.0, abs(highest_number)
+    )
+    return lowest_number - free_margin, highest_number + free_margin
 
 
 def _ticks(low: float, high: float) -> list[tuple[float, str]]:
@@ -106,9 +113,13 @@ def _ticks(low: float, high: float) -> list[tuple[float, str]]:
 
     They are multiples of 1, 2 or 5 times a power of ten.
     """
-    rough = (high - low) / 7.5  # a step is at most 2.5 times that
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(x * power for x in (1.0, 2.0, 5.0, 10.0) if x * power >= rough)
+    rough_step = (high - low) / 7.5  # a step is at most 2.5 times that
+    power_of_ten = 10.0 ** math.floor(math.log10(rough_step))
+    step = next(
+        x * power_of_ten
+        for x in (1.0, 2.0, 5.0, 10.0)
+        if x * power_of_ten >= rough_step
+    )
     # 1e-9: the logarithm of 0.1 or 0.01 may fall just below a whole number
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     return [

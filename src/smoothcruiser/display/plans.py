@@ -1,4 +1,4 @@
-"""Pages of plans: what is promised, what it costs, and what it costs elsewhere."""
+"""Pages of plans: the promise, its price, and the price by other methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smoothcruiser.display.document import (
     Page,
     Paragraph,
     Verbatim,
-    styled,
+    style_sentence,
 )
 from smoothcruiser.display.price import Price
 from smoothcruiser.methods.base import Prepared
@@ -36,7 +36,7 @@ from smoothcruiser.schedule.text import (
 )
 from smoothcruiser.shown import Shown, page_of
 
-# what plan does instead of refusing, by the method that it would run
+# the action of plan in place of a refusal, by the method that it would run
 INSTEAD = {
     "exact": "would solve the model instead, 0 calls",
     "certified": "would answer by certified search instead",
@@ -58,54 +58,58 @@ def schedule_page(schedule: Schedule) -> Page:
 
 
 def forecast_page(forecast: Any) -> Page:
-    """What is known before the run of a method that follows no schedule."""
+    """The forecast before the run of a method that follows no schedule."""
     return Page((), sentence_blocks(forecast.sentence))
 
 
 def relaxation_page(relaxation: Relaxation) -> Page:
-    """A plan for the unregularized value: its split of epsilon, and what was tried."""
-    half = relaxation.epsilon - relaxation.sampling_epsilon
-    split = (
-        f"{relaxation.verdict} Of epsilon {relaxation.epsilon:.4g}, {half:.4g} is for "
-        "the distance to the unregularized value and "
+    """A plan for the unregularized value: its split of epsilon, and the trials."""
+    bias_epsilon = relaxation.epsilon - relaxation.sampling_epsilon
+    split_text = (
+        f"{relaxation.verdict} Of epsilon {relaxation.epsilon:.4g}, "
+        f"{bias_epsilon:.4g} is for the distance to the unregularized value and "
         f"{relaxation.sampling_epsilon:.4g} for sampling."
     )
-    tried = tuple(
+    trial_rows = tuple(
         (
-            f"{x.share:.2%}",
-            f"{x.temperature:.4g}",
-            "none" if x.num_calls is None else f"{x.num_calls:,}",
+            f"{trial.share:.2%}",
+            f"{trial.temperature:.4g}",
+            "none" if trial.num_calls is None else f"{trial.num_calls:,}",
         )
-        for x in relaxation.tried
+        for trial in relaxation.tried
     )
-    names = ("share", "temperature", "calls")
-    columns = tuple(Column(name, right=True) for name in names)
-    plan = page_of(relaxation.schedule)
-    return Page((), (Paragraph(split), Grid(columns, tried), *plan.blocks))
+    column_names = ("share", "temperature", "calls")
+    columns = tuple(Column(name, right=True) for name in column_names)
+    plan_page = page_of(relaxation.schedule)
+    return Page(
+        (), (Paragraph(split_text), Grid(columns, trial_rows), *plan_page.blocks)
+    )
 
 
 def prepared_page(ready: Prepared) -> Page:
-    """A request that was thought through: promise, price, plan and notes."""
-    query, found = ready.query, ready.explanation
-    title = ["Prepared", query.problem.name]
-    title += [] if query.state is None else [f"state {state_text(query.state)}"]
-    rows: list[Labelled] = [("problem", describe_facts(query.problem.facts))]
-    blocks = explanation_blocks(found)
-    if isinstance(found, Schedule):  # its own page has these lines
-        blocks = schedule_page(found).blocks
+    """A prepared request: promise, price, plan and notes."""
+    query, explanation = ready.query, ready.explanation
+    title_parts = ["Prepared", query.problem.name]
+    title_parts += [] if query.state is None else [f"state {state_text(query.state)}"]
+    problem_rows: list[Labelled] = [("problem", describe_facts(query.problem.facts))]
+    blocks = explanation_blocks(explanation)
+    if isinstance(explanation, Schedule):  # its own page has these lines
+        blocks = schedule_page(explanation).blocks
     else:
-        blocks = (Fields((*rows, *request_rows(ready))), *blocks)
-    said = " ".join(str(found).split())
+        blocks = (Fields((*problem_rows, *request_rows(ready))), *blocks)
+    explanation_text = " ".join(str(explanation).split())
     notes = tuple(
-        ("note", note) for note in ready.notes if " ".join(note.split()) not in said
+        ("note", note)
+        for note in ready.notes
+        if " ".join(note.split()) not in explanation_text
     )
-    title.append(f"method {found.method}")
-    more = (Fields(notes),) if notes else ()
-    return Page(tuple(title), (*blocks, *more))
+    title_parts.append(f"method {explanation.method}")
+    note_blocks = (Fields(notes),) if notes else ()
+    return Page(tuple(title_parts), (*blocks, *note_blocks))
 
 
 def explanation_blocks(explanation: Any) -> tuple[Block, ...]:
-    """What an explanation shows below a title; that of a user may have a text alone."""
+    """The blocks of an explanation; one of a user's own may be a text alone."""
     if isinstance(explanation, Shown):
         blocks: tuple[Block, ...] = page_of(explanation).blocks
         return blocks
@@ -113,13 +117,13 @@ def explanation_blocks(explanation: Any) -> tuple[Block, ...]:
 
 
 def sentence_blocks(text: str) -> tuple[Block, ...]:
-    """Paragraphs, and tables, whose lines begin with a blank."""
-    parts = text.strip("\n").split("\n\n")
+    """Paragraphs and tables of a text; lines of a table begin with a blank."""
+    paragraphs = text.strip("\n").split("\n\n")
     return tuple(
-        Verbatim(tuple(part.split("\n")))
-        if part.startswith(" ")
-        else Paragraph(" ".join(part.split()))
-        for part in parts
+        Verbatim(tuple(paragraph.split("\n")))
+        if paragraph.startswith(" ")
+        else Paragraph(" ".join(paragraph.split()))
+        for paragraph in paragraphs
     )
 
 
@@ -130,7 +134,7 @@ def promise_rows(schedule: Schedule) -> tuple[Labelled, ...]:
     """Promise and price."""
     return (
         ("promise", describe_promise(schedule)),
-        ("price", styled(describe_price(schedule), "strong")),
+        ("price", style_sentence(describe_price(schedule), "strong")),
     )
 
 
@@ -140,83 +144,95 @@ def request_rows(ready: Prepared) -> tuple[Labelled, ...]:
     promise, delta = query.promise, query.promise.delta
     if delta is None or calls == 0:  # no chance is in it
         return ()
-    what = "the value and every action value"
+    promised_values = "the value and every action value"
     if promise.target == "value":
-        what = "the value"
-    limit = _limit(query.limits)
+        promised_values = "the value"
+    limit_text = _limit(query.limits)
     if not promise.asked:
-        sure = f"with probability {1.0 - delta:g}"
-        return (("promise", f"{what} {sure}, as narrow as possible within {limit}"),)
+        probability_text = f"with probability {1.0 - delta:g}"
+        return (
+            (
+                "promise",
+                f"{promised_values} {probability_text}, as narrow as possible within "
+                f"{limit_text}",
+            ),
+        )
     if promise.relative is not None:
-        share = f"{100.0 * promise.relative:g}% of the value"
-        asked = f"{what} within {share} with probability {1.0 - delta:g}"
+        share_text = f"{100.0 * promise.relative:g}% of the value"
+        promise_text = (
+            f"{promised_values} within {share_text} with probability {1.0 - delta:g}"
+        )
     else:
         epsilon = promise.half_width()
-        asked = describe_half_width(what, query.problem.facts, epsilon, delta)
-    if limit:
-        asked += f", if possible within {limit}"
-    price = "not known before the run: it depends on the problem"
+        promise_text = describe_half_width(
+            promised_values, query.problem.facts, epsilon, delta
+        )
+    if limit_text:
+        promise_text += f", if possible within {limit_text}"
+    price_text = "not known before the run: it depends on the problem"
     if calls is not None:
-        price = f"at most {short(calls)} oracle calls"
-    return (("promise", asked), ("price", styled(price, "strong")))
+        price_text = f"at most {short(calls)} oracle calls"
+    return (("promise", promise_text), ("price", style_sentence(price_text, "strong")))
 
 
 def _limit(limits: Limits) -> str:
-    """What an answer may cost, in words."""
-    named = []
+    """The limits of an answer's cost, in words."""
+    limit_texts = []
     if limits.calls is not None:
-        named.append(f"{short(limits.calls)} calls")
+        limit_texts.append(f"{short(limits.calls)} calls")
     if limits.seconds is not None:
-        named.append(f"{limits.seconds:g} s")
-    return " and ".join(named)
+        limit_texts.append(f"{limits.seconds:g} s")
+    return " and ".join(limit_texts)
 
 
 def level_blocks(schedule: Schedule, heading: str = "") -> tuple[Block, ...]:
     """The levels of a schedule, and how to read them."""
-    head, *lines = picture(schedule)
+    head_line, *level_lines = picture(schedule)
     return (
-        Verbatim(tuple(lines), head=head, heading=heading),
+        Verbatim(tuple(level_lines), head=head_line, heading=heading),
         Verbatim(KEY, tone="dim"),
     )
 
 
 def explained_page(problem: Problem, schedule: Schedule, *, time: str) -> Page:
-    """The plan: what is promised, what it costs, level by level."""
-    rows: list[Labelled] = [
+    """The plan: the promise, and its price level by level."""
+    field_rows: list[Labelled] = [
         ("problem", describe_facts(schedule.facts)),
         *promise_rows(schedule),
     ]
     if problem.tables is not None:
-        known = (
+        model_text = (
             "the model is known: plan without --method "
             "solves this problem exactly, 0 calls"
         )
-        rows.append(("exact", known))
-    rows += [("time", time), ("root", describe_root(schedule))]
+        field_rows.append(("exact", model_text))
+    field_rows += [("time", time), ("root", describe_root(schedule))]
     title = ("smoothcruiser explain", problem.name, f"method {schedule.method}")
-    return Page(title, (Fields(tuple(rows)), *level_blocks(schedule)))
+    return Page(title, (Fields(tuple(field_rows)), *level_blocks(schedule)))
 
 
 def foreseen_page(problem: Problem, ready: Prepared) -> Page:
-    """What is known before the run of a method without a schedule, with its notes."""
-    found = ready.explanation
-    said = " ".join(str(found).split())  # its lines are wrapped
-    notes = [Paragraph(note) for note in ready.notes if note not in said]
-    title = ("smoothcruiser explain", problem.name, f"method {found.method}")
-    return Page(title, (*notes, *explanation_blocks(found)))
+    """The forecast of a method without a schedule, with its notes."""
+    explanation = ready.explanation
+    explanation_text = " ".join(str(explanation).split())  # its lines are wrapped
+    note_blocks = [
+        Paragraph(note) for note in ready.notes if note not in explanation_text
+    ]
+    title = ("smoothcruiser explain", problem.name, f"method {explanation.method}")
+    return Page(title, (*note_blocks, *explanation_blocks(explanation)))
 
 
 def rivals_blocks(schedule: Schedule, prices: list[Price]) -> tuple[Block, ...]:
-    """What the same promise costs elsewhere."""
+    """Prices of the same promise by other methods."""
     if not prices:
         return ()
-    rows = [("this plan", short(schedule.num_calls), "")]
+    table_rows = [("this plan", short(schedule.num_calls), "")]
     for price in prices:
-        shown = str(price) if price.log10 is not None else "—"
-        rows.append((price.name, shown, _ratio(price, schedule.num_calls)))
+        price_text = str(price) if price.log10 is not None else "—"
+        table_rows.append((price.name, price_text, _ratio(price, schedule.num_calls)))
     columns = (Column(""), Column("", right=True), Column("", fit="wrap", tone="dim"))
     caption = "The same promise by other methods, in oracle calls:"
-    return (Grid(columns, tuple(rows), caption=caption),)
+    return (Grid(columns, tuple(table_rows), caption=caption),)
 
 
 def _ratio(price: Price, calls: int) -> str:
@@ -231,16 +247,21 @@ def _ratio(price: Price, calls: int) -> str:
 
 
 def alternative_blocks(
-    listed: list[str], budget: int, chosen: str, *, named: bool = False
+    alternatives: list[str], budget: int, method_name: str, *, has_budget: bool = False
 ) -> tuple[Block, ...]:
-    """What can be paid instead; ``chosen`` is the method that plan would run.
+    """Alternatives within the budget; plan would run the method ``method_name``.
 
-    A budget that was ``named`` is spent, and the default is not exceeded.
+    With ``has_budget`` the user set it, and it is spent; the default is not exceeded.
     """
-    if not listed:
+    if not alternatives:
         return ()
-    does = INSTEAD.get(
-        chosen, "would run what it pays for" if named else "would refuse it"
+    plan_action = INSTEAD.get(
+        method_name, "would run what it pays for" if has_budget else "would refuse it"
     )
-    head = f"Above the budget of {short(budget)} calls: plan {does}. What can be paid:"
-    return (Bullets(tuple(listed), caption=styled(head, "warning")),)
+    caption_text = (
+        f"Above the budget of {short(budget)} calls: plan {plan_action}. "
+        "What can be paid:"
+    )
+    return (
+        Bullets(tuple(alternatives), caption=style_sentence(caption_text, "warning")),
+    )

@@ -1,21 +1,21 @@
-"""The page of played episodes: returns, wins, and what a decision costs."""
+"""The page of played episodes: returns, wins, and the cost of a decision."""
 
 from __future__ import annotations
 
 import math
 
-from smoothcruiser.display.document import Fields, Labelled, Page, styled
+from smoothcruiser.display.document import Fields, Labelled, Page, style_sentence
 from smoothcruiser.playing.episodes import Summary
 
 
 def summary_page(summary: Summary) -> Page:
-    """What ``play`` returns, in a few lines."""
-    against = f" against {summary.opponent}" if summary.opponent else ""
-    head = (
+    """The result of ``play``, in a few lines."""
+    opponent_text = f" against {summary.opponent}" if summary.opponent else ""
+    caption_text = (
         f"{summary.problem}: {summary.episodes} episodes, method "
-        f"{summary.method}{against}"
+        f"{summary.method}{opponent_text}"
     )
-    rows: list[Labelled] = [
+    field_rows: list[Labelled] = [
         ("return", _interval(summary.mean_return, summary.return_interval)),
         (
             "discounted return",
@@ -25,11 +25,13 @@ def summary_page(summary: Summary) -> Page:
         ),
     ]
     if summary.win_rate is not None and summary.win_rate_interval is not None:
-        low, high = summary.win_rate_interval
-        counted = f"won {summary.wins}, drawn {summary.draws}, lost {summary.losses}"
-        rate = f"win rate {summary.win_rate:.1%}  95% [{low:.1%}, {high:.1%}]"
-        rows.append(("games", f"{counted}: {rate}"))
-    rows += [
+        lower_rate, upper_rate = summary.win_rate_interval
+        games_text = f"won {summary.wins}, drawn {summary.draws}, lost {summary.losses}"
+        rate_text = (
+            f"win rate {summary.win_rate:.1%}  95% [{lower_rate:.1%}, {upper_rate:.1%}]"
+        )
+        field_rows.append(("games", f"{games_text}: {rate_text}"))
+    field_rows += [
         (
             "steps per episode",
             f"{summary.mean_steps:.1f} ({summary.ended} of {summary.episodes} reached "
@@ -38,7 +40,9 @@ def summary_page(summary: Summary) -> Page:
         ("time per decision", f"{1e3 * summary.seconds_per_decision:.3g} ms"),
         ("calls per decision", f"{summary.calls_per_decision:,.0f}"),
     ]
-    return Page((), (Fields(tuple(rows), caption=styled(head, "strong")),))
+    return Page(
+        (), (Fields(tuple(field_rows), caption=style_sentence(caption_text, "strong")),)
+    )
 
 
 def _interval(mean: float, interval: tuple[float, float]) -> str:

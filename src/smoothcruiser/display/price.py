@@ -1,4 +1,4 @@
-"""What a plan costs beside its rivals, and in seconds.
+"""Prices of a plan and its rivals, in calls and in seconds.
 
 This is the part of ``explain`` that is not in the plan's own table.
 
@@ -22,13 +22,13 @@ from typing import Any
 
 from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.records.numbers import number_data
+from smoothcruiser.records.numbers import counted, number_data
 from smoothcruiser.schedule.alternatives import offers
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule, sparse_sampling
 from smoothcruiser.schedule.level_moments import level_moments
 from smoothcruiser.schedule.numbers import duration, rate, short
 from smoothcruiser.schedule.paper import MAX_DIGITS
-from smoothcruiser.schedule.schedule import Schedule, counted, own_calls
+from smoothcruiser.schedule.schedule import Schedule, own_calls
 from smoothcruiser.theory import paper
 
 # calls per second of one core: the compiled engine on a cheap tabular step, to
@@ -39,7 +39,7 @@ ALTERNATIVES_ABOVE = 10**9  # calls: the default budget, above which plan would 
 
 @dataclass(frozen=True)
 class Price:
-    """What another method would take for the same promise."""
+    """The price of the same promise by another method."""
 
     name: str
     num_calls: int | None  # exact, where it can be counted
@@ -53,16 +53,16 @@ class Price:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; ``log10_calls`` is a bound unless ``price_is_exact``."""
-        exact = self.num_calls is not None
-        calls = (
+        is_exact = self.num_calls is not None
+        call_fields = (
             {"num_calls": None, "log10_calls": self.log10}
             if self.num_calls is None
             else counted("num_calls", self.num_calls)
         )
         return {
             "name": self.name,
-            **calls,
-            "price_is_exact": exact,
+            **call_fields,
+            "price_is_exact": is_exact,
             "note": self.note or None,
         }
 
@@ -73,28 +73,30 @@ def rivals(schedule: Schedule) -> list[Price]:
     if schedule.delta >= 1.0:
         return []
     facts, epsilon, delta = schedule.facts, schedule.epsilon, schedule.delta
-    found: list[Price] = []
+    prices: list[Price] = []
     if schedule.method != "smoothcruiser":
-        found.append(_compiled("smoothcruiser", compile_schedule, schedule))
+        prices.append(_schedule_price("smoothcruiser", compile_schedule, schedule))
     if schedule.method != "sparse-sampling":
-        found.append(
-            _compiled("sparse sampling, same sharp analysis", sparse_sampling, schedule)
+        prices.append(
+            _schedule_price(
+                "sparse sampling, same sharp analysis", sparse_sampling, schedule
+            )
         )
-    found.append(
+    prices.append(
         paper_price(
             "sparse sampling, paper's constants", facts, epsilon, delta, linearize=False
         )
     )
     if schedule.method != "paper":
-        found.append(
+        prices.append(
             paper_price("SmoothCruiser, paper's constants", facts, epsilon, delta)
         )
-    return found
+    return prices
 
 
-def _compiled(name: str, make: Any, schedule: Schedule) -> Price:
+def _schedule_price(name: str, compile_method: Any, schedule: Schedule) -> Price:
     try:
-        other = make(
+        rival_schedule = compile_method(
             schedule.facts,
             epsilon=schedule.epsilon,
             delta=schedule.delta,
@@ -102,7 +104,9 @@ def _compiled(name: str, make: Any, schedule: Schedule) -> Price:
         )
     except SmoothcruiserError as error:
         return Price(name, None, None, str(error))
-    return Price(name, other.num_calls, math.log10(max(1, other.num_calls)))
+    return Price(
+        name, rival_schedule.num_calls, math.log10(max(1, rival_schedule.num_calls))
+    )
 
 
 def paper_price(
@@ -131,14 +135,16 @@ def paper_price(
 
 
 def time_sentence(num_calls: int, speed: float | None, *, measured: bool) -> str:
-    """How long ``num_calls`` take, and on what grounds."""
+    """The duration of ``num_calls``, and the source of the speed behind it."""
     if speed is None:
         return "unknown for a plain Python simulator; --calibrate measures its speed"
     seconds = math.exp(min(700.0, math.log(max(1, num_calls)) - math.log(speed)))
-    grounds = "as measured here" if measured else "compiled; --calibrate measures yours"
+    speed_source = (
+        "as measured here" if measured else "compiled; --calibrate measures yours"
+    )
     return (
         f"{'' if seconds < 0.095 else 'about '}{duration(seconds)} "
-        f"on one core at {rate(speed)} ({grounds})"
+        f"on one core at {rate(speed)} ({speed_source})"
     )
 
 
@@ -153,28 +159,30 @@ def explain_dict(
     measured: bool,
     budget: int | None,
 ) -> dict[str, Any]:
-    """``Schedule.to_dict`` with what ``explain`` adds.
+    """``Schedule.to_dict`` with the additions of ``explain``.
 
     These are moments and shares of levels, rivals, seconds and alternatives.
     """
-    plain = schedule.to_dict()
+    schedule_data = schedule.to_dict()
     price = max(1, schedule.num_calls)
-    calls = own_calls(schedule.levels, schedule.root, schedule.facts.num_actions)
-    for row, moments, own in zip(
-        plain["levels"], level_moments(schedule), calls, strict=True
+    calls_by_level = own_calls(
+        schedule.levels, schedule.root, schedule.facts.num_actions
+    )
+    for level_data, moments, level_calls in zip(
+        schedule_data["levels"], level_moments(schedule), calls_by_level, strict=True
     ):
-        row |= {
+        level_data |= {
             "bias": number_data(moments.bias),
             "range": moments.spread if math.isfinite(moments.spread) else None,
-            **counted("own_calls", own),
-            "share": own / price,
+            **counted("own_calls", level_calls),
+            "share": level_calls / price,
         }
     seconds = None
     if speed is not None:
         seconds = math.exp(min(700.0, math.log(price) - math.log(speed)))
     return {
         "problem": problem,
-        **plain,
+        **schedule_data,
         "value_span": number_data(schedule.facts.value_span()),
         "calls_per_second": speed,
         "calls_per_second_measured": measured,
@@ -185,6 +193,10 @@ def explain_dict(
 
 
 def alternatives_for(schedule: Schedule, budget: int | None) -> list[str]:
-    """What can be paid instead, where the price is above the budget or the default."""
-    most = ALTERNATIVES_ABOVE if budget is None else budget
-    return offers(schedule.facts, schedule, most) if schedule.num_calls > most else []
+    """Payable alternatives, where the price is above the budget or the default."""
+    call_limit = ALTERNATIVES_ABOVE if budget is None else budget
+    return (
+        offers(schedule.facts, schedule, call_limit)
+        if schedule.num_calls > call_limit
+        else []
+    )

@@ -15,7 +15,7 @@ from smoothcruiser.problem.zoo import ZOO
 from smoothcruiser.schedule.numbers import counts
 from smoothcruiser.schedule.text import describe_facts
 
-OWN = (
+OWN_PROBLEM = (
     "module:attribute: a Problem, or a function that returns one, in a module of the "
     "current folder"
 )
@@ -28,13 +28,13 @@ PARAMETERS = (
 
 def zoo_page() -> Page:
     """The built-in problems with their parameters, and how to name one's own."""
-    rows = [
+    zoo_rows = [
         (name, f"{entry.summary}\n{_defaults(entry.defaults)}".rstrip())
         for name, entry in ZOO.items()
     ]
-    adapted = [(f"{name}:…", text) for name, text in descriptions().items()]
-    listed = Fields((*rows, *adapted, ("your own", OWN)))
-    return Page(("smoothcruiser problems",), (listed, Verbatim(PARAMETERS)))
+    adapter_rows = [(f"{name}:…", text) for name, text in descriptions().items()]
+    problem_fields = Fields((*zoo_rows, *adapter_rows, ("your own", OWN_PROBLEM)))
+    return Page(("smoothcruiser problems",), (problem_fields, Verbatim(PARAMETERS)))
 
 
 def _defaults(parameters: dict[str, Any]) -> str:
@@ -58,65 +58,71 @@ def request_page(command: str, problem: Problem, state: Any, *more: str) -> Page
 
 
 def problem_page(problem: Problem) -> Page:
-    """What a promise may rely on, where plans begin, and what is declared."""
-    rows: list[Labelled] = [
+    """The facts that a promise relies on, the initial state, and the declarations."""
+    field_rows: list[Labelled] = [
         ("problem", describe_facts(problem.facts)),
         ("values", _values(problem)),
     ]
     if problem.actions is not None:
-        left = len(problem.actions) - MOST_ACTIONS
-        more = [f"{left:,} more"] if left > 0 else []
-        named = [*problem.actions[:MOST_ACTIONS], *more]
-        rows.append(("actions", ", ".join(named)))
+        num_omitted = len(problem.actions) - MOST_ACTIONS
+        omission_text = [f"{num_omitted:,} more"] if num_omitted > 0 else []
+        action_names = [*problem.actions[:MOST_ACTIONS], *omission_text]
+        field_rows.append(("actions", ", ".join(action_names)))
     if problem.sample_action is not None:
-        rows.append(("actions", f"sampled: {problem.num_actions:,} at each state"))
+        field_rows.append(
+            ("actions", f"sampled: {problem.num_actions:,} at each state")
+        )
     if problem.initial_state is not None:
-        rows.append(("start", state_text(problem.initial_state)))
-    rows.append(("model", _model(problem)))
-    declared = _declared(problem)
-    rows += [("declared", text) if not i else ("", text) for i, text in declared]
+        field_rows.append(("start", state_text(problem.initial_state)))
+    field_rows.append(("model", _model(problem)))
+    declared = _declaration_texts(problem)
+    field_rows += [("declared", text) if not i else ("", text) for i, text in declared]
     title = (type(problem).__name__, problem.name)
-    return Page(title, (Fields(tuple(rows)),))
+    return Page(title, (Fields(tuple(field_rows)),))
 
 
 def _values(problem: Problem) -> str:
     """The range that holds every value before anything is sampled."""
-    low, high = problem.facts.value_hull()
-    if not (math.isfinite(low) and math.isfinite(high)):
+    lowest_value, highest_value = problem.facts.value_hull()
+    if not (math.isfinite(lowest_value) and math.isfinite(highest_value)):
         return "no bounds are known before sampling"
-    return f"between {low:.4g} and {high:.4g} in every state"
+    return f"between {lowest_value:.4g} and {highest_value:.4g} in every state"
 
 
 def _model(problem: Problem) -> str:
     if problem.tables is not None:
         return f"known as tables, {counts(problem.tables.num_states, 'state')}"
-    how = "a plain Python function"
+    simulator_kind = "a plain Python function"
     if isinstance(problem.oracle, Batched):
-        how = "a function over arrays"
+        simulator_kind = "a function over arrays"
     elif problem.is_compiled:
-        how = "a compiled function"
-    known = ", and known by outcomes=" if problem.outcomes is not None else ""
-    return f"a simulator, {how}{known}"
+        simulator_kind = "a compiled function"
+    known_text = ", and known by outcomes=" if problem.outcomes is not None else ""
+    return f"a simulator, {simulator_kind}{known_text}"
 
 
-def _declared(problem: Problem) -> list[tuple[int, str]]:
-    """What the user claims beyond the facts; ``check`` tests it."""
-    found = []
+def _declaration_texts(problem: Problem) -> list[tuple[int, str]]:
+    """The user's claims beyond the facts, numbered; ``check`` tests them."""
+    declarations = []
     if problem.deterministic:
-        found.append("deterministic: one outcome for each state and action")
+        declarations.append("deterministic: one outcome for each state and action")
     if problem.payoffs != EVERY_STEP:
-        found.append(f"payoffs {problem.payoffs}")
+        declarations.append(f"payoffs {problem.payoffs}")
     if problem.total_reward_range is not None:
-        low, high = problem.total_reward_range
-        found.append(f"total rewards {low:g} to {high:g}")
+        lower_bound, upper_bound = problem.total_reward_range
+        declarations.append(f"total rewards {lower_bound:g} to {upper_bound:g}")
     if problem.min_probability is not None:
-        found.append(f"no outcome is rarer than {problem.min_probability:g}")
+        declarations.append(f"no outcome is rarer than {problem.min_probability:g}")
     if problem.episodes_end is not None:
-        steps, chance = problem.episodes_end
-        found.append(f"episodes end within {steps:,} steps with probability {chance:g}")
+        num_steps, chance = problem.episodes_end
+        declarations.append(
+            f"episodes end within {num_steps:,} steps with probability {chance:g}"
+        )
     if problem.value_gap is not None:
-        found.append(f"bounds on V by state, at most {problem.value_gap:g} apart")
+        declarations.append(
+            f"bounds on V by state, at most {problem.value_gap:g} apart"
+        )
     elif problem.value_bounds is not None:
-        low, high = problem.value_bounds
-        found.append(f"V between {low:g} and {high:g}")
-    return list(enumerate(found))
+        lower_bound, upper_bound = problem.value_bounds
+        declarations.append(f"V between {lower_bound:g} and {upper_bound:g}")
+    return list(enumerate(declarations))

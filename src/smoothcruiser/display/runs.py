@@ -24,21 +24,23 @@ def runs_page(store: str, runs: list[Any]) -> Page:
     """The runs of a store."""
     title = ("smoothcruiser runs", store)
     if not runs:
-        none = "  none yet: smoothcruiser plan … --store FILE keeps one"
-        return Page(title, (Verbatim((none,)),))
-    rows = [run.to_dict() for run in runs]
-    whole = [row for row in rows if row["status"] != "damaged"]
-    blocks: list[Block] = [Grid(COLUMNS, tuple(_cells(row) for row in whole))]
-    damaged = [f"  {row['why']}" for row in rows if row["status"] == "damaged"]
-    if damaged:
-        blocks.append(Verbatim(tuple(damaged), tight=True))
-    unfinished = [row["run"] for row in whole if row["status"] == "unfinished"]
-    if unfinished:
-        resume = (
+        no_runs = "  none yet: smoothcruiser plan … --store FILE keeps one"
+        return Page(title, (Verbatim((no_runs,)),))
+    run_rows = [run.to_dict() for run in runs]
+    readable_rows = [row for row in run_rows if row["status"] != "damaged"]
+    blocks: list[Block] = [Grid(COLUMNS, tuple(_cells(row) for row in readable_rows))]
+    damage_lines = [f"  {row['why']}" for row in run_rows if row["status"] == "damaged"]
+    if damage_lines:
+        blocks.append(Verbatim(tuple(damage_lines), tight=True))
+    unfinished_runs = [
+        row["run"] for row in readable_rows if row["status"] == "unfinished"
+    ]
+    if unfinished_runs:
+        resume_hint = (
             "Resume an unfinished run: smoothcruiser plan --resume "
-            f"{unfinished[-1]} --store {shlex.quote(store)}"
+            f"{unfinished_runs[-1]} --store {shlex.quote(store)}"
         )
-        blocks.append(Verbatim((resume,)))
+        blocks.append(Verbatim((resume_hint,)))
     return Page(title, tuple(blocks))
 
 

@@ -17,8 +17,8 @@ LEAST, MOST = 3, 6  # decimals
 
 def solution_page(solution: Solution) -> Page:
     """The first states with their values and most likely actions."""
-    number, actions = solution.q_values.shape
-    rows: list[Labelled] = [
+    num_states, num_actions = solution.q_values.shape
+    field_rows: list[Labelled] = [
         ("exact", f"every value up to {up(solution.residual_bound)}, proven"),
         (
             "run",
@@ -28,28 +28,39 @@ def solution_page(solution: Solution) -> Page:
         ),
     ]
     if solution.stages is not None:
-        rows.insert(0, ("horizon", f"values with all {len(solution.stages) - 1} steps"))
+        field_rows.insert(
+            0, ("horizon", f"values with all {len(solution.stages) - 1} steps")
+        )
     if solution.note:
-        rows.append(("note", solution.note))
-    named = [solution.problem] if solution.problem else []
-    title = ("Solution", *named, counts(number, "state"), counts(actions, "action"))
-    return Page(title, (_states(solution), Fields(tuple(rows), heading="Run")))
+        field_rows.append(("note", solution.note))
+    problem_names = [solution.problem] if solution.problem else []
+    title = (
+        "Solution",
+        *problem_names,
+        counts(num_states, "state"),
+        counts(num_actions, "action"),
+    )
+    return Page(title, (_states(solution), Fields(tuple(field_rows), heading="Run")))
 
 
 def _states(solution: Solution) -> Grid:
-    count = len(solution.values)
-    plain = solution.states is None
+    num_states = len(solution.values)
+    has_numbered_states = solution.states is None
     columns = (
-        Column("state", right=plain, fit="cut"),
+        Column("state", right=has_numbered_states, fit="cut"),
         Column("value", right=True),
         Column("action", right=True, fit="cut"),
         Column("policy", right=True),
     )
     digits = _digits(solution.residual_bound)
-    shown = range(min(count, MOST_STATES))
-    left = count - len(shown)
-    more = f"… {counts(left, 'more state')}" if left else ""
-    return Grid(columns, tuple(_row(solution, i, digits) for i in shown), more=more)
+    listed_states = range(min(num_states, MOST_STATES))
+    num_omitted = num_states - len(listed_states)
+    omission_text = f"… {counts(num_omitted, 'more state')}" if num_omitted else ""
+    return Grid(
+        columns,
+        tuple(_row(solution, i, digits) for i in listed_states),
+        more=omission_text,
+    )
 
 
 def _digits(bound: float) -> int:
@@ -67,5 +78,9 @@ def _row(solution: Solution, row: int, digits: int) -> tuple[str, ...]:
         return (*cells, "", "")
     if not policy.any():  # no action is legal
         return (*cells, "", "terminal")
-    best = int(np.argmax(policy))
-    return (*cells, solution.label(best), f"{100.0 * float(policy[best]):.1f}%")
+    best_action = int(np.argmax(policy))
+    return (
+        *cells,
+        solution.label(best_action),
+        f"{100.0 * float(policy[best_action]):.1f}%",
+    )

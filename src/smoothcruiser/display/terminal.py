@@ -1,7 +1,7 @@
 """Pages as text: on a terminal with colours, as plain lines in a pipe or a string.
 
-Sentences are wrapped, tables and lines of a plan are kept whole. Whatever the text
-holds, a terminal obeys none of it (``console.SafeConsole``).
+Sentences are wrapped, tables and lines of a plan are kept whole. A terminal obeys no
+control code of a text (``console.SafeConsole``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smoothcruiser.display.console import (
     WIDEST,
     SafeConsole,
     console,
-    put,
+    print_block,
 )
 from smoothcruiser.display.document import (
     Actions,
@@ -40,7 +40,7 @@ from smoothcruiser.display.document import (
     Verbatim,
     action_grid,
 )
-from smoothcruiser.display.layout import STYLES, cut, table_lines
+from smoothcruiser.display.layout import STYLES, table_lines, truncate_text
 from smoothcruiser.errors import printable, spelled
 
 LABEL = 9  # width of the labels on the left: the longest common one is 'closed by'
@@ -53,30 +53,30 @@ UNLIMITED = 10**6  # columns: nothing is cut
 
 def show(page: Page) -> None:
     """Print a page to standard output."""
-    put_page(console(), page)
+    print_page(console(), page)
 
 
 def text_of(page: Page, width: int) -> str:
     """The page as plain text without a line end at its end."""
-    file = StringIO()
-    out = SafeConsole(file=file, width=min(max(width, NARROWEST), WIDEST))
-    put_page(out, page)
-    lines = file.getvalue().strip("\n").split("\n")
+    text_buffer = StringIO()
+    out = SafeConsole(file=text_buffer, width=min(max(width, NARROWEST), WIDEST))
+    print_page(out, page)
+    lines = text_buffer.getvalue().strip("\n").split("\n")
     return "\n".join(line.rstrip() for line in lines)
 
 
-def put_page(out: Console, page: Page) -> None:
+def print_page(out: Console, page: Page) -> None:
     """Print the title, an empty line, and the blocks."""
     if page.title:
-        head = Text(printable(page.title[0], keep=""), style="bold")
-        for part in page.title[1:]:
-            head.append(" · ", style="dim").append(printable(part, keep=""))
+        title_text = Text(printable(page.title[0], keep=""), style="bold")
+        for subtitle in page.title[1:]:
+            title_text.append(" · ", style="dim").append(printable(subtitle, keep=""))
         # a string has a width; a terminal wraps by itself, and a pipe has none
-        out.print(head, soft_wrap=not _is_string(out))
-    put_blocks(out, page.blocks, begun=bool(page.title))
+        out.print(title_text, soft_wrap=not _is_string(out))
+    print_blocks(out, page.blocks, begun=bool(page.title))
 
 
-def put_blocks(out: Console, blocks: Iterable[Block], *, begun: bool = False) -> None:
+def print_blocks(out: Console, blocks: Iterable[Block], *, begun: bool = False) -> None:
     """Print blocks with an empty line between them, one before if it has ``begun``."""
     for block in blocks:
         if block.detail:
@@ -85,8 +85,8 @@ def put_blocks(out: Console, blocks: Iterable[Block], *, begun: bool = False) ->
             out.print()
         begun = True
         if block.caption:
-            put(out, _text(block.caption))
-        PUT[type(block)](out, block)
+            print_block(out, _text(block.caption))
+        PRINTERS[type(block)](out, block)
 
 
 def _is_string(out: Console) -> bool:
@@ -97,10 +97,10 @@ def _text(sentence: Sentence) -> Text:
     """A sentence with its tones."""
     if not isinstance(sentence, Styled):
         return Text(spelled(sentence))
-    found = Text()
-    for part in sentence.parts:
-        found.append(spelled(part.text), style=STYLES[part.tone])
-    return found
+    text = Text()
+    for phrase in sentence.parts:
+        text.append(spelled(phrase.text), style=STYLES[phrase.tone])
+    return text
 
 
 def _fields(out: Console, block: Fields) -> None:
@@ -109,27 +109,27 @@ def _fields(out: Console, block: Fields) -> None:
     grid.add_column(overflow="fold")  # a path that is longer than a line stays whole
     for label, sentence in block.rows:
         grid.add_row(label, _text(sentence))
-    put(out, _indented(grid))
+    print_block(out, _indent_block(grid))
 
 
 def _paragraph(out: Console, block: Paragraph) -> None:
-    put(out, _text(block.sentence))
+    print_block(out, _text(block.sentence))
 
 
 def _verbatim(out: Console, block: Verbatim) -> None:
     lines = [(line, STYLES[block.tone]) for line in block.lines]
     for line, style in [(block.head, "dim")] * bool(block.head) + lines:
-        shown = cut(line, out.width) if _is_string(out) else line
-        out.print(Text(shown, style=style), soft_wrap=True)
+        line_text = truncate_text(line, out.width) if _is_string(out) else line
+        out.print(Text(line_text, style=style), soft_wrap=True)
 
 
 def _bullets(out: Console, block: Bullets) -> None:
     grid = Table.grid(padding=(0, 1))
     grid.add_column()
     grid.add_column(overflow="fold")
-    for item in block.items:
-        grid.add_row("•", item)
-    put(out, _indented(grid))
+    for alternative in block.items:
+        grid.add_row("•", alternative)
+    print_block(out, _indent_block(grid))
 
 
 def _grid(out: Console, block: Grid) -> None:
@@ -141,7 +141,7 @@ def _drawing(out: Console, block: Drawing) -> None:
     """Nothing: a terminal shows no pictures."""
 
 
-def _indented(block: RenderableType) -> Padding:
+def _indent_block(block: RenderableType) -> Padding:
     return Padding(block, (0, 0, 0, 2))
 
 
@@ -150,16 +150,16 @@ def _indented(block: RenderableType) -> Padding:
 
 def _actions(out: Console, block: Actions) -> None:
     """The table with the longest bars that leave enough room for the names."""
-    names = max(cell_len(choice.label) for choice in block.choices)
-    for bar in BARS:
-        grid = _barred(block, bar)
-        widest = max(line.cell_len for line in table_lines(grid, UNLIMITED))
-        if widest - max(0, names - ENOUGH) <= out.width:
+    longest_name = max(cell_len(choice.label) for choice in block.choices)
+    for bar_length in BARS:
+        grid = _add_bars(block, bar_length)
+        table_width = max(line.cell_len for line in table_lines(grid, UNLIMITED))
+        if table_width - max(0, longest_name - ENOUGH) <= out.width:
             break
     _grid(out, grid)
 
 
-def _barred(block: Actions, full: int) -> Grid:
+def _add_bars(block: Actions, full: int) -> Grid:
     """The table of actions with bars of a length."""
     grid = action_grid(block)
     bars = [_bar(choice, full) for choice in block.choices]
@@ -169,11 +169,11 @@ def _barred(block: Actions, full: int) -> Grid:
 
 def _bar(choice: Choice, full: int) -> str:
     share = min(1.0, max(0.0, choice.policy))  # 0 where it is not known
-    bar = ("█" * round(full * share) or "▏") if full else ""
-    return f"{bar}{'  ' if full else ''}recommended" if choice.best else bar
+    bar_text = ("█" * round(full * share) or "▏") if full else ""
+    return f"{bar_text}{'  ' if full else ''}recommended" if choice.best else bar_text
 
 
-PUT: dict[type[Block], Callable[[Console, Any], None]] = {
+PRINTERS: dict[type[Block], Callable[[Console, Any], None]] = {
     Actions: _actions,
     Bullets: _bullets,
     Drawing: _drawing,

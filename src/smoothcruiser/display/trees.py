@@ -15,7 +15,7 @@ from smoothcruiser.display.document import (
     Labelled,
     Page,
     Verbatim,
-    styled,
+    style_sentence,
 )
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.schedule.numbers import counts, duration
@@ -25,32 +25,32 @@ from smoothcruiser.tree.tree import Tree
 
 
 def tree_page(tree: Tree) -> Page:
-    """What the tree knows, without a promise."""
+    """The tree's answer, which carries no promise."""
     title = ("Tree", tree.problem.name, f"state {state_text(tree.state)}")
-    grown = (
+    size_text = (
         f"{counts(tree.simulations, 'simulation')}, {counts(tree.num_nodes, 'node')}, "
         f"at most {tree.deepest} deep"
     )
-    rows: list[Labelled] = [
-        ("tree", grown),
+    run_rows: list[Labelled] = [
+        ("tree", size_text),
         ("calls", f"{tree.num_calls:,} oracle calls, counted"),
         ("time", f"{duration(tree.seconds)} growing"),
         ("run", f"method {tree.method}, seed {tree.seed}"),
     ]
     if not any(tree.node(0).edge_visits):
-        rows.append(("note", "No simulation was finished: grow it first."))
-        return Page(title, (Fields(tuple(rows)),))
+        run_rows.append(("note", "No simulation was finished: grow it first."))
+        return Page(title, (Fields(tuple(run_rows)),))
     estimate = tree.estimate()
     root = tree.node(0)
     visits = dict(zip(root.actions, root.edge_visits, strict=True))
-    value = styled(f"{estimate.value:.3f}", "good")
-    head: tuple[Labelled, ...] = (("value", value), ("line", _line(tree)))
+    value_text = style_sentence(f"{estimate.value:.3f}", "good")
+    head_rows: tuple[Labelled, ...] = (("value", value_text), ("line", _line(tree)))
     # the first note counts simulations and nodes, which are above
-    rows += [("note", note) for note in estimate.notes[1:]]
+    run_rows += [("note", note) for note in estimate.notes[1:]]
     blocks: list[Block] = [
-        Fields(head),
+        Fields(head_rows),
         action_block(estimate, None, digits_of(estimate), visits),
-        Fields(tuple(rows), heading="Run"),
+        Fields(tuple(run_rows), heading="Run"),
         Drawing(
             views.svg(tree, width=3, ink=views.AROUND),
             heading="Most visited",
@@ -80,7 +80,7 @@ def view(
     """The most visited part of a search tree as an HTML page, or the file it is in.
 
     It shows the root's actions, the principal line, a picture, and the tree to fold and
-    unfold, with what is proven where the tree solves. The page is self-contained: no
+    unfold, with proven values where the tree solves. The page is self-contained: no
     script, and no request to anywhere.
 
     Args:

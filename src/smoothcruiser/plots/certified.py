@@ -14,7 +14,7 @@ from smoothcruiser.plots.style import (
     axes_of,
     frame,
     legend_below,
-    shortened,
+    shorten_name,
     title,
 )
 
@@ -26,32 +26,47 @@ def draw(search: Certified, ax: Axes | None, state: Any) -> Axes:
     """Draw the interval against the calls of the memory, and return the Axes."""
     node, points = _points(search, state)
     ax = axes_of(ax)
-    calls = [point.calls for point in points]
-    lows, highs = [point.low for point in points], [point.high for point in points]
-    ax.fill_between(
-        calls, lows, highs, step="post", color=BLUE, alpha=0.18, linewidth=0
+    call_counts = [point.calls for point in points]
+    lower_bounds, upper_bounds = (
+        [point.low for point in points],
+        [point.high for point in points],
     )
-    edge: dict[str, Any] = {"color": BLUE, "where": "post", "linewidth": 1.4}
-    mark: dict[str, Any] = {"marker": "o", "markersize": 3}
-    ax.step(calls, highs, label="interval of V, the promise", **edge, **mark)
-    ax.step(calls, lows, **edge, **mark)
-    _estimate(ax, search, node, calls[-1])
-    first = next((count for count in calls if count > 0), 1)
-    if calls[-1] > 20 * first:
-        ax.set_xscale("symlog", linthresh=first, linscale=0.4)
+    ax.fill_between(
+        call_counts,
+        lower_bounds,
+        upper_bounds,
+        step="post",
+        color=BLUE,
+        alpha=0.18,
+        linewidth=0,
+    )
+    line_style: dict[str, Any] = {"color": BLUE, "where": "post", "linewidth": 1.4}
+    marker_style: dict[str, Any] = {"marker": "o", "markersize": 3}
+    ax.step(
+        call_counts,
+        upper_bounds,
+        label="interval of V, the promise",
+        **line_style,
+        **marker_style,
+    )
+    ax.step(call_counts, lower_bounds, **line_style, **marker_style)
+    _estimate(ax, search, node, call_counts[-1])
+    first_calls = next((count for count in call_counts if count > 0), 1)
+    if call_counts[-1] > 20 * first_calls:
+        ax.set_xscale("symlog", linthresh=first_calls, linscale=0.4)
         ax.set_xlim(left=0)
-        powers = range(math.ceil(math.log10(first)), len(str(calls[-1])))
+        powers = range(math.ceil(math.log10(first_calls)), len(str(call_counts[-1])))
         ax.set_xticks([0, *(10**k for k in powers)])
     ax.set_xlabel("oracle calls of the memory")
     ax.set_ylabel("V, in units of reward")
-    sure = 1.0 if search.exact else 1.0 - search.delta
-    found = points[-1]
+    confidence = 1.0 if search.exact else 1.0 - search.delta
+    last_point = points[-1]
     title(
         ax,
-        f"{shortened(search.problem.name)}, state "
-        f"{shortened(search.memory.states[node])}",
-        f"[{found.low:.4g}, {found.high:.4g}] after {found.calls:,} calls, with "
-        f"probability {sure:g}",
+        f"{shorten_name(search.problem.name)}, state "
+        f"{shorten_name(search.memory.states[node])}",
+        f"[{last_point.low:.4g}, {last_point.high:.4g}] after {last_point.calls:,} "
+        f"calls, with probability {confidence:g}",
     )
     frame(ax)
     legend_below(ax)
@@ -61,40 +76,40 @@ def draw(search: Certified, ax: Axes | None, state: Any) -> Axes:
 def _estimate(ax: Axes, search: Certified, node: int, calls: int) -> None:
     """Mark the estimate of V and its usual error at the last calls."""
     answers = queried(search)
-    found = next((x for x in answers if node_of(search.memory, x.state) == node), None)
-    if found is None:
+    answer = next((x for x in answers if node_of(search.memory, x.state) == node), None)
+    if answer is None:
         return
-    usual = found.standard_error
+    usual_error = answer.standard_error
     ax.errorbar(
         [calls],
-        [found.value],
-        yerr=[usual] if usual else None,
+        [answer.value],
+        yerr=[usual_error] if usual_error else None,
         color="black",
         marker="D",
         markersize=5,
         elinewidth=1.0,
         capsize=3,
         linestyle="none",
-        label="estimate" + (" and usual error, not promised" if usual else ""),
+        label="estimate" + (" and usual error, not promised" if usual_error else ""),
     )
 
 
 def _points(search: Certified, state: Any) -> tuple[int, tuple[Point, ...]]:
     """The node and the history of a state, by default the one asked about last."""
-    kept = search.history.points
-    if not kept:
+    point_lists = search.history.points
+    if not point_lists:
         raise InvalidInput(
             "This memory has no history of intervals; ask a query first (a store does "
             "not keep it)."
         )
     if state is None:
-        node = next(reversed(kept))
+        node = next(reversed(point_lists))
         return node, search.history.of(node)
-    place = search.problem.start(state)
-    found = node_of(search.memory, place)
-    if found is None or found not in kept:
+    start_state = search.problem.start(state)
+    state_node = node_of(search.memory, start_state)
+    if state_node is None or state_node not in point_lists:
         raise InvalidInput(
-            f"The history of state {place!r:.60} is not known; ask a query about it "
-            "first."
+            f"The history of state {start_state!r:.60} is not known; ask a query about "
+            "it first."
         )
-    return found, search.history.of(found)
+    return state_node, search.history.of(state_node)

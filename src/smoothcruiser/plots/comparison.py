@@ -17,7 +17,7 @@ from smoothcruiser.plots.style import (
     axes_of,
     frame,
     legend_below,
-    shortened,
+    shorten_name,
     title,
 )
 
@@ -37,15 +37,15 @@ def draw(comparison: Comparison, ax: Axes | None, of: str) -> Axes:
     """Draw the curves and return the Axes."""
     if of not in LABELS:
         raise InvalidInput(f"of is one of {', '.join(LABELS)}, got {of!r}.")
-    known = [mean for mean in summaries(comparison.runs) if mean["runs"]]
+    means = [mean for mean in summaries(comparison.runs) if mean["runs"]]
     if of == "error" and comparison.truth is None:
         of = "value"
     ax = axes_of(ax)
-    methods = list(dict.fromkeys(mean["method"] for mean in known))
+    methods = list(dict.fromkeys(mean["method"] for mean in means))
     for number, method in enumerate(methods):
         points = [
             (mean["num_calls"], mean[of], mean[f"{of}_range"])
-            for mean in known
+            for mean in means
             if mean["method"] == method and mean[of] is not None
         ]
         if points:
@@ -55,37 +55,45 @@ def draw(comparison: Comparison, ax: Axes | None, of: str) -> Axes:
         ax.axhline(truth.value, color=GREY, linestyle=":", label="exact value")
     ax.set_xscale("log")
     if of != "value":
-        _scale(ax, [mean[of] for mean in known if mean[of] is not None])
+        _scale(ax, [mean[of] for mean in means if mean[of] is not None])
     ax.set_xlabel("oracle calls")
     ax.set_ylabel(f"{LABELS[of]}, in units of reward")
-    title(ax, shortened(comparison.problem))
+    title(ax, shorten_name(comparison.problem))
     frame(ax)
     legend_below(ax)
     return ax
 
 
 def _curve(ax: Axes, number: int, method: str, points: list[tuple[Any, ...]]) -> None:
-    calls, middle, ranges = zip(*points, strict=True)
-    calls = tuple(max(1.0, count) for count in calls)  # an exact answer makes none
-    colour = CYCLE[number % len(CYCLE)]
+    call_counts, mean_values, ranges = zip(*points, strict=True)
+    # an exact answer makes no call
+    call_counts = tuple(max(1.0, count) for count in call_counts)
+    line_colour = CYCLE[number % len(CYCLE)]
     ax.plot(
-        calls,
-        middle,
-        color=colour,
+        call_counts,
+        mean_values,
+        color=line_colour,
         linestyle=DASHES[number // len(CYCLE) % len(DASHES)],
         marker=MARKERS[number % len(MARKERS)],
         markersize=5,
         label=method,
     )
-    lows, highs = zip(*ranges, strict=True)
-    if lows != highs:
-        ax.fill_between(calls, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    lower_ends, upper_ends = zip(*ranges, strict=True)
+    if lower_ends != upper_ends:
+        ax.fill_between(
+            call_counts,
+            lower_ends,
+            upper_ends,
+            color=line_colour,
+            alpha=0.12,
+            linewidth=0,
+        )
 
 
-def _scale(ax: Axes, found: list[float]) -> None:
+def _scale(ax: Axes, errors: list[float]) -> None:
     """A logarithmic axis where errors differ by much, else one that begins at 0."""
-    least = min(found, default=0.0)
-    if least > 0.0 and max(found) > ORDERS * least:
+    smallest_error = min(errors, default=0.0)
+    if smallest_error > 0.0 and max(errors) > ORDERS * smallest_error:
         ax.set_yscale("log")
-    elif least >= 0.0:
+    elif smallest_error >= 0.0:
         ax.set_ylim(bottom=0.0)

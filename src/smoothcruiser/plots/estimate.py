@@ -23,7 +23,7 @@ from smoothcruiser.plots.style import (
     SMALL,
     axes_of,
     legend_below,
-    shortened,
+    shorten_name,
     title,
 )
 
@@ -38,42 +38,45 @@ BESIDE = 0.08  # of the range of values, free on either side
 
 def draw(estimate: Estimate, ax: Axes | None) -> Axes:
     """Draw it, and return the Axes; the policy is on an axis of its own above."""
-    every = estimate.records()
-    rows = [every[a] for a in likeliest(estimate, MOST_ROWS)]
-    left = len(every) - len(rows)
-    count = max(1, len(rows))
-    ax = axes_of(ax, 6.4, min(TALLEST, EDGES + ROW * count))
-    low, high = _range(estimate, rows)
-    _value(ax, estimate, low, high)
-    _usual_error(ax, estimate, count - 0.64 if rows else 0.0)
-    for place, row in enumerate(rows):
-        _action(ax, estimate, place, row, (low, high))
-    ax.set_xlim(low, high)
-    ax.set_ylim(count - 0.5, -0.5)  # the first action above
-    names = [_name(estimate, row) for row in rows]
-    ax.set_yticks(range(len(rows)), names, parse_math=False)  # "$" is no formula
+    all_records = estimate.records()
+    shown_rows = [all_records[a] for a in likeliest(estimate, MOST_ROWS)]
+    num_omitted = len(all_records) - len(shown_rows)
+    num_rows = max(1, len(shown_rows))
+    ax = axes_of(ax, 6.4, min(TALLEST, EDGES + ROW * num_rows))
+    axis_start, axis_end = _range(estimate, shown_rows)
+    _value(ax, estimate, axis_start, axis_end)
+    _usual_error(ax, estimate, num_rows - 0.64 if shown_rows else 0.0)
+    for row_index, row in enumerate(shown_rows):
+        _action(ax, estimate, row_index, row, (axis_start, axis_end))
+    ax.set_xlim(axis_start, axis_end)
+    ax.set_ylim(num_rows - 0.5, -0.5)  # the first action above
+    action_names = [_name(estimate, row) for row in shown_rows]
+    # "$" is no formula
+    ax.set_yticks(range(len(shown_rows)), action_names, parse_math=False)
     ax.set_xlabel("value, in units of reward")
-    if rows:
-        more = f"; {left:,} more are illegal or less likely" if left else ""
-        ax.set_ylabel(f"action{more}")
-        _policy(ax, rows)
-    sure = estimate.certificate
-    promise = (
+    if shown_rows:
+        omission_text = (
+            f"; {num_omitted:,} more are illegal or less likely" if num_omitted else ""
+        )
+        ax.set_ylabel(f"action{omission_text}")
+        _policy(ax, shown_rows)
+    certificate = estimate.certificate
+    promise_text = (
         "no promise"
-        if sure is None
-        else f"intervals hold with probability {sure.confidence:g}"
+        if certificate is None
+        else f"intervals hold with probability {certificate.confidence:g}"
     )
     title(
         ax,
-        f"{shortened(estimate.problem)}, state {shortened(estimate.state)}",
-        f"{estimate.method}: {estimate.num_calls:,} calls, {promise}",
+        f"{shorten_name(estimate.problem)}, state {shorten_name(estimate.state)}",
+        f"{estimate.method}: {estimate.num_calls:,} calls, {promise_text}",
     )
-    legend_below(ax, _legend(estimate, rows), columns=3)
+    legend_below(ax, _legend(estimate, shown_rows), columns=3)
     return ax
 
 
 def _name(estimate: Estimate, row: dict[str, Any]) -> str:
-    name = shortened(row["label"], LONGEST_LABEL)
+    name = shorten_name(row["label"], LONGEST_LABEL)
     if math.isnan(row["value"]):
         return f"{name} (illegal)"
     return f"{name} ◂ best" if row["action"] == estimate.action else name
@@ -81,22 +84,24 @@ def _name(estimate: Estimate, row: dict[str, Any]) -> str:
 
 def _range(estimate: Estimate, rows: list[dict[str, Any]]) -> Interval:
     """The values that are shown: all that are finite, with room beside them."""
-    error = estimate.standard_error or 0.0
+    usual_error = estimate.standard_error or 0.0
     numbers = [estimate.value, *(estimate.interval or ())]
-    numbers += [estimate.value - error, estimate.value + error]
+    numbers += [estimate.value - usual_error, estimate.value + usual_error]
     numbers += [row[name] for row in rows for name in ("value", "low", "high")]
-    finite = [x for x in numbers if math.isfinite(x)] or [0.0]
-    low, high = min(finite), max(finite)
-    beside = BESIDE * (high - low) or 0.05 * max(1.0, abs(low))
-    return low - beside, high + beside
+    finite_numbers = [x for x in numbers if math.isfinite(x)] or [0.0]
+    lowest_number, highest_number = min(finite_numbers), max(finite_numbers)
+    free_margin = BESIDE * (highest_number - lowest_number) or 0.05 * max(
+        1.0, abs(lowest_number)
+    )
+    return lowest_number - free_margin, highest_number + free_margin
 
 
 def _value(ax: Axes, estimate: Estimate, low: float, high: float) -> None:
     """The interval of V behind everything."""
     if estimate.interval is not None:
-        ends = max(low, estimate.interval[0]), min(high, estimate.interval[1])
-        if ends[0] <= ends[1]:  # an end at infinity is that of the axis
-            ax.axvspan(*ends, color=BLUE, alpha=0.12, linewidth=0, zorder=0)
+        visible_ends = max(low, estimate.interval[0]), min(high, estimate.interval[1])
+        if visible_ends[0] <= visible_ends[1]:  # an end at infinity is that of the axis
+            ax.axvspan(*visible_ends, color=BLUE, alpha=0.12, linewidth=0, zorder=0)
     if math.isfinite(estimate.value):
         ax.axvline(estimate.value, color=BLUE, linestyle="--", linewidth=1.2, zorder=1)
 
@@ -120,26 +125,42 @@ def _usual_error(ax: Axes, estimate: Estimate, height: float) -> None:
 
 
 def _action(
-    ax: Axes, estimate: Estimate, place: int, row: dict[str, Any], shown: Interval
+    ax: Axes,
+    estimate: Estimate,
+    row_index: int,
+    row: dict[str, Any],
+    axis_range: Interval,
 ) -> None:
     if math.isnan(row["value"]):
         return
-    best = row["action"] == estimate.action
-    colour = ORANGE if best else (GREY if row["excluded"] else "black")
-    low, high = row["low"], row["high"]
-    if not math.isnan(low):
-        ends = max(low, shown[0]), min(high, shown[1])
-        ax.plot(ends, (place, place), color=colour, linewidth=2.2, zorder=3)
-        for end, mark, cap in ((low, "<", ends[0]), (high, ">", ends[1])):
-            shape = "|" if math.isfinite(end) else mark
-            ax.plot([cap], [place], marker=shape, color=colour, markersize=9, zorder=3)
+    is_best = row["action"] == estimate.action
+    colour = ORANGE if is_best else (GREY if row["excluded"] else "black")
+    lower_bound, upper_bound = row["low"], row["high"]
+    if not math.isnan(lower_bound):
+        visible_ends = max(lower_bound, axis_range[0]), min(upper_bound, axis_range[1])
+        ax.plot(
+            visible_ends, (row_index, row_index), color=colour, linewidth=2.2, zorder=3
+        )
+        for interval_end, arrow_marker, cap_position in (
+            (lower_bound, "<", visible_ends[0]),
+            (upper_bound, ">", visible_ends[1]),
+        ):
+            marker_shape = "|" if math.isfinite(interval_end) else arrow_marker
+            ax.plot(
+                [cap_position],
+                [row_index],
+                marker=marker_shape,
+                color=colour,
+                markersize=9,
+                zorder=3,
+            )
     ax.plot(
         [row["value"]],
-        [place],
-        marker="D" if best else "o",
+        [row_index],
+        marker="D" if is_best else "o",
         color=colour,
         markeredgecolor="black",
-        markersize=8 if best else 6,
+        markersize=8 if is_best else 6,
         linestyle="none",
         zorder=4,
         gid=f"action {row['action']}",
@@ -167,25 +188,37 @@ def _legend(estimate: Estimate, rows: list[dict[str, Any]]) -> list[Any]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    found: list[Any] = []
-    edge: dict[str, Any] = {"markeredgecolor": "black", "linewidth": 2.2}
-    plain = [row for row in rows if row["action"] != estimate.action]
-    if any(not row["excluded"] and not math.isnan(row["value"]) for row in plain):
-        found.append(Line2D([], [], color="black", marker="o", label="action", **edge))
+    legend_handles: list[Any] = []
+    line_style: dict[str, Any] = {"markeredgecolor": "black", "linewidth": 2.2}
+    other_rows = [row for row in rows if row["action"] != estimate.action]
+    if any(not row["excluded"] and not math.isnan(row["value"]) for row in other_rows):
+        legend_handles.append(
+            Line2D([], [], color="black", marker="o", label="action", **line_style)
+        )
     if estimate.action is not None and rows:
-        found.append(
-            Line2D([], [], color=ORANGE, marker="D", label="recommended", **edge)
+        legend_handles.append(
+            Line2D([], [], color=ORANGE, marker="D", label="recommended", **line_style)
         )
-    if any(row["excluded"] and not math.isnan(row["value"]) for row in plain):
-        found.append(
-            Line2D([], [], color=GREY, marker="o", label="excluded as best", **edge)
+    if any(row["excluded"] and not math.isnan(row["value"]) for row in other_rows):
+        legend_handles.append(
+            Line2D(
+                [], [], color=GREY, marker="o", label="excluded as best", **line_style
+            )
         )
-    found.append(Line2D([], [], color=BLUE, linestyle="--", label="estimate of V"))
+    legend_handles.append(
+        Line2D([], [], color=BLUE, linestyle="--", label="estimate of V")
+    )
     if estimate.standard_error:
-        usual = "usual error of V, not promised"
-        found.append(Line2D([], [], color=BLUE, marker="|", linewidth=1.0, label=usual))
+        usual_error_label = "usual error of V, not promised"
+        legend_handles.append(
+            Line2D(
+                [], [], color=BLUE, marker="|", linewidth=1.0, label=usual_error_label
+            )
+        )
     if estimate.interval is not None:
-        found.append(Patch(color=BLUE, alpha=0.12, label="interval of V, the promise"))
+        legend_handles.append(
+            Patch(color=BLUE, alpha=0.12, label="interval of V, the promise")
+        )
     if rows:
-        found.append(Patch(color=LIGHT, label="policy (axis above)"))
-    return found
+        legend_handles.append(Patch(color=LIGHT, label="policy (axis above)"))
+    return legend_handles

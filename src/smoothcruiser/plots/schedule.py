@@ -1,4 +1,4 @@
-"""A Schedule: where its calls go, and what other accuracies would cost.
+"""A Schedule: its calls by level, and its price at other accuracies.
 
 Prices may be whole numbers of any size, so they are drawn as log10 or as shares.
 """
@@ -48,10 +48,10 @@ def draw(schedule: Schedule, ax: Axes | None, against: str) -> Axes:
 
 
 def _promise(schedule: Schedule) -> str:
-    exact = schedule.price_is_exact and not schedule.root.looks
-    most = "" if exact else "at most "
+    is_exact = schedule.price_is_exact and not schedule.root.looks
+    bound_words = "" if is_exact else "at most "
     return (
-        f"{schedule.method}: {most}{short(schedule.num_calls)} calls for "
+        f"{schedule.method}: {bound_words}{short(schedule.num_calls)} calls for "
         f"±{schedule.epsilon:g} with probability {max(0.0, 1.0 - schedule.delta):g}"
     )
 
@@ -61,19 +61,19 @@ def _promise(schedule: Schedule) -> str:
 
 def by_level(schedule: Schedule, ax: Axes | None) -> Axes:
     """A bar per level: its share of the oracle calls, with their number."""
-    rows = _rows(schedule)
-    ax = axes_of(ax, 6.4, 1.6 + 0.3 * len(rows))
-    total = max(1, sum(calls for _, calls in rows))
-    shares = [100.0 * (calls / total) for _, calls in rows]
-    bars = ax.barh(range(len(rows)), shares, color=BLUE, height=0.7)
+    level_rows = _rows(schedule)
+    ax = axes_of(ax, 6.4, 1.6 + 0.3 * len(level_rows))
+    total_calls = max(1, sum(calls for _, calls in level_rows))
+    shares = [100.0 * (calls / total_calls) for _, calls in level_rows]
+    bars = ax.barh(range(len(level_rows)), shares, color=BLUE, height=0.7)
     ax.bar_label(
         bars,
-        labels=[compact(calls) for _, calls in rows],
+        labels=[compact(calls) for _, calls in level_rows],
         padding=4,
         fontsize=SMALL,
         color=GREY,
     )
-    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
+    ax.set_yticks(range(len(level_rows)), [name for name, _ in level_rows])
     ax.invert_yaxis()
     ax.set_xlim(0.0, 1.18 * max(shares, default=1.0) or 1.0)  # room for the labels
     ax.set_xlabel("share of the oracle calls, in %; the number beside is the calls")
@@ -85,45 +85,57 @@ def by_level(schedule: Schedule, ax: Axes | None) -> Axes:
 
 def _rows(schedule: Schedule) -> list[tuple[str, int]]:
     """Names and calls of the root and of the levels that make some, the root first."""
-    actions, root = schedule.facts.num_actions, schedule.root
-    own = own_calls(schedule.levels, root, actions)
-    first = root_visits(root, actions) if root.target == "q_values" else 0
-    rows = [(f"root ×{compact(root.samples)}", first)]
-    levels = list(enumerate(zip(schedule.levels, own, strict=True)))
+    num_actions, root = schedule.facts.num_actions, schedule.root
+    calls_by_level = own_calls(schedule.levels, root, num_actions)
+    root_calls = root_visits(root, num_actions) if root.target == "q_values" else 0
+    level_rows = [(f"root ×{compact(root.samples)}", root_calls)]
+    levels = list(enumerate(zip(schedule.levels, calls_by_level, strict=True)))
     for i, (level, calls) in reversed(levels):
         if calls:
             kind = estimator_of(level.kind).word
-            taken = f" ×{compact(level.samples)}" if level.samples else ""
-            rows.append((f"{i} {kind}{taken}", calls))
-    if len(rows) <= MOST_ROWS:
-        return rows
-    kept = set(sorted(range(1, len(rows)), key=lambda i: -rows[i][1])[: MOST_ROWS - 2])
-    rest = [rows[i][1] for i in range(1, len(rows)) if i not in kept]
-    shown = [row for i, row in enumerate(rows) if i == 0 or i in kept]
-    return [*shown, (f"{len(rest)} others", sum(rest))]
+            samples_text = f" ×{compact(level.samples)}" if level.samples else ""
+            level_rows.append((f"{i} {kind}{samples_text}", calls))
+    if len(level_rows) <= MOST_ROWS:
+        return level_rows
+    largest_rows = set(
+        sorted(range(1, len(level_rows)), key=lambda i: -level_rows[i][1])[
+            : MOST_ROWS - 2
+        ]
+    )
+    small_calls = [
+        level_rows[i][1] for i in range(1, len(level_rows)) if i not in largest_rows
+    ]
+    shown_rows = [
+        row for i, row in enumerate(level_rows) if i == 0 or i in largest_rows
+    ]
+    return [*shown_rows, (f"{len(small_calls)} others", sum(small_calls))]
 
 
 # --- against epsilon ----------------------------------------------------------
 
 
-def _smooth(schedule: Schedule, epsilon: float) -> Schedule:
+def _smoothcruiser_schedule(schedule: Schedule, epsilon: float) -> Schedule:
     promise: Any = {"delta": schedule.delta, "target": schedule.root.target}
     return compile_schedule(schedule.facts, epsilon=epsilon, **promise)
 
 
-def _sparse(schedule: Schedule, epsilon: float) -> Schedule:
+def _sparse_schedule(schedule: Schedule, epsilon: float) -> Schedule:
     promise: Any = {"delta": schedule.delta, "target": schedule.root.target}
     return sparse_sampling(schedule.facts, epsilon=epsilon, **promise)
 
 
-def _printed(schedule: Schedule, epsilon: float) -> Schedule:
+def _paper_schedule(schedule: Schedule, epsilon: float) -> Schedule:
     if schedule.delta < 1.0:
         return paper_schedule(schedule.facts, epsilon=epsilon, delta=schedule.delta)
-    fixed = schedule.delta_prime
-    return paper_schedule(schedule.facts, epsilon=epsilon, delta_prime=fixed)
+    delta_prime = schedule.delta_prime
+    return paper_schedule(schedule.facts, epsilon=epsilon, delta_prime=delta_prime)
 
 
-COMPILERS = {"smoothcruiser": _smooth, "sparse-sampling": _sparse, "paper": _printed}
+COMPILERS = {
+    "smoothcruiser": _smoothcruiser_schedule,
+    "sparse-sampling": _sparse_schedule,
+    "paper": _paper_schedule,
+}
 
 
 def against_epsilon(schedule: Schedule, ax: Axes | None) -> Axes:
@@ -142,10 +154,10 @@ def against_epsilon(schedule: Schedule, ax: Axes | None) -> Axes:
         except SmoothcruiserError:  # too long a price, or nothing to sample
             continue
     ax = axes_of(ax)
-    known = sorted(points.items())
+    priced_points = sorted(points.items())
     ax.plot(
-        [epsilon for epsilon, _ in known],
-        [log10(calls) for _, calls in known],
+        [epsilon for epsilon, _ in priced_points],
+        [log10(calls) for _, calls in priced_points],
         color=BLUE,
         marker="o",
         markersize=4,
@@ -162,7 +174,7 @@ def against_epsilon(schedule: Schedule, ax: Axes | None) -> Axes:
         label=f"this plan: ±{schedule.epsilon:g}, {compact(schedule.num_calls)} calls",
     )
     ax.set_xscale("log")
-    _plain_ticks(ax, [epsilon for epsilon, _ in known])
+    _plain_ticks(ax, [epsilon for epsilon, _ in priced_points])
     powers_of_ten(ax.yaxis)
     ax.set_xlabel("accuracy ε, in units of reward")
     ax.set_ylabel("oracle calls")
@@ -176,6 +188,6 @@ def _plain_ticks(ax: Axes, places: list[float]) -> None:
     """Write a few accuracies as they are; a decade or less has no powers of ten."""
     from matplotlib.ticker import NullLocator
 
-    shown = places[:: max(1, math.ceil(len(places) / 6))]
-    ax.set_xticks(shown, [f"{x:.3g}" for x in shown])
+    tick_positions = places[:: max(1, math.ceil(len(places) / 6))]
+    ax.set_xticks(tick_positions, [f"{x:.3g}" for x in tick_positions])
     ax.xaxis.set_minor_locator(NullLocator())

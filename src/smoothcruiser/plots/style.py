@@ -1,7 +1,7 @@
-"""What all pictures share: colours, figures, axes of large numbers.
+"""Colours, figures and axes of large numbers, shared by all pictures.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; whatever a colour
-says, a shape, a dash or a text says too.
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; a shape, a dash
+or a text repeats the message of every colour.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BELOW = -0.5  # inches from the axis to the legend: room for ticks and their lab
 
 
 def axes_of(ax: Axes | None, width: float = 6.4, height: float = 4.0) -> Axes:
-    """The Axes that were given, or those of a new figure."""
+    """The caller's Axes, or those of a new figure."""
     if ax is not None:
         return ax
     from matplotlib import pyplot
 
-    found: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
-    return found
+    new_axes: Axes = pyplot.subplots(figsize=(width, height), layout="constrained")[1]
+    return new_axes
 
 
 def title(ax: Axes, *lines: str) -> None:
@@ -43,7 +43,7 @@ def title(ax: Axes, *lines: str) -> None:
     ax.set_title(text, fontsize=10, loc="left", parse_math=False)
 
 
-def shortened(name: Any, longest: int = LONGEST) -> str:
+def shorten_name(name: Any, longest: int = LONGEST) -> str:
     """A name of the user's in a title: printable, and not too long."""
     text = printable(name if isinstance(name, str) else text_of(name), keep="")
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
@@ -53,18 +53,24 @@ def legend_below(
     ax: Axes, handles: Iterable[Any] | None = None, columns: int = 4
 ) -> None:
     """Put the legend under the axes, where it covers nothing."""
-    how: dict[str, Any] = {} if handles is None else {"handles": list(handles)}
-    found = ax.get_legend_handles_labels()[0] if handles is None else how["handles"]
-    if found:
+    legend_options: dict[str, Any] = (
+        {} if handles is None else {"handles": list(handles)}
+    )
+    legend_handles = (
+        ax.get_legend_handles_labels()[0]
+        if handles is None
+        else legend_options["handles"]
+    )
+    if legend_handles:
         from matplotlib.transforms import ScaledTranslation
 
         inches = ax.figure.dpi_scale_trans
         ax.legend(
-            **how,
+            **legend_options,
             loc="upper center",
             bbox_to_anchor=(0.5, 0.0),
             bbox_transform=ax.transAxes + ScaledTranslation(0.0, BELOW, inches),
-            ncols=min(columns, len(found)),
+            ncols=min(columns, len(legend_handles)),
             fontsize=SMALL,
             frameon=False,
         )

@@ -1,12 +1,12 @@
-"""One report on a run, for every method and verb: what ``progress=`` is called with.
+"""Reports on a run, of one form for every method and verb: calls of ``progress=``.
 
     progress=True        a bar (``progress.bar``)
     progress=function    it gets a ``Progress`` now and then; False from it ends the run
     progress=None        silence (False too)
 
-``read`` is the only place that understands the argument. A run tells its story through
-``Phases``: each phase is reported when it begins, and logged. What a report says never
-changes what is computed: bits and counts are the same with and without it.
+One function turns the argument into a callback, and nothing else reads it. A run
+reports through ``Phases``: each phase is reported when it begins, and logged. No report
+changes the computation: bits and counts are the same with and without it.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ Phase = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run is. What a method does not know is None."""
+    """The progress of a run. A field that a method does not know is None."""
 
     phase: Phase = "sampling"
     calls: int  # oracle calls so far
     seconds: float  # since the run began, without compiling
     seconds_left: float | None = None  # at the present speed, or until a time limit
     price: int | None = None  # calls of the whole run at the most
-    interval: tuple[float, float] | None = None  # of the value: what holds already
-    half_width: float | None = None  # what epsilon is compared with
+    interval: tuple[float, float] | None = None  # of the value: it holds already
+    half_width: float | None = None  # to be compared with epsilon
     states: int | None = None  # certified search: states met; exact: states listed
     nodes: int | None = None  # tree search: nodes in memory
     simulations: int | None = None  # tree search
     value: float | None = None  # tree search: the root's, without a promise
-    # what is counted beside calls: sweeps of a solver, states of ``plan_many``, runs of
+    # counted beside calls: sweeps of a solver, states of ``plan_many``, runs of
     # ``compare``, episodes of ``play``
     done: int | None = None
     total: int | None = None
@@ -79,7 +79,7 @@ class TreeWatcher(ABC):
 
 
 def read(progress: object) -> Callback | None:
-    """What is called with reports, from the argument ``progress=``."""
+    """The function that gets reports, from the argument ``progress=``."""
     if progress is None or progress is False:
         return None
     if progress is True:
@@ -94,20 +94,21 @@ def read(progress: object) -> Callback | None:
     )
 
 
-def says_stop(said: object) -> bool:
-    """Whether what a progress function returned ends the run.
+def says_stop(returned: object) -> bool:
+    """Whether the value that a progress function returned ends the run.
 
-    False does, and NumPy's, which a comparison of its numbers is. None, 0 and others do
-    not: a function that returns nothing in particular asks for nothing.
+    False does, and so does NumPy's False, the result of comparing its numbers. None, 0
+    and others do not: a function that returns nothing in particular asks for nothing.
     """
-    shape, dtype = getattr(said, "shape", None), getattr(said, "dtype", None)
-    numpys = shape == () and str(dtype) == "bool"  # without loading NumPy for --help
-    return said is False or (numpys and not said)
+    shape, dtype = getattr(returned, "shape", None), getattr(returned, "dtype", None)
+    # by name, without loading NumPy for --help
+    is_numpy_bool = shape == () and str(dtype) == "bool"
+    return returned is False or (is_numpy_bool and not returned)
 
 
 @contextmanager
 def shown(progress: Callback | None) -> Iterator[None]:
-    """A bar is on the screen for as long as this is open; nothing for a function."""
+    """Show a bar while the context is open; do nothing for a function."""
     if isinstance(progress, AbstractContextManager):
         with progress:
             yield
@@ -122,17 +123,17 @@ def time_left(
 
     ``until`` are the seconds to a time limit, which may come first.
     """
-    left = until
+    seconds_left = until
     if price is not None and calls > 0 and seconds > 0.0:
-        left = max(0.0, (price - calls) * seconds / calls)
-        left = left if until is None else min(left, until)
-    return None if left is None else max(0.0, left)
+        seconds_left = max(0.0, (price - calls) * seconds / calls)
+        seconds_left = seconds_left if until is None else min(seconds_left, until)
+    return None if seconds_left is None else max(0.0, seconds_left)
 
 
 class Phases:
     """The phases of one run: each is reported when it begins, and logged.
 
-    ``refused`` says whether the callback returned False.
+    ``refused`` is True once the callback returned False.
     """
 
     def __init__(self, callback: Callback | None, hold: Hold | None = None) -> None:
@@ -149,29 +150,29 @@ class Phases:
     def begin(self, phase: Phase, **facts: Any) -> bool:
         """Report that a phase begins; return whether the run has to stop."""
         if log.isEnabledFor(logging.DEBUG):
-            now = time.perf_counter()
+            current_time = time.perf_counter()
             if self._began is not None:
-                log.debug("%s took %.3g s", self.last.phase, now - self._began)
+                log.debug("%s took %.3g s", self.last.phase, current_time - self._began)
             log.debug("%s begins", phase)
-            self._began = now
+            self._began = current_time
         return self.tell(phase=phase, **facts)
 
     def tell(self, **facts: Any) -> bool:
-        """Report what has changed; return whether the run has to stop."""
+        """Report changed fields; return whether the run has to stop."""
         self.last = replace(self.last, **facts)
         if self.callback is None:
             return False
         if self.hold is None:
-            said = self.callback(self.last)
+            returned_value = self.callback(self.last)
         else:
             try:
                 with self.hold.opened():
-                    said = self.callback(self.last)
+                    returned_value = self.callback(self.last)
             except KeyboardInterrupt:
                 return True
-        stop = says_stop(said)
-        self.refused = self.refused or stop
-        return stop
+        must_stop = says_stop(returned_value)
+        self.refused = self.refused or must_stop
+        return must_stop
 
 
 def added(
@@ -180,21 +181,21 @@ def added(
     seconds: float = 0.0,
     interval: Callable[[Any], Any] | None = None,
 ) -> Callback | None:
-    """Reports on a part of a run that count what came before it.
+    """Reports on a part of a run that include the calls and seconds before it.
 
     ``interval`` is applied to the interval of each report.
     """
     if callback is None or (calls == 0 and seconds == 0.0 and interval is None):
         return callback
 
-    def report(seen: Progress) -> object:
+    def report(news: Progress) -> object:
         return callback(
             replace(
-                seen,
-                calls=seen.calls + calls,
-                seconds=seen.seconds + seconds,
-                price=None if seen.price is None else seen.price + calls,
-                interval=seen.interval if interval is None else interval(seen.interval),
+                news,
+                calls=news.calls + calls,
+                seconds=news.seconds + seconds,
+                price=None if news.price is None else news.price + calls,
+                interval=news.interval if interval is None else interval(news.interval),
             )
         )
 
@@ -209,7 +210,7 @@ def part(callback: Callback | None) -> Callback | None:
 
 
 def finish(callback: Callback | None, **facts: Any) -> None:
-    """Send the last report, of an answer; what the callback returns is ignored."""
+    """Send the last report, of an answer; the callback's return value is ignored."""
     if callback is None:
         return
     # the answer is there: Ctrl-C in the callback must not lose it
@@ -218,7 +219,7 @@ def finish(callback: Callback | None, **facts: Any) -> None:
 
 
 def reported(verb: Callable[P, T]) -> Callable[P, T]:
-    """A verb that takes ``progress=``, with its bar, and its answer as the last report."""
+    """Wrap a verb that takes ``progress=``: show its bar, report its answer last."""
 
     @wraps(verb)
     def reporting(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -227,9 +228,9 @@ def reported(verb: Callable[P, T]) -> Callable[P, T]:
             return verb(*args, **kwargs)
         kwargs["progress"] = callback
         with shown(callback):
-            found: Any = verb(*args, **kwargs)
-            facts = {"calls": found.num_calls, "seconds": found.seconds}
-            finish(callback, interval=found.interval, **facts)
-        return found  # type: ignore[no-any-return]
+            answer: Any = verb(*args, **kwargs)
+            facts = {"calls": answer.num_calls, "seconds": answer.seconds}
+            finish(callback, interval=answer.interval, **facts)
+        return answer  # type: ignore[no-any-return]
 
     return reporting

@@ -1,16 +1,16 @@
 """The bar of ``progress=True``: in a terminal, in a notebook, or lines in a log.
 
-A bar is a function of a ``Progress`` and a context (``progress.shown``): it is on the
-screen while the context is open, and may be opened again. It goes to standard error,
-so that a pipe carries the answer alone:
+A bar is a function of a ``Progress`` and a context: it is on the screen while the
+context is open, and may be opened again. It goes to standard error, so that a pipe
+carries the answer alone:
 
     terminal    a bar that is redrawn in place and leaves nothing behind
     notebook    one line under the cell that is rewritten in place, and stays
     elsewhere   a line now and then: the first at once, the next after ``FIRST_WAIT``
                 seconds, later ones more and more rarely
 
-A second bar within a first one (a simulator that plans, say) shows nothing. What this
-file leaves out: when a run reports.
+A second bar within a first one (a simulator that plans, say) shows nothing. This file
+leaves out when a run reports.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BESIDE = NARROW + 4  # the bar, the spinner and the spaces between
 TICKS = 0.1  # seconds between two redraws in a notebook
 FIRST_WAIT, SLOWER, LONGEST_WAIT = 2.0, 1.5, 60.0  # seconds between lines in a log
 
-# What is shown of a phase that has nothing to count yet.
+# The text of a phase that has nothing to count yet.
 WORDS: dict[Phase, str] = {
     "preparing": "preparing",
     "compiling": "compiling",
@@ -48,14 +48,14 @@ WORDS: dict[Phase, str] = {
     "done": "done",
 }
 
-_open: list[Bar] = []  # the bars whose contexts are open; the first one is shown
+_open: list[Bar] = []  # the bars with open contexts; the first one is shown
 
 
 class Surface(Protocol):
-    """Where a bar is shown."""
+    """The place on which a bar is shown."""
 
     def show(self, news: Progress | None, begun: float) -> None:
-        """Show the latest report; ``begun`` is when its phase began."""
+        """Show the latest report; its phase began at the time ``begun``."""
 
     def close(self, news: Progress | None) -> None:
         """Leave the screen."""
@@ -74,7 +74,7 @@ class Bar:
         self._log = LogLines()  # it remembers when its last line was
 
     def __reduce__(self) -> Any:
-        return type(self), ()  # what is on the screen stays in its process
+        return type(self), ()  # the surface on the screen stays in its process
 
     def __enter__(self) -> Self:
         self._depth += 1
@@ -97,7 +97,7 @@ class Bar:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """The bar out of the way, so that lines can be printed where it was."""
+        """Hide the bar, so that lines can be printed in its place."""
         self._lower()
         yield
         self._raise()
@@ -124,7 +124,7 @@ class Bar:
 
 
 def _surface(log: LogLines | None) -> Surface | None:
-    """Where the bar of this process can be shown."""
+    """The surface for the bar of this process, None where there is none."""
     if in_notebook():
         return Cell()
     with suppress(AttributeError, ValueError):  # no standard error, or a closed one
@@ -135,8 +135,8 @@ def _surface(log: LogLines | None) -> Surface | None:
 
 def in_notebook() -> bool:
     """Whether this process is a notebook's kernel."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
+    ipython_module = sys.modules.get("IPython")
+    shell = None if ipython_module is None else ipython_module.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
 
 
@@ -153,7 +153,7 @@ class Terminal:
         from rich.text import Text
 
         out = Console(stderr=True, highlight=False, markup=False, emoji=False)
-        shown = self
+        terminal = self
 
         class Beside(ProgressColumn):
             """The line beside the bar, as long as there is room for it."""
@@ -161,15 +161,15 @@ class Terminal:
             max_refresh = None
 
             def render(self, task: Any) -> Text:
-                room = max(20, out.width - BESIDE)
-                text = shortened(shown.news, shown.begun, room)
+                text_width = max(20, out.width - BESIDE)
+                text = describe_within(terminal.news, terminal.begun, text_width)
                 return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
-        dots = "dots" if "utf" in (out.encoding or "").lower() else "line"
+        spinner_name = "dots" if "utf" in (out.encoding or "").lower() else "line"
         # Standard output must not be redirected: it may be a file while this bar
         # is on a terminal.
         self._bar = RichProgress(
-            SpinnerColumn(dots),
+            SpinnerColumn(spinner_name),
             BarColumn(NARROW),
             Beside(),
             console=out,
@@ -185,8 +185,8 @@ class Terminal:
     def show(self, news: Progress | None, begun: float) -> None:
         """Keep the report for the next redraw."""
         self.news, self.begun = news, begun
-        done, total = _share(news)
-        self._bar.update(self._task, completed=done, total=total)
+        num_done, num_total = _share(news)
+        self._bar.update(self._task, completed=num_done, total=num_total)
 
     def close(self, news: Progress | None) -> None:
         """Wipe the bar off the screen."""
@@ -217,20 +217,22 @@ class Cell:
     def _draw(self, text: str, news: Progress | None) -> None:
         from IPython.display import display
 
-        done, total = _share(news)
-        state = "" if total is None else f' value="{done:g}" max="{total:g}"'
-        bar = f"<progress{state}></progress> "
+        num_done, num_total = _share(news)
+        bar_attributes = (
+            "" if num_total is None else f' value="{num_done:g}" max="{num_total:g}"'
+        )
+        bar_html = f"<progress{bar_attributes}></progress> "
         if news is not None and news.phase == "done":
-            bar = ""
-        shown = {
+            bar_html = ""
+        mime_bundle = {
             "text/plain": text,
-            "text/html": f"<div>{bar}<code>{html.escape(text)}</code></div>",
+            "text/html": f"<div>{bar_html}<code>{html.escape(text)}</code></div>",
         }
         if self._handle is None:
-            handle = display(shown, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+            handle = display(mime_bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
             self._handle = handle
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(mime_bundle, raw=True)
 
 
 class LogLines:
@@ -242,16 +244,16 @@ class LogLines:
 
     def show(self, news: Progress | None, begun: float) -> None:
         """Write a line, if the last one is old enough."""
-        now = time.perf_counter()
-        if news is None or news.phase == "done" or now < self._next:
+        current_time = time.perf_counter()
+        if news is None or news.phase == "done" or current_time < self._next:
             return
-        self._next = now + self._wait
+        self._next = current_time + self._wait
         self._wait = min(LONGEST_WAIT, SLOWER * self._wait)
         self._written = True
         _write(describe(news))
 
     def close(self, news: Progress | None) -> None:
-        """Write how it ended, if anything was written of this run."""
+        """Write the last line, if a line of this run was written before."""
         if self._written and news is not None and news.phase == "done":
             _write(describe(news))
         self._written = False
@@ -268,7 +270,7 @@ def _write(line: str) -> None:
 
 
 def _share(news: Progress | None) -> tuple[float, float | None]:
-    """(how much is done, of how much): the filled part of the bar."""
+    """(amount done, total amount): the filled part of the bar."""
     if news is None or news.phase == "exploring":
         return 0.0, None
     if news.price is not None:
@@ -279,81 +281,92 @@ def _share(news: Progress | None) -> tuple[float, float | None]:
 
 
 def describe(news: Progress | None) -> str:
-    """A report in one line, with all that it knows."""
+    """A report in one line, with every number of it."""
     if news is None:
         return WORDS["preparing"]
     return ", ".join(text for _, text in _pieces(news))
 
 
-def shortened(news: Progress | None, begun: float, room: int) -> str:
-    """A report in a line of at most ``room`` characters: what matters most.
+def describe_within(news: Progress | None, begun: float, max_length: int) -> str:
+    """The most important parts of a report, in at most ``max_length`` characters.
 
-    A phase that has nothing to count shows how long it has lasted.
+    A phase that has nothing to count shows its duration so far.
     """
     pieces = [(0, WORDS["preparing"])] if news is None else _pieces(news)
-    if len(pieces) == 1 and (lasted := time.perf_counter() - begun) >= 1.0:
-        pieces.append((1, duration(lasted)))
-    while len(pieces) > 1 and len(", ".join(text for _, text in pieces)) > room:
+    if len(pieces) == 1 and (phase_seconds := time.perf_counter() - begun) >= 1.0:
+        pieces.append((1, duration(phase_seconds)))
+    while len(pieces) > 1 and len(", ".join(text for _, text in pieces)) > max_length:
         pieces.remove(max(pieces))
     return ", ".join(text for _, text in pieces)
 
 
 def _pieces(news: Progress) -> list[tuple[int, str]]:
     """The parts of a line, each with its rank: those of high ranks go first."""
-    found: list[tuple[int, str]] = []
+    pieces: list[tuple[int, str]] = []
     if news.label:
-        found.append((1, news.label))
+        pieces.append((1, news.label))
     if news.phase == "done":
-        return [*found, *_ended(news)]
-    counted = news.calls > news.resumed or (news.calls > 0 and news.phase == "sampling")
-    if not counted or news.phase in (
+        return [*pieces, *_last_pieces(news)]
+    has_calls = news.calls > news.resumed or (
+        news.calls > 0 and news.phase == "sampling"
+    )
+    if not has_calls or news.phase in (
         "compiling",
         "starting",
         "inspecting",
         "preparing",
     ):
         if not news.label or news.phase not in ("comparing", "playing", "reproducing"):
-            found.append((0, WORDS[news.phase]))
+            pieces.append((0, WORDS[news.phase]))
     else:
-        found.append((0, _calls(news)))
+        pieces.append((0, _calls(news)))
     if news.states is not None:
-        found.append((4, counts(news.states, "state")))
+        pieces.append((4, counts(news.states, "state")))
     if news.phase == "solving" and news.done is not None:
-        found.append((2, counts(news.done, "sweep")))
+        pieces.append((2, counts(news.done, "sweep")))
     if news.nodes is not None:
-        found.append((5, counts(news.nodes, "node")))
-    fresh = news.calls - news.resumed
-    if news.price is not None and fresh > 0 and news.seconds > 0.0:
-        found.append((6, rate(fresh / news.seconds)))
-    if news.seconds_left is not None and counted:
+        pieces.append((5, counts(news.nodes, "node")))
+    fresh_calls = news.calls - news.resumed
+    if news.price is not None and fresh_calls > 0 and news.seconds > 0.0:
+        pieces.append((6, rate(fresh_calls / news.seconds)))
+    if news.seconds_left is not None and has_calls:
         # a schedule may end early, where the data allow it
-        most = "up to " if news.price is not None and news.nodes is None else ""
-        found.append((2, f"{most}{duration(news.seconds_left)} left"))
+        limit_words = "up to " if news.price is not None and news.nodes is None else ""
+        pieces.append((2, f"{limit_words}{duration(news.seconds_left)} left"))
     if news.interval is not None and news.price is not None:
-        low, high = news.interval
-        middle, half = (low + high) / 2, (high - low) / 2
-        found.append((3, f"value {middle:.4g} ± {up(half)}"))
+        lower_bound, upper_bound = news.interval
+        middle, half_width = (
+            (lower_bound + upper_bound) / 2,
+            (upper_bound - lower_bound) / 2,
+        )
+        pieces.append((3, f"value {middle:.4g} ± {up(half_width)}"))
     elif news.phase == "solving" and news.half_width is not None:
-        found.append((3, f"error at most {up(news.half_width)}"))
+        pieces.append((3, f"error at most {up(news.half_width)}"))
     elif news.half_width is not None:
-        found.append((3, f"half-width {up(news.half_width, 3)}"))
+        pieces.append((3, f"half-width {up(news.half_width, 3)}"))
     elif news.value is not None:
-        found.append((3, f"value {news.value:.4g}"))
-    return found
+        pieces.append((3, f"value {news.value:.4g}"))
+    return pieces
 
 
 def _calls(news: Progress) -> str:
-    of = "" if news.price is None else f" of {amount(news.price)}"
-    return f"{amount(news.calls)}{of} calls"
+    price_text = "" if news.price is None else f" of {amount(news.price)}"
+    return f"{amount(news.calls)}{price_text} calls"
 
 
-def _ended(news: Progress) -> list[tuple[int, str]]:
+def _last_pieces(news: Progress) -> list[tuple[int, str]]:
     """The last line."""
-    found = f"done: {amount(news.calls)} calls in {duration(news.seconds)}"
+    end_text = f"done: {amount(news.calls)} calls in {duration(news.seconds)}"
     if news.calls == 0:
-        found = f"done in {duration(news.seconds)}"
-    pieces = [(0, found)]
+        end_text = f"done in {duration(news.seconds)}"
+    pieces = [(0, end_text)]
     if news.interval is not None:
-        low, high = news.interval
-        pieces.append((3, f"value {(low + high) / 2:.4g} ± {up((high - low) / 2)}"))
+        lower_bound, upper_bound = news.interval
+        pieces.append(
+            (
+                3,
+                f"value {(lower_bound + upper_bound) / 2:.4g} ± "
+                f"{up((upper_bound - lower_bound) / 2)}",
+            )
+        )
     return pieces

@@ -13,27 +13,33 @@ from typing import Any
 import numpy as np
 
 
-def same_fields(one: Any, other: Any, but: tuple[str, ...] = ()) -> bool:
+def same_fields(left: Any, right: Any, but: tuple[str, ...] = ()) -> bool:
     """Whether two objects of one dataclass have equal fields, those of ``but`` aside."""
     return all(
-        alike(getattr(one, part.name), getattr(other, part.name))
-        for part in fields(one)
-        if part.compare and part.name not in but
+        are_equal(getattr(left, field.name), getattr(right, field.name))
+        for field in fields(left)
+        if field.compare and field.name not in but
     )
 
 
-def alike(one: Any, other: Any) -> bool:
+def are_equal(left: Any, right: Any) -> bool:
     """Whether two values are equal, item by item."""
-    if one is other:
+    if left is right:
         return True
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        both = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
-        return both and one.shape == other.shape and alike(one.tolist(), other.tolist())
-    for kind in (tuple, list):
-        if isinstance(one, kind) and isinstance(other, kind):
-            return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(alike(one[k], other[k]) for k in one)
-    if isinstance(one, float) and isinstance(other, float) and one != one:
-        return other != other
-    return bool(one == other)
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        are_arrays = isinstance(left, np.ndarray) and isinstance(right, np.ndarray)
+        return (
+            are_arrays
+            and left.shape == right.shape
+            and are_equal(left.tolist(), right.tolist())
+        )
+    for sequence_type in (tuple, list):
+        if isinstance(left, sequence_type) and isinstance(right, sequence_type):
+            return len(left) == len(right) and all(map(are_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            are_equal(left[k], right[k]) for k in left
+        )
+    if isinstance(left, float) and isinstance(right, float) and left != left:
+        return right != right
+    return bool(left == right)

@@ -1,12 +1,12 @@
 """Objects that go to JSON and come back: ``to_dict``, ``from_dict`` and their texts.
 
-Every object says what it is and which version of the form it has:
+Every object carries its kind and the version of its form:
 
     {"schema": 1, "kind": "estimate", …the fields…}
 
 A number of the schema changes when a reader of the old form could not read the new one.
-Names may be added at any time, and readers ignore those that they do not know: what the
-command line prints with --json has more of them, and is read too.
+Names may be added at any time, and readers ignore those that they do not know: the
+output of the command line with --json has more of them, and is read too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, ClassVar, Self
 
 from smoothcruiser.errors import InvalidInput, described
-from smoothcruiser.records.fields import DataclassShape, fitting
+from smoothcruiser.records.fields import DataclassShape, check_flaw
 from smoothcruiser.records.shapes import Definitions, Schema, refused
 
 SCHEMA = 1
@@ -32,15 +32,15 @@ class Data:
     # names of fields in JSON, where they differ
     json_names: ClassVar[Mapping[str, str]] = {}
     json_left_out: ClassVar[tuple[str, ...]] = ()  # fields that are not written
-    # what ``more_data`` adds: name -> type
+    # names that ``more_data`` adds: name -> type
     json_more: ClassVar[Mapping[str, Any]] = {}
 
     def more_data(self) -> dict[str, Any]:
-        """What is written beside the fields: it follows from them."""
+        """Data written beside the fields: they follow from the fields."""
         return {}
 
     def json_flaw(self) -> str | None:
-        """What does not fit together in an object that was read, None if all does."""
+        """The flaw of an object that was read, None if its parts fit together."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,19 +50,19 @@ class Data:
         log10 and its digits in base 16 beside it. A state that JSON cannot hold is
         written as ``repr`` prints it, and comes back as that text.
         """
-        own: dict[str, Any] = DataclassShape(type(self)).data(self)
-        return head(self.json_kind) | own | self.more_data()
+        field_data: dict[str, Any] = DataclassShape(type(self)).data(self)
+        return head(self.json_kind) | field_data | self.more_data()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The object that ``to_dict`` wrote; names that it does not know are ignored.
 
         Args:
-            data: what ``to_dict`` returned, or the same after JSON.
+            data: the result of ``to_dict``, or the same after JSON.
         """
         check_head(data, cls.json_kind, f"{cls.__name__}.from_dict")
-        made = cls(**DataclassShape(cls).arguments(data, cls.json_kind))
-        return fitting(made, cls.json_kind)  # type: ignore[no-any-return]
+        record = cls(**DataclassShape(cls).arguments(data, cls.json_kind))
+        return check_flaw(record, cls.json_kind)  # type: ignore[no-any-return]
 
     def to_json(self, **options: Any) -> str:
         """The object as JSON text (``to_dict``).
@@ -77,18 +77,18 @@ class Data:
         """The object that ``to_json`` wrote.
 
         Args:
-            text: JSON text; also what the command line prints with --json.
+            text: JSON text; also the output of the command line with --json.
         """
         return cls.from_dict(json_data(text, f"{cls.__name__}.from_json"))
 
     @classmethod
     def json_shape(cls) -> Any:
-        """How it is written inside another object: as ``to_dict`` writes it."""
+        """The shape inside another object: as ``to_dict`` writes it."""
         return Inside(cls)
 
     @classmethod
     def json_schema(cls) -> Schema:
-        """The JSON Schema of what ``to_dict`` returns; ``schema(kind)`` reads a file."""
+        """The JSON Schema of ``to_dict``'s result; ``schema(kind)`` reads a file."""
         return schema_of(cls.json_kind, cls.__doc__, cls)
 
 
@@ -105,45 +105,51 @@ class Inside(DataclassShape):
         except InvalidInput as error:
             raise InvalidInput(f"{where}: {error}") from error
 
-    def whole(self, defs: Definitions) -> Schema:  # noqa: D102
+    def object_schema(self, defs: Definitions) -> Schema:  # noqa: D102
         kind: str = self.type.json_kind  # type: ignore[attr-defined]
-        return with_head(kind, super().whole(defs))
+        return with_head(kind, super().object_schema(defs))
 
 
 def head(kind: str) -> dict[str, Any]:
-    """What every object begins with."""
+    """The first members of every object."""
     return {"schema": SCHEMA, "kind": kind}
 
 
 def with_head(kind: str, schema: Schema) -> Schema:
     """The schema of an object that begins with ``head``."""
-    first = {"schema": {"const": SCHEMA}, "kind": {"const": kind}}
+    head_properties = {"schema": {"const": SCHEMA}, "kind": {"const": kind}}
     return schema | {
-        "properties": first | schema["properties"],
-        "required": [*first, *schema["required"]],
+        "properties": head_properties | schema["properties"],
+        "required": [*head_properties, *schema["required"]],
     }
 
 
-def schema_of(kind: str, about: str | None, *classes: type) -> Schema:
+def schema_of(kind: str, description: str | None, *classes: type) -> Schema:
     """The JSON Schema of an object that has the fields of all these dataclasses."""
     defs: Definitions = {}
-    known: dict[str, Any] = {}
+    properties: dict[str, Any] = {}
     required: dict[str, None] = {}
     for cls in classes:
-        whole = DataclassShape(cls).whole(defs)
-        known |= whole["properties"]
-        required |= dict.fromkeys(whole["required"])
-    body = {"type": "object", "properties": known, "required": list(required)}
-    top = {
+        class_schema = DataclassShape(cls).object_schema(defs)
+        properties |= class_schema["properties"]
+        required |= dict.fromkeys(class_schema["required"])
+    object_schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+    }
+    schema_head = {
         "$schema": DIALECT,
         "title": kind,
-        "description": (about or "").strip().partition("\n")[0],
+        "description": (description or "").strip().partition("\n")[0],
     }
-    return top | with_head(kind, body) | ({"$defs": defs} if defs else {})
+    return (
+        schema_head | with_head(kind, object_schema) | ({"$defs": defs} if defs else {})
+    )
 
 
 def check_head(data: Any, kind: str, verb: str) -> None:
-    """Refuse what is no object of this kind, or of another version."""
+    """Refuse data that are no object of this kind and version."""
     if not isinstance(data, Mapping):
         raise InvalidInput(f"{verb} takes a dict, got {described(data)}.")
     if data.get("schema") != SCHEMA or isinstance(data.get("schema"), bool):
@@ -163,7 +169,7 @@ def json_text(data: dict[str, Any], options: Mapping[str, Any]) -> str:
 
 
 def json_data(text: Any, verb: str) -> Any:
-    """What JSON text holds."""
+    """The data in JSON text."""
 
     def no_number(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
@@ -181,30 +187,34 @@ def json_data(text: Any, verb: str) -> Any:
 def kinds() -> tuple[str, ...]:
     """The kinds of objects that have a schema."""
     folder = files("smoothcruiser.records").joinpath("schema")
-    names = [entry.name for entry in folder.iterdir()]
-    return tuple(sorted(n.removesuffix(".json") for n in names if n.endswith(".json")))
+    file_names = [entry.name for entry in folder.iterdir()]
+    return tuple(
+        sorted(
+            name.removesuffix(".json") for name in file_names if name.endswith(".json")
+        )
+    )
 
 
 def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of object, such as "estimate".
 
-    It describes what ``to_dict`` and ``to_json`` write and ``--json`` prints.
+    It describes the output of ``to_dict``, ``to_json`` and ``--json``.
 
     >>> import smoothcruiser as sc
     >>> sc.schema("estimate")["properties"]["kind"]
     {'const': 'estimate'}
 
     Args:
-        kind: what "kind" says in the object.
+        kind: the value of "kind" in the object.
     """
-    known = kinds()
-    if kind not in known:
+    known_kinds = kinds()
+    if kind not in known_kinds:
         raise InvalidInput(
             f"There is no schema of kind {described(kind)}; there are "
-            f"{', '.join(known)}."
+            f"{', '.join(known_kinds)}."
         )
     folder = files("smoothcruiser.records").joinpath("schema")
-    found: dict[str, Any] = json.loads(
+    kind_schema: dict[str, Any] = json.loads(
         folder.joinpath(f"{kind}.json").read_text("utf-8")
     )
-    return found
+    return kind_schema

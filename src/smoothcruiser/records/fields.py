@@ -1,8 +1,8 @@
-"""Which type has which shape in JSON; dataclasses have that of their fields.
+"""The JSON shape of each type; dataclasses have that of their fields.
 
-The type of a field says how it is written, read and described (``records.shapes``):
-``shape_of(float | None)``. So a class whose fields have types needs no code of its own.
-DataclassShape of type ``Any`` are states. ``hold`` adds a type that needs code of its own.
+The type of a field decides how it is written, read and described (``records.shapes``):
+``shape_of(float | None)``. So a class with typed fields needs no code of its own.
+Fields of type ``Any`` are states. ``hold`` adds a type that needs code of its own.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from smoothcruiser.records.shapes import (
     WHOLE,
     Array,
     Count,
+    CustomShape,
     Definitions,
-    Held,
     Items,
     ManyStates,
     Maybe,
@@ -49,7 +49,7 @@ from smoothcruiser.records.shapes import (
     refused,
 )
 
-HELD: dict[type, Held] = {}
+CUSTOM_SHAPES: dict[type, CustomShape] = {}
 MOST_CALLS = 2**63  # counters of engines end there
 
 
@@ -58,96 +58,98 @@ class DataclassShape(Shape):
     """A dataclass, by its fields.
 
     ``json_names`` of the class gives fields other names, ``json_left_out`` are fields
-    that are not written, ``json_more`` names what ``more_data`` adds (name -> type).
+    that are not written, ``json_more`` are the names that ``more_data`` adds (name ->
+    type).
     """
 
     type: type
     NOTHING: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
 
-    def parts(self) -> list[tuple[Field[Any], str, Shape]]:
+    def field_shapes(self) -> list[tuple[Field[Any], str, Shape]]:
         """Each field, its name in JSON and its shape."""
         hints = hints_of(self.type)
-        names: Mapping[str, str] = getattr(self.type, "json_names", self.NOTHING)
+        json_names: Mapping[str, str] = getattr(self.type, "json_names", self.NOTHING)
         left_out = getattr(self.type, "json_left_out", ())
         return [
-            (part, names.get(part.name, part.name), shape_of(hints[part.name]))
-            for part in fields(self.type)
-            if part.init and part.name not in left_out
+            (field, json_names.get(field.name, field.name), shape_of(hints[field.name]))
+            for field in fields(self.type)
+            if field.init and field.name not in left_out
         ]
 
     def data(self, value: Any) -> Any:  # noqa: D102
-        out: dict[str, Any] = {}
-        for part, name, shape in self.parts():
-            shape.write(out, name, getattr(value, part.name))
-        return out
+        json_data: dict[str, Any] = {}
+        for field, name, shape in self.field_shapes():
+            shape.write_field(json_data, name, getattr(value, field.name))
+        return json_data
 
-    def arguments(self, data: Any, where: str, **known: Any) -> dict[str, Any]:
-        """The arguments that the class takes, from JSON data; ``known`` ones are kept."""
+    def arguments(self, data: Any, where: str, **preset: Any) -> dict[str, Any]:
+        """The arguments of the class, from JSON data; ``preset`` ones are kept."""
         if not isinstance(data, Mapping):
             raise refused(where, "an object", data)
-        found: dict[str, Any] = dict(known)
-        for part, name, shape in self.parts():
-            if part.name in known:
+        arguments: dict[str, Any] = dict(preset)
+        for field, name, shape in self.field_shapes():
+            if field.name in preset:
                 continue
             if name in data:
-                found[part.name] = shape.read(data, name, where)
-            elif part.default is MISSING and part.default_factory is MISSING:
+                arguments[field.name] = shape.read_field(data, name, where)
+            elif field.default is MISSING and field.default_factory is MISSING:
                 raise InvalidInput(f"{where} must have {name!r}, and it is missing.")
-        return found
+        return arguments
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
-        return fitting(self.type(**self.arguments(data, where)), where)
+        return check_flaw(self.type(**self.arguments(data, where)), where)
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         name = self.type.__name__
         if name not in defs:
             defs[name] = {}  # a class inside itself ends here
-            defs[name] = self.whole(defs)
+            defs[name] = self.object_schema(defs)
         return {"$ref": f"#/$defs/{name}"}
 
-    def whole(self, defs: Definitions) -> Schema:
-        """The schema itself."""
-        known: dict[str, Schema] = {}
+    def object_schema(self, defs: Definitions) -> Schema:
+        """The schema of the object itself, without a reference."""
+        properties: dict[str, Schema] = {}
         required = []
-        for _, name, shape in self.parts():
-            known |= shape.properties(name, defs)
+        for _, name, shape in self.field_shapes():
+            properties |= shape.properties(name, defs)
             required.append(name)
-        more: Mapping[str, Any] = getattr(self.type, "json_more", self.NOTHING)
-        for name, hint in more.items():
-            known |= shape_of(hint).properties(name, defs)
+        more_types: Mapping[str, Any] = getattr(self.type, "json_more", self.NOTHING)
+        for name, hint in more_types.items():
+            properties |= shape_of(hint).properties(name, defs)
             required.append(name)
-        return {"type": "object", "properties": known, "required": required}
+        return {"type": "object", "properties": properties, "required": required}
 
 
-def fitting(made: Any, where: str) -> Any:
-    """What was read, if its parts fit together: ``json_flaw`` of its class says.
+def check_flaw(record: Any, where: str) -> Any:
+    """The record that was read; refused where ``json_flaw`` of its class finds a flaw.
 
-    Data that a program wrote always do; a person may have edited them.
+    Data that a program wrote always fit together; a person may have edited them.
     """
-    flaw: str | None = getattr(made, "json_flaw", lambda: None)()
+    flaw: str | None = getattr(record, "json_flaw", lambda: None)()
     if flaw is not None:
         raise InvalidInput(f"{where}: {flaw}.")
-    return made
+    return record
 
 
-def miscounted(name: str, found: int, required: int, what: str) -> str | None:
-    """What is wrong with the length of a list; None where it is right."""
-    if found == required:
+def miscounted(name: str, length: int, required: int, unit: str) -> str | None:
+    """The flaw of a list's length; None where it is right."""
+    if length == required:
         return None
-    return f"{name} must have {required:,} entries, one per {what}, got {found:,}"
+    return f"{name} must have {required:,} entries, one per {unit}, got {length:,}"
 
 
-def outside(name: str, number: int, count: int, what: str) -> str | None:
-    """What is wrong with the number of one of ``count`` things; None where it is one."""
+def outside(name: str, number: int, count: int, things: str) -> str | None:
+    """The flaw of a number that must name one of ``count`` things; None if it does."""
     if 0 <= number < count:
         return None
     return (
-        f"{name} must name one of {count:,} {what}, from 0 on, got {described(number)}"
+        f"{name} must name one of {count:,} {things}, from 0 on, got "
+        f"{described(number)}"
     )
 
 
 def uncountable(name: str, number: int) -> str | None:
-    """What is wrong with the number of calls of a run; None where they can be made."""
+    """The flaw of a run's number of calls; None where they can be made."""
     if 0 <= number < MOST_CALLS:
         return None
     return f"{name} must count calls, from 0 on, got {described(number)}"
@@ -166,13 +168,13 @@ def hold(
     schema: Schema,
 ) -> None:
     """Let a type be written and read by code of its own."""
-    HELD[cls] = Held(write, read, schema)
+    CUSTOM_SHAPES[cls] = CustomShape(write, read, schema)
 
 
 @cache
 def shape_of(hint: Any) -> Shape:
-    """How values of a type are written, read and described."""
-    simple: dict[Any, Shape] = {
+    """The shape by which values of a type are written, read and described."""
+    simple_shapes: dict[Any, Shape] = {
         str: TEXT,
         bool: FLAG,
         int: WHOLE,
@@ -180,35 +182,41 @@ def shape_of(hint: Any) -> Shape:
         Any: OneState(),
         Count: Whole(),
     }
-    if hint in simple:
-        return simple[hint]
-    origin, args = get_origin(hint), get_args(hint)
+    if hint in simple_shapes:
+        return simple_shapes[hint]
+    origin, type_args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        inner = [shape_of(arg) for arg in args if arg is not type(None)]
-        if len(inner) == 1 and len(args) == 2:
-            one = inner[0]
-            return MaybeNumber() if isinstance(one, Number) else Maybe(one)
+        inner_shapes = [
+            shape_of(member_type)
+            for member_type in type_args
+            if member_type is not type(None)
+        ]
+        if len(inner_shapes) == 1 and len(type_args) == 2:
+            inner_shape = inner_shapes[0]
+            return (
+                MaybeNumber() if isinstance(inner_shape, Number) else Maybe(inner_shape)
+            )
     if origin is Literal:
-        return OneOf(args)
-    if origin is tuple and args[-1:] == (...,):
-        special: dict[Any, Shape] = {Any: ManyStates(), Count: Wholes()}
-        return special.get(args[0]) or Items(shape_of(args[0]))
+        return OneOf(type_args)
+    if origin is tuple and type_args[-1:] == (...,):
+        tuple_shapes: dict[Any, Shape] = {Any: ManyStates(), Count: Wholes()}
+        return tuple_shapes.get(type_args[0]) or Items(shape_of(type_args[0]))
     if origin is tuple:
-        return Several(tuple(shape_of(arg) for arg in args))
+        return Several(tuple(shape_of(member_type) for member_type in type_args))
     if origin is list:
-        return Items(shape_of(args[0]))
+        return Items(shape_of(type_args[0]))
     if origin is dict:
-        return Named(args[0], shape_of(args[1]))
+        return Named(type_args[0], shape_of(type_args[1]))
     # from NumPy 2.5 on NDArray[…] is an alias of its own, with the array behind it
     if np.ndarray in (origin, get_origin(getattr(origin, "__value__", None))):
         return Array()
     if isinstance(hint, type):
-        for base in hint.__mro__:
-            if base in HELD:
-                return HELD[base]
-        own: Shape | None = getattr(hint, "json_shape", lambda: None)()
-        if own is not None:
-            return own
+        for base_class in hint.__mro__:
+            if base_class in CUSTOM_SHAPES:
+                return CUSTOM_SHAPES[base_class]
+        own_shape: Shape | None = getattr(hint, "json_shape", lambda: None)()
+        if own_shape is not None:
+            return own_shape
         if is_dataclass(hint):
             return DataclassShape(hint)
     raise TypeError(f"There is no JSON for the type {hint!r}; add one with hold().")

@@ -1,4 +1,4 @@
-"""Objects that go to tables (``to_frame``) and to pictures (``drawn``).
+"""Objects that go to tables (``to_frame``) and to pictures (``plot``).
 
 Both need packages that not everybody has: pandas, without which a table is a list of
 dicts, and matplotlib (extra ``report``), without which there is no picture. They are
@@ -27,30 +27,30 @@ class Framed(ABC):
         """The rows as dicts, in order; the keys are the columns."""
 
     def frame_attrs(self) -> dict[str, Any]:
-        """What is true of the whole table: ``attrs`` of the DataFrame."""
+        """Facts of the whole table: ``attrs`` of the DataFrame."""
         return {}
 
     def to_frame(self) -> Any:
         """A pandas DataFrame of the rows; ``records()`` where pandas is not installed."""
-        rows = self.records()
+        record_rows = self.records()
         try:
             import pandas
         except ImportError:
-            return rows
-        columns = list(rows[0]) if rows else list(self.frame_columns)
-        frame = pandas.DataFrame.from_records(rows, columns=columns)
+            return record_rows
+        column_names = list(record_rows[0]) if record_rows else list(self.frame_columns)
+        frame = pandas.DataFrame.from_records(record_rows, columns=column_names)
         frame.attrs.update(self.frame_attrs())
         return frame
 
 
-def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:
-    """The Axes on which a drawing of ``smoothcruiser.plots`` has shown an object.
+def drawn(drawing: str, subject: Any, ax: Axes | None, **options: Any) -> Axes:
+    """Draw an object by a module of ``smoothcruiser.plots``, and return the Axes.
 
     Args:
         drawing: the name of a module there; its function ``draw`` draws.
-        shown: the object.
+        subject: the object.
         ax: where to draw; by default a figure of its own.
-        **how: options of the drawing.
+        **options: options of the drawing.
     """
     try:
         from matplotlib import axes  # noqa: F401
@@ -60,5 +60,5 @@ def drawn(drawing: str, shown: Any, ax: Axes | None, **how: Any) -> Axes:
             "pip install 'smoothcruiser[report]'."
         ) from None
     module = import_module(f"smoothcruiser.plots.{drawing}")
-    found: Axes = module.draw(shown, ax, **how)
-    return found
+    drawn_axes: Axes = module.draw(subject, ax, **options)
+    return drawn_axes

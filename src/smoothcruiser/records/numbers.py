@@ -40,11 +40,15 @@ def counted(name: str, count: int) -> dict[str, Any]:
     limit to the length of such a text.
     """
     count = int(count)
-    found: dict[str, Any] = {
+    count_fields: dict[str, Any] = {
         name: count if count <= LARGEST_COUNT else None,
         log_name(name): math.log10(max(1, count)),
     }
-    return found if count <= LARGEST_COUNT else found | {hex_name(name): hex(count)}
+    return (
+        count_fields
+        if count <= LARGEST_COUNT
+        else count_fields | {hex_name(name): hex(count)}
+    )
 
 
 def log_name(name: str) -> str:

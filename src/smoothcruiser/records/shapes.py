@@ -1,10 +1,10 @@
-"""How a value of a declared type is written as JSON data, read again, and described.
+"""Shapes: values of a declared type, written as JSON data, read again, and described.
 
 A shape does all three: it writes (``data``), reads (``value``) and gives the JSON Schema
 (``schema``), so that the three agree. ``Count`` is a whole number of any size: it and
 states (``records.states``) write more than one name. A value that does not fit is refused
-in a sentence with what was required and what came. What this file leaves out: classes
-with fields, and which type has which shape (``records.fields``).
+in a sentence with the required and the actual value. This file leaves out classes with
+fields, and the table of types and shapes (``records.fields``).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Schema = dict[str, Any]
 Definitions = dict[str, Schema]
 
 
-def refused(where: str, required: str, came: object) -> InvalidInput:
+def refused(where: str, required: str, actual: object) -> InvalidInput:
     """The error of a value that does not fit."""
-    return InvalidInput(f"{where} must be {required}, got {described(came)}.")
+    return InvalidInput(f"{where} must be {required}, got {described(actual)}.")
 
 
 class Shape(ABC):
@@ -55,16 +55,16 @@ class Shape(ABC):
 
     # a field of an object; most have their data under their name and nothing more
 
-    def write(self, out: dict[str, Any], name: str, value: Any) -> None:
+    def write_field(self, out: dict[str, Any], name: str, value: Any) -> None:
         """Put a field into an object."""
         out[name] = self.data(value)
 
-    def read(self, data: Mapping[str, Any], name: str, where: str) -> Any:
+    def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:
         """Take a field out of an object."""
         return self.value(data[name], f"{where}.{name}")
 
     def properties(self, name: str, defs: Definitions) -> dict[str, Schema]:
-        """What a field is in the schema of an object."""
+        """The properties of a field in the schema of an object."""
         return {name: self.schema(defs)}
 
 
@@ -80,8 +80,8 @@ class Simple(Shape):
         return self.type(value)
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
-        fits = isinstance(data, self.type)
-        if not fits or (self.type is int and isinstance(data, bool)):
+        has_type = isinstance(data, self.type)
+        if not has_type or (self.type is int and isinstance(data, bool)):
             raise refused(where, self.required, data)
         return data
 
@@ -133,17 +133,17 @@ class Maybe(Shape):
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"anyOf": [self.inner.schema(defs), {"type": "null"}]}
 
-    def write(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
+    def write_field(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
         if value is not None:
-            self.inner.write(out, name, value)
+            self.inner.write_field(out, name, value)
             return
         out[name] = None
         if isinstance(self.inner, Whole):
             out[log_name(name)] = None
 
-    def read(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
-        absent = data[name] is None and data.get(hex_name(name)) is None
-        return None if absent else self.inner.read(data, name, where)
+    def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
+        is_absent = data[name] is None and data.get(hex_name(name)) is None
+        return None if is_absent else self.inner.read_field(data, name, where)
 
     def properties(self, name: str, defs: Definitions) -> dict[str, Schema]:  # noqa: D102
         return self.inner.properties(name, defs) | {name: self.schema(defs)}
@@ -189,13 +189,13 @@ class Items(Shape):
     inner: Shape
 
     def data(self, value: Any) -> Any:  # noqa: D102
-        return [self.inner.data(item) for item in value]
+        return [self.inner.data(element) for element in value]
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, list | tuple):
             raise refused(where, "a list", data)
         return tuple(
-            self.inner.value(item, f"{where}[{i}]") for i, item in enumerate(data)
+            self.inner.value(element, f"{where}[{i}]") for i, element in enumerate(data)
         )
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
@@ -209,24 +209,27 @@ class Several(Shape):
     inner: tuple[Shape, ...]
 
     def data(self, value: Any) -> Any:  # noqa: D102
-        return [x.data(item) for x, item in zip(self.inner, value, strict=True)]
+        return [
+            shape.data(element)
+            for shape, element in zip(self.inner, value, strict=True)
+        ]
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, list | tuple) or len(data) != len(self.inner):
             raise refused(where, f"a list of {len(self.inner)}", data)
         return tuple(
-            x.value(item, f"{where}[{i}]")
-            for i, (x, item) in enumerate(zip(self.inner, data, strict=True))
+            shape.value(element, f"{where}[{i}]")
+            for i, (shape, element) in enumerate(zip(self.inner, data, strict=True))
         )
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
-        size = len(self.inner)
-        places = [x.schema(defs) for x in self.inner]
+        num_items = len(self.inner)
+        item_schemas = [shape.schema(defs) for shape in self.inner]
         return {
             "type": "array",
-            "prefixItems": places,
-            "minItems": size,
-            "maxItems": size,
+            "prefixItems": item_schemas,
+            "minItems": num_items,
+            "maxItems": num_items,
         }
 
 
@@ -238,15 +241,15 @@ class Named(Shape):
     inner: Shape
 
     def data(self, value: Any) -> Any:  # noqa: D102
-        return {str(key): self.inner.data(item) for key, item in value.items()}
+        return {str(key): self.inner.data(element) for key, element in value.items()}
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, dict):
             raise refused(where, "an object", data)
         try:
             return {
-                self.key(name): self.inner.value(item, f"{where}.{name}")
-                for name, item in data.items()
+                self.key(name): self.inner.value(element, f"{where}.{name}")
+                for name, element in data.items()
             }
         except ValueError as error:
             if isinstance(error, InvalidInput):
@@ -262,7 +265,9 @@ class Array(Shape):
 
     def data(self, value: Any) -> Any:  # noqa: D102
         array = np.asarray(value, dtype=np.float64)
-        return array.tolist() if np.isfinite(array).all() else _lists(array.tolist())
+        return (
+            array.tolist() if np.isfinite(array).all() else _nested_data(array.tolist())
+        )
 
     def value(self, data: Any, where: str) -> Any:  # noqa: D102
         if not isinstance(data, list | tuple):
@@ -280,17 +285,19 @@ class Array(Shape):
         return NUMBER.value(data, where)
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
-        number = NUMBER.schema(defs)
+        number_schema = NUMBER.schema(defs)
         defs["numbers"] = {
             "description": "Numbers, or lists of them.",
             "type": "array",
-            "items": {"anyOf": [number, {"$ref": "#/$defs/numbers"}]},
+            "items": {"anyOf": [number_schema, {"$ref": "#/$defs/numbers"}]},
         }
         return {"$ref": "#/$defs/numbers"}
 
 
-def _lists(data: Any) -> Any:
-    return [_lists(x) for x in data] if isinstance(data, list) else number_data(data)
+def _nested_data(data: Any) -> Any:
+    return (
+        [_nested_data(x) for x in data] if isinstance(data, list) else number_data(data)
+    )
 
 
 class Whole(Shape):
@@ -310,14 +317,14 @@ class Whole(Shape):
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"type": ["integer", "null"], "description": "null beyond 2**53"}
 
-    def write(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
+    def write_field(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
         out |= counted(name, value)
 
-    def read(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
-        digits = data.get(hex_name(name))
-        found = data[name] if digits is None else digits
-        place = name if digits is None else hex_name(name)
-        return self.value(found, f"{where}.{place}")
+    def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
+        hex_digits = data.get(hex_name(name))
+        raw_count = data[name] if hex_digits is None else hex_digits
+        field_name = name if hex_digits is None else hex_name(name)
+        return self.value(raw_count, f"{where}.{field_name}")
 
     def properties(self, name: str, defs: Definitions) -> dict[str, Schema]:  # noqa: D102
         return {
@@ -339,20 +346,20 @@ class Wholes(Shape):
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"type": "array", "items": Whole().schema(defs)}
 
-    def write(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
+    def write_field(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
         out[name] = self.data(value)
         if None in out[name]:
             out[hex_name(name)] = [hex(x) for x in value]
 
-    def read(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
-        place = hex_name(name) if hex_name(name) in data else name
-        return self.value(data[place], f"{where}.{place}")
+    def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
+        field_name = hex_name(name) if hex_name(name) in data else name
+        return self.value(data[field_name], f"{where}.{field_name}")
 
     def properties(self, name: str, defs: Definitions) -> dict[str, Schema]:  # noqa: D102
-        digits = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
+        hex_schema = {"type": "string", "pattern": "^0x[0-9a-f]+$"}
         return {
             name: self.schema(defs),
-            hex_name(name): {"type": "array", "items": digits},
+            hex_name(name): {"type": "array", "items": hex_schema},
         }
 
 
@@ -368,36 +375,36 @@ class OneState(Shape):
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"description": "A state: any JSON data."}
 
-    def write(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
+    def write_field(self, out: dict[str, Any], name: str, value: Any) -> None:  # noqa: D102
         out[name], form = state_data(value)
         if form is not None:
             out[f"{name}_form"] = form
 
-    def read(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
+    def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
         return state_from(data[name], data.get(f"{name}_form"), f"{where}.{name}")
 
     def properties(self, name: str, defs: Definitions) -> dict[str, Schema]:  # noqa: D102
-        form = {
+        form_schema = {
             "type": ["string", "object"],
             "description": "What the data do not tell of the state.",
         }
-        return {name: self.schema(defs), f"{name}_form": form}
+        return {name: self.schema(defs), f"{name}_form": form_schema}
 
 
 class ManyStates(OneState):
     """A tuple of states: written as one, so that forms stand in one place."""
 
-    def read(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
+    def read_field(self, data: Mapping[str, Any], name: str, where: str) -> Any:  # noqa: D102
         if not isinstance(data[name], list | tuple):
             raise refused(f"{where}.{name}", "a list of states", data[name])
-        return super().read(data, name, where)
+        return super().read_field(data, name, where)
 
     def schema(self, defs: Definitions) -> Schema:  # noqa: D102
         return {"type": "array", "description": "States: any JSON data."}
 
 
 @dataclass(frozen=True)
-class Held(Shape):
+class CustomShape(Shape):
     """A type with code of its own."""
 
     write_data: Callable[[Any], Any]

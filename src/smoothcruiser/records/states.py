@@ -1,8 +1,8 @@
 """States as JSON data, and back.
 
 A state is anything: a number, a tuple, an array, an object of the user's own. JSON data
-are written for a reader (``state``), and what they do not tell is written beside them
-(``state_form``), only where something is missing:
+are written for a reader (``state``). Missing information is written beside them
+(``state_form``), only where there is some:
 
   null, true, 3, 0.5, "text"       themselves
   [1, 2]                           the tuple (1, 2): states are mostly tuples
@@ -10,7 +10,7 @@ are written for a reader (``state``), and what they do not tell is written besid
   [[0, 1]] with {"array": "<i8"}   the array, of this type and ``shape``
   {"x": 1}                         the dict (names are texts)
   null or "Infinity" with "number" NaN or infinity
-  anything with {"text": "…"}      that text: what ``repr`` says of an object that JSON
+  anything with {"text": "…"}      that text: the ``repr`` of an object that JSON
                                    cannot hold
 
 A NamedTuple comes back as the tuple that equals it, a NumPy scalar as the Python number
@@ -33,7 +33,7 @@ from smoothcruiser.records.numbers import NOT_FINITE, number_data
 
 Form = str | dict[str, Any] | None
 # types of arrays that are kept: truth values, whole numbers, floats, texts
-KEPT = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|U[0-9]{1,6})")
+STORED_DTYPES = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|U[0-9]{1,6})")
 # Python prints whole numbers of up to 4,300 digits and no longer ones.
 LONGEST_WHOLE = 10**4000
 
@@ -41,16 +41,18 @@ LONGEST_WHOLE = 10**4000
 def plain(value: Any) -> Any:
     """Data that JSON can hold: numbers, words, lists; anything else as it is printed.
 
-    NaN is None, and so is what a reader can do without: see ``state_data``.
+    NaN is None, and details that a reader can do without are lost: see ``state_data``.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return {part.name: plain(getattr(value, part.name)) for part in fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in fields(value)
+        }
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             return text_of(value)
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): plain(element) for key, element in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(element) for element in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, float):
@@ -63,46 +65,57 @@ def plain(value: Any) -> Any:
 
 
 def state_data(state: Any) -> tuple[Any, Form]:
-    """A state as JSON data, and what these do not tell of it (None: nothing)."""
+    """A state as JSON data, and its form where the data do not tell it, else None."""
     if state is None or isinstance(state, bool | str | np.bool_ | Integral):
-        return _simple(state)
+        return _simple_data(state)
     if isinstance(state, float | np.floating):
         value = float(state)
         return number_data(value), None if math.isfinite(value) else "number"
     if isinstance(state, tuple | list):
-        parts = [state_data(part) for part in state]
-        data, forms = [part[0] for part in parts], [part[1] for part in parts]
-        told = any(form is not None for form in forms)
+        element_data = [state_data(element) for element in state]
+        data, forms = (
+            [element[0] for element in element_data],
+            [element[1] for element in element_data],
+        )
+        has_forms = any(form is not None for form in forms)
         if isinstance(state, list):
-            return data, {"list": forms if told else None}
-        return data, {"tuple": forms} if told else None
+            return data, {"list": forms if has_forms else None}
+        return data, {"tuple": forms} if has_forms else None
     if isinstance(state, dict) and all(isinstance(name, str) for name in state):
-        inside = {str.__str__(name): state_data(part) for name, part in state.items()}
-        named = {name: form for name, (_, form) in inside.items() if form is not None}
-        values = {name: data for name, (data, _) in inside.items()}
-        return values, {"dict": named} if named else None
+        member_data = {
+            str.__str__(name): state_data(element) for name, element in state.items()
+        }
+        member_forms = {
+            name: form for name, (_, form) in member_data.items() if form is not None
+        }
+        member_values = {name: data for name, (data, _) in member_data.items()}
+        return member_values, {"dict": member_forms} if member_forms else None
     return _array_data(state) or (plain(state), {"text": text_of(state)})
 
 
-def _simple(state: Any) -> tuple[Any, Form]:
+def _simple_data(state: Any) -> tuple[Any, Form]:
     if isinstance(state, bool | np.bool_):
         return bool(state), None
     if state is None or isinstance(state, str):
         # not str(): an Enum that is a text has a name of its own
         return None if state is None else str.__str__(state), None
-    whole = int(state)
-    return (whole, None) if abs(whole) < LONGEST_WHOLE else (hex(whole), "hex")
+    whole_number = int(state)
+    return (
+        (whole_number, None)
+        if abs(whole_number) < LONGEST_WHOLE
+        else (hex(whole_number), "hex")
+    )
 
 
 def _array_data(state: Any) -> tuple[Any, Form] | None:
-    """An array with its type; None for what is no array of numbers or texts."""
+    """An array with its type; None for anything but arrays of numbers or texts."""
     if not (hasattr(state, "tolist") and hasattr(state, "shape")):
         return None
     try:
         array = np.asarray(state)
     except Exception:  # an object of the user's own that only looks like an array
         return None
-    if not KEPT.fullmatch(array.dtype.str):
+    if not STORED_DTYPES.fullmatch(array.dtype.str):
         return None
     form = {"array": array.dtype.str, "shape": list(array.shape)}
     return plain(array.tolist()), form
@@ -111,11 +124,11 @@ def _array_data(state: Any) -> tuple[Any, Form] | None:
 def state_from(data: Any, form: Any, where: str) -> Any:
     """The state that ``state_data`` wrote."""
     if form is None:
-        return _natural(data)
+        return _natural_value(data)
     if form == "number":
         return _not_finite(data, where)
     if form == "hex":
-        return _read(lambda: int(data, 16), where)
+        return _read_value(lambda: int(data, 16), where)
     if isinstance(form, dict) and len(form) <= 2:
         for name, reader in READERS.items():
             if name in form:
@@ -126,12 +139,12 @@ def state_from(data: Any, form: Any, where: str) -> Any:
     )
 
 
-def _natural(data: Any) -> Any:
-    """What data stand for where nothing else is told: lists are tuples."""
+def _natural_value(data: Any) -> Any:
+    """The value of data without a form: lists are tuples."""
     if isinstance(data, list | tuple):
-        return tuple(_natural(part) for part in data)
+        return tuple(_natural_value(element) for element in data)
     if isinstance(data, dict):
-        return {name: _natural(part) for name, part in data.items()}
+        return {name: _natural_value(element) for name, element in data.items()}
     return data
 
 
@@ -146,7 +159,7 @@ def _not_finite(data: Any, where: str) -> float:
     return NOT_FINITE[data]
 
 
-def _items(data: Any, forms: Any, where: str) -> list[Any]:
+def _element_states(data: Any, forms: Any, where: str) -> list[Any]:
     if not isinstance(data, list | tuple):
         raise InvalidInput(f"{where} must be a list, got {described(data)}.")
     forms = [None] * len(data) if forms is None else forms
@@ -155,47 +168,55 @@ def _items(data: Any, forms: Any, where: str) -> list[Any]:
             f"{where}_form must list {len(data)} forms, one per item, got "
             f"{described(forms)}."
         )
-    return [state_from(x, form, where) for x, form in zip(data, forms, strict=True)]
+    return [
+        state_from(element, form, where)
+        for element, form in zip(data, forms, strict=True)
+    ]
 
 
-def _list(data: Any, form: dict[str, Any], where: str) -> Any:
-    return _items(data, form["list"], where)
+def _read_list(data: Any, form: dict[str, Any], where: str) -> Any:
+    return _element_states(data, form["list"], where)
 
 
-def _tuple(data: Any, form: dict[str, Any], where: str) -> Any:
-    return tuple(_items(data, form["tuple"], where))
+def _read_tuple(data: Any, form: dict[str, Any], where: str) -> Any:
+    return tuple(_element_states(data, form["tuple"], where))
 
 
-def _dict(data: Any, form: dict[str, Any], where: str) -> Any:
-    named = form["dict"]
-    if not isinstance(data, dict) or not isinstance(named, dict):
+def _read_dict(data: Any, form: dict[str, Any], where: str) -> Any:
+    member_forms = form["dict"]
+    if not isinstance(data, dict) or not isinstance(member_forms, dict):
         raise InvalidInput(f"{where} must be an object, got {described(data)}.")
-    return {name: state_from(x, named.get(name), where) for name, x in data.items()}
+    return {
+        name: state_from(member, member_forms.get(name), where)
+        for name, member in data.items()
+    }
 
 
-def _array(data: Any, form: dict[str, Any], where: str) -> Any:
-    kind, shape = form["array"], form.get("shape")
-    if not isinstance(kind, str) or not KEPT.fullmatch(kind):
+def _read_array(data: Any, form: dict[str, Any], where: str) -> Any:
+    array_type, shape = form["array"], form.get("shape")
+    if not isinstance(array_type, str) or not STORED_DTYPES.fullmatch(array_type):
         raise InvalidInput(
             f"{where}_form must name a type of array such as '<f8', got "
-            f"{described(kind)}."
+            f"{described(array_type)}."
         )
-    flat: list[Any] = []
-    _flatten(data, flat, kind, where)
-    return _read(lambda: np.array(flat, dtype=kind).reshape(shape), where)
+    flat_values: list[Any] = []
+    _flatten(data, flat_values, array_type, where)
+    return _read_value(
+        lambda: np.array(flat_values, dtype=array_type).reshape(shape), where
+    )
 
 
 def _flatten(data: Any, flat: list[Any], kind: str, where: str) -> None:
     if isinstance(data, list | tuple):
-        for part in data:
-            _flatten(part, flat, kind, where)
+        for element in data:
+            _flatten(element, flat, kind, where)
     elif "f" in kind and not isinstance(data, int | float):
         flat.append(_not_finite(data, where))
     else:
         flat.append(data)
 
 
-def _text(data: Any, form: dict[str, Any], where: str) -> Any:
+def _read_text(data: Any, form: dict[str, Any], where: str) -> Any:
     text = form["text"]
     if not isinstance(text, str):
         raise InvalidInput(f"{where}_form must hold a text, got {described(text)}.")
@@ -203,15 +224,15 @@ def _text(data: Any, form: dict[str, Any], where: str) -> Any:
 
 
 READERS: dict[str, Callable[[Any, dict[str, Any], str], Any]] = {
-    "tuple": _tuple,
-    "list": _list,
-    "dict": _dict,
-    "array": _array,
-    "text": _text,
+    "tuple": _read_tuple,
+    "list": _read_list,
+    "dict": _read_dict,
+    "array": _read_array,
+    "text": _read_text,
 }
 
 
-def _read(make: Callable[[], Any], where: str) -> Any:
+def _read_value(make: Callable[[], Any], where: str) -> Any:
     try:
         return make()
     except (TypeError, ValueError, OverflowError, MemoryError) as error:

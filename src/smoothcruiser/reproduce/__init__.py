@@ -1,1 +1,1 @@
-"""The paper reproduced: its figures, its table, and what it could not run."""
+"""The paper reproduced: its figures, its table, and the experiment it could not run."""

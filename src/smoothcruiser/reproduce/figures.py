@@ -5,7 +5,7 @@
   Figure 2   the same against 100 temperatures lambda from 1e-4 to 1e4, at
              e = 1% of V_max = (1 + lambda log K)/(1-gamma)
 
-legend   column              what it is
+legend   column              meaning
   simulated, lemma_1, sparse log10 of the curves of the published code
                              (``published``)
   exact, exact_sparse        log10 n_sampleV, counted
@@ -17,11 +17,11 @@ legend   column              what it is
                              run: |V-hat - V| <= e with probability 0.9
   plain                      the same without randomized levels (docs/randomized.md)
 
-A curve of the paper is what ONE sample costs if every Q-hat may fail with
+A curve of the paper is the cost of ONE sample if every Q-hat may fail with
 probability 0.1. There are 10^9 of them and more, so it promises nothing yet;
 ``run`` is the price of a promise. Numbers are log10 because the curves leave
-the range of floats. Blank is "no schedule within the compiler's reach". What
-this file leaves out: drawing (``plots``), prose (``report``).
+the range of floats. Blank is "no schedule within the compiler's reach". This
+file leaves out drawing (``plots``) and prose (``report``).
 """
 
 from __future__ import annotations
@@ -98,32 +98,38 @@ def figure_1(
     """
     setting = PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K)
     facts = Facts(K, K, GAMMA, Entropy(FIGURE_1_TEMPERATURE), (0.0, 1.0))
-    rows = []
+    figure_rows = []
     for i, e in enumerate(float(x) for x in np.logspace(-1, -9, points)):
-        sharp = plain = math.nan
+        sharp_log10 = plain_log10 = math.nan
         if i % sharp_every == 0:
-            sharp, plain = _sharp(facts, e), _sharp(facts, e, PLAIN)
-        rows.append(Figure1Row(e, *_paper_curves(setting, e), sharp, plain))
+            sharp_log10, plain_log10 = _sharp(facts, e), _sharp(facts, e, PLAIN)
+        figure_rows.append(
+            Figure1Row(e, *_paper_curves(setting, e), sharp_log10, plain_log10)
+        )
         tick()
-    return rows[::-1]
+    return figure_rows[::-1]
 
 
 def figure_2(
     points: int = 100, sharp_every: int = 3, tick: Tick = lambda: None
 ) -> list[Figure2Row]:
     """The rows of Figure 2."""
-    rows = []
+    figure_rows = []
     for i, temperature in enumerate(float(x) for x in np.logspace(-4, 4, points)):
         setting = PaperSetting.entropy(GAMMA, temperature, K)
         facts = Facts(K, K, GAMMA, Entropy(temperature), (0.0, 1.0))
         e = RELATIVE_ERROR * paper.value_bound(setting)
-        sharp = span = math.nan
+        sharp_log10 = span_log10 = math.nan
         if i % sharp_every == 0:
-            sharp = _sharp(facts, e)
-            span = _sharp(facts, RELATIVE_ERROR * facts.value_span())
-        rows.append(Figure2Row(temperature, e, *_paper_curves(setting, e), sharp, span))
+            sharp_log10 = _sharp(facts, e)
+            span_log10 = _sharp(facts, RELATIVE_ERROR * facts.value_span())
+        figure_rows.append(
+            Figure2Row(
+                temperature, e, *_paper_curves(setting, e), sharp_log10, span_log10
+            )
+        )
         tick()
-    return rows
+    return figure_rows
 
 
 def _paper_curves(
@@ -181,14 +187,19 @@ def slopes(
 def _slopes(
     rows: list[Figure1Row], ranges: tuple[tuple[float, float], ...]
 ) -> Iterator[Slope]:
-    for field in fields(Figure1Row)[1:]:
-        for low, high in ranges:
+    for curve_field in fields(Figure1Row)[1:]:
+        for lowest_epsilon, highest_epsilon in ranges:
             points = [
-                (-math.log10(r.epsilon), getattr(r, field.name))
+                (-math.log10(r.epsilon), getattr(r, curve_field.name))
                 for r in rows
-                if low * 0.999 <= r.epsilon <= high * 1.001
+                if lowest_epsilon * 0.999 <= r.epsilon <= highest_epsilon * 1.001
             ]
             points = [(x, y) for x, y in points if not math.isnan(y)]
             if len(points) >= 3:
                 x, y = np.array(points).T
-                yield Slope(field.name, low, high, float(np.polyfit(x, y, 1)[0]))
+                yield Slope(
+                    curve_field.name,
+                    lowest_epsilon,
+                    highest_epsilon,
+                    float(np.polyfit(x, y, 1)[0]),
+                )

@@ -18,7 +18,7 @@ above epsilon, allowed with probability delta.
   operator           the reward-sensitive walks under every other operator at
                      the same temperature
 
-legend   column         what it is
+legend   column         meaning
   value, reward_part    exact V(s), and V(s) minus its value without rewards
   price, mean_calls     calls the plan may take, calls taken on average (the
                         plan stops early where the data allow it)
@@ -27,8 +27,8 @@ legend   column         what it is
   failures, q_failures  runs with |V-hat - V| > epsilon, and with
                         |Q-hat - Q| > epsilon for some action
 
-What this file decides: the promises, so that all of it takes minutes. It leaves
-out the check with a stubbed Q (``table1``).
+This file decides the promises, so that all of it takes minutes. It leaves out the
+check with a stubbed Q (``table1``).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Case:
 
 @dataclass(frozen=True)
 class FullRow:
-    """What ``runs`` runs of one case gave; the columns of full.csv."""
+    """The results of ``runs`` runs of one case; the columns of full.csv."""
 
     group: str
     environment: str
@@ -158,8 +158,8 @@ def before_reward(environment: Environment) -> int:
     It is n-2 on the chain, and the cell left of the far corner on the grid.
     """
     is_chain = "Chain" in environment.name
-    size = environment.size if is_chain else environment.size**2
-    return size - 2
+    num_states = environment.size if is_chain else environment.size**2
+    return num_states - 2
 
 
 def variant(
@@ -174,21 +174,29 @@ def variant(
     With ``game`` two players take turns on it.
     """
     P, R = dense(environment.problem())
-    common: dict[str, Any] = {
+    table_options: dict[str, Any] = {
         "discount": GAMMA,
         "operator": operator,
         "reward_range": (0.0, max(scale, 1.0)),
         "name": environment.name,
     }
     if not game:
-        return tabular(P, scale * R, **common)
-    size = P.shape[0]
-    turns = np.zeros((2 * size, P.shape[1], 2 * size))
-    paid = np.zeros_like(turns)
-    turns[:size, :, size:] = turns[size:, :, :size] = P
-    paid[:size, :, size:] = paid[size:, :, :size] = scale * R
+        return tabular(P, scale * R, **table_options)
+    num_states = P.shape[0]
+    turn_probabilities = np.zeros((2 * num_states, P.shape[1], 2 * num_states))
+    turn_rewards = np.zeros_like(turn_probabilities)
+    turn_probabilities[:num_states, :, num_states:] = turn_probabilities[
+        num_states:, :, :num_states
+    ] = P
+    turn_rewards[:num_states, :, num_states:] = turn_rewards[
+        num_states:, :, :num_states
+    ] = scale * R
     return tabular(
-        turns, paid, players=np.repeat([1, 2], size), alternating=True, **common
+        turn_probabilities,
+        turn_rewards,
+        players=np.repeat([1, 2], num_states),
+        alternating=True,
+        **table_options,
     )
 
 
@@ -196,24 +204,32 @@ def dense(problem: Problem) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
     """P and R of shape (S, A, S) of a tabular problem."""
     tables = problem.tables
     assert tables is not None  # the environments are tabular
-    size, actions = tables.num_states, tables.num_actions
-    row = np.repeat(np.arange(size * actions), np.diff(tables.start))
-    P, R = np.zeros((size * actions, size)), np.zeros((size * actions, size))
-    P[row, tables.next_state], R[row, tables.next_state] = tables.prob, tables.reward
-    return P.reshape(size, actions, size), R.reshape(size, actions, size)
+    num_states, num_actions = tables.num_states, tables.num_actions
+    pair_index = np.repeat(np.arange(num_states * num_actions), np.diff(tables.start))
+    P, R = (
+        np.zeros((num_states * num_actions, num_states)),
+        np.zeros((num_states * num_actions, num_states)),
+    )
+    P[pair_index, tables.next_state], R[pair_index, tables.next_state] = (
+        tables.prob,
+        tables.reward,
+    )
+    return P.reshape(num_states, num_actions, num_states), R.reshape(
+        num_states, num_actions, num_states
+    )
 
 
 def full_table(
-    which: Iterator[Case] | None = None,
+    chosen_cases: Iterator[Case] | None = None,
     runs: int = RUNS,
     tick: Callable[[], object] = lambda: None,
 ) -> list[FullRow]:
     """One row per case."""
-    rows = []
-    for case in cases() if which is None else which:
-        rows.append(run_case(case, runs))
+    full_rows = []
+    for case in cases() if chosen_cases is None else chosen_cases:
+        full_rows.append(run_case(case, runs))
         tick()
-    return rows
+    return full_rows
 
 
 def run_case(case: Case, runs: int = RUNS) -> FullRow:
@@ -225,7 +241,7 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
     value = float(solution.values[case.state])
     q_values = np.asarray(solution.q_values)[case.state]
     outcome = repeat(problem, schedule, case.state, runs)
-    errors = outcome.values - value
+    value_errors = outcome.values - value
     q_errors = np.max(np.abs(outcome.q_values - q_values), axis=1)
     log_calls = log_delta_prime(PaperSetting.of(problem.facts), epsilon, DELTA)[1]
     return FullRow(
@@ -237,10 +253,10 @@ def run_case(case: Case, runs: int = RUNS) -> FullRow:
         delta=DELTA,
         value=value,
         reward_part=value - _without_rewards(problem, case.state),
-        mean_error=float(errors.mean()),
-        std_error=float(errors.std()),
-        largest_error=float(np.abs(errors).max()),
-        failures=int(np.sum(np.abs(errors) > epsilon)),
+        mean_error=float(value_errors.mean()),
+        std_error=float(value_errors.std()),
+        largest_error=float(np.abs(value_errors).max()),
+        failures=int(np.sum(np.abs(value_errors) > epsilon)),
         q_failures=int(np.sum(q_errors > epsilon)),
         runs=runs,
         price=schedule.num_calls,
@@ -255,19 +271,19 @@ def _without_rewards(problem: Problem, state: int) -> float:
     players = None
     if problem.is_game:
         players = np.array([problem.mover(s) for s in range(len(P))])
-    empty = tabular(
+    unrewarded_problem = tabular(
         P,
         0.0 * R,
         discount=problem.discount,
         operator=problem.operator,
         players=players,
     )
-    return float(solve(empty).values[state])
+    return float(solve(unrewarded_problem).values[state])
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """What many runs of one schedule gave."""
+    """The answers of many runs of one schedule."""
 
     values: np.ndarray[Any, Any]  # (runs,)
     q_values: np.ndarray[Any, Any]  # (runs, A)
@@ -284,20 +300,23 @@ def repeat(problem: Problem, schedule: Schedule, state: Any, runs: int) -> Repea
     job = Job(problem, schedule, state, rule.center, rule.score)
     engine = make_engine(COMPILED.name, job)
     segments = cut(schedule)
-    actions = problem.legal_actions(state)
-    low, high = problem.facts.q_bounds(problem.mover(state))
-    values, calls = np.empty(runs), np.zeros(runs, dtype=np.int64)
+    legal_actions = problem.legal_actions(state)
+    lower_bound, upper_bound = problem.facts.q_bounds(problem.mover(state))
+    values, call_counts = np.empty(runs), np.zeros(runs, dtype=np.int64)
     q_values = np.full((runs, problem.num_actions), math.nan)
-    begin = time.perf_counter()
+    start_time = time.perf_counter()
     for seed in range(runs):
-        for action in actions:
-            tally, spent = root_samples(engine, rule, segments, action, seed)
-            calls[seed] += spent
-            q_values[seed, action] = min(max(rule.ball(tally)[0], low), high)
+        for action in legal_actions:
+            root_sums, calls_spent = root_samples(engine, rule, segments, action, seed)
+            call_counts[seed] += calls_spent
+            q_values[seed, action] = min(
+                max(rule.ball(root_sums)[0], lower_bound), upper_bound
+            )
         values[seed] = problem.operator.value(
-            [float(q_values[seed, a]) for a in actions], player=problem.mover(state)
+            [float(q_values[seed, a]) for a in legal_actions],
+            player=problem.mover(state),
         )
-    return Repeats(values, q_values, calls, time.perf_counter() - begin)
+    return Repeats(values, q_values, call_counts, time.perf_counter() - start_time)
 
 
 def root_samples(
@@ -308,12 +327,12 @@ def root_samples(
     seed: int,
 ) -> tuple[RootSums, int]:
     """The root sums of one action until a checkpoint stops it, and their calls."""
-    tally, calls = RootSums(), 0
+    root_sums, num_calls = RootSums(), 0
     for checkpoint, segment in enumerate(segments):
         for shard in segment:
-            part = engine.run_shard(replace(shard, action=action), seed)
-            tally.add(part)
-            calls += part.calls
-        if checkpoint < len(segments) - 1 and rule.enough(checkpoint, tally):
+            shard_sums = engine.run_shard(replace(shard, action=action), seed)
+            root_sums.add(shard_sums)
+            num_calls += shard_sums.calls
+        if checkpoint < len(segments) - 1 and rule.enough(checkpoint, root_sums):
             break
-    return tally, calls
+    return root_sums, num_calls

@@ -59,20 +59,27 @@ def save(figure: Any, directory: Path, name: str) -> str:
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        svg_buffer = io.StringIO()
+        figure.savefig(
+            svg_buffer, format="svg", metadata={"Date": None, "Creator": None}
+        )
     figure.savefig(
         directory / f"{name}.png", format="png", dpi=110, metadata={"Software": None}
     )
-    svg = text.getvalue()
-    (directory / f"{name}.svg").write_text(svg, encoding="utf-8")
-    element = svg[svg.index("<svg") :]
-    start, end = element.find("<metadata>"), element.find("</metadata>")
-    if start >= 0:  # names of licences and formats, of no use in a page
-        element = element[:start] + element[end + len("</metadata>") :]
+    svg_text = svg_buffer.getvalue()
+    (directory / f"{name}.svg").write_text(svg_text, encoding="utf-8")
+    element = svg_text[svg_text.index("<svg") :]
+    metadata_start, metadata_end = (
+        element.find("<metadata>"),
+        element.find("</metadata>"),
+    )
+    if metadata_start >= 0:  # names of licences and formats, of no use in a page
+        element = (
+            element[:metadata_start] + element[metadata_end + len("</metadata>") :]
+        )
     # Glyphs and clips are addressed by id: one page holds several figures.
-    for mark in (' id="', 'xlink:href="#', "url(#"):
-        element = element.replace(mark, f"{mark}{name}-")
+    for id_mark in (' id="', 'xlink:href="#', "url(#"):
+        element = element.replace(id_mark, f"{id_mark}{name}-")
     return element
 
 
@@ -97,14 +104,19 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
     x = [1.0 / r.epsilon for r in rows]
     for column, label, colour, dash in (*CURVES, PLAIN_CURVE):
         _curve(axis, x, [getattr(r, column) for r in rows], label, colour, dash)
-    known = [r for r in rows if not math.isnan(r.sharp)]
-    if known:  # published rates, from where the sharp curve begins
-        first = max(known, key=lambda r: r.epsilon)
+    sharp_rows = [r for r in rows if not math.isnan(r.sharp)]
+    if sharp_rows:  # published rates, from where the sharp curve begins
+        first_row = max(sharp_rows, key=lambda r: r.epsilon)
         for _, rate in PUBLISHED:
-            y = [first.sharp + rate * math.log10(first.epsilon * each) for each in x]
+            y = [
+                first_row.sharp + rate * math.log10(first_row.epsilon * inverse_epsilon)
+                for inverse_epsilon in x
+            ]
             _curve(axis, x, y, f"growth as (1/ε)^{rate:g}", RED, (0, (rate, 2)))
-    bar = kappa(PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
-    axis.axvline(1.0 / bar, color=RED, linestyle=":", linewidth=1.2, label="ε = κ")
+    threshold = kappa(PaperSetting.entropy(GAMMA, FIGURE_1_TEMPERATURE, K))
+    axis.axvline(
+        1.0 / threshold, color=RED, linestyle=":", linewidth=1.2, label="ε = κ"
+    )
     axis.set_ylim(0.0, HIGHEST)
     _finish(
         axis,
@@ -119,12 +131,12 @@ def figure_1(rows: Sequence[Figure1Row]) -> Any:
 def figure_2(rows: Sequence[Figure2Row]) -> Any:
     """Calls against lambda at 1% relative error, and their ratio to sparse sampling."""
     figure, axes = _figure(11.0, 5.4, 1, 2)
-    left, right = axes[0]
+    left_axis, right_axis = axes[0]
     x = [r.temperature for r in rows]
     for column, label, colour, dash in CURVES:
-        _curve(left, x, [getattr(r, column) for r in rows], label, colour, dash)
+        _curve(left_axis, x, [getattr(r, column) for r in rows], label, colour, dash)
     _curve(
-        left,
+        left_axis,
         x,
         [r.sharp_span for r in rows],
         "sharp schedule at 1% of the span 1/(1−γ)",
@@ -132,80 +144,85 @@ def figure_2(rows: Sequence[Figure2Row]) -> Any:
         (0, (1, 1)),
     )
     _finish(
-        left,
+        left_axis,
         "regularization λ",
         "oracle calls",
         "calls for 1% relative error (ε = 1% of V_max)",
     )
-    left.set_ylim(0.0, 42.0)
+    left_axis.set_ylim(0.0, 42.0)
     figure.legend(
-        *left.get_legend_handles_labels(),
+        *left_axis.get_legend_handles_labels(),
         fontsize=8,
         loc="outside lower center",
         ncols=3,
     )
-    for column, base, label, colour, dash in (
+    for column, base_column, label, colour, dash in (
         ("lemma_1", "sparse", "Lemma 1, as published", ORANGE, "-"),
         ("simulated", "sparse", "simulated, as published", BLUE, "-."),
         ("exact", "exact_sparse", "exact counts", SKY, "-"),
     ):
         _curve(
-            right,
+            right_axis,
             x,
-            [getattr(r, column) - getattr(r, base) for r in rows],
+            [getattr(r, column) - getattr(r, base_column) for r in rows],
             label,
             colour,
             dash,
         )
     _finish(
-        right,
+        right_axis,
         "regularization λ",
         "ratio to sparse sampling",
         "ratio of n_sampleV to sparse sampling",
     )
-    right.legend(fontsize=8, loc="lower left")
+    right_axis.legend(fontsize=8, loc="lower left")
     return figure
 
 
 def relaxation(rows: Sequence[RelaxationRow]) -> Any:
     """Distance and policy loss against lambda, and prices, one column per problem."""
-    names = list(dict.fromkeys(r.problem for r in rows))
-    figure, axes = _figure(5.2 * len(names), 7.0, 2, len(names))
-    for column, name in enumerate(names):
-        part = [r for r in rows if r.problem == name]
-        x = [r.temperature for r in part]
-        top, bottom = axes[0][column], axes[1][column]
+    problem_names = list(dict.fromkeys(r.problem for r in rows))
+    figure, axes = _figure(5.2 * len(problem_names), 7.0, 2, len(problem_names))
+    for column, name in enumerate(problem_names):
+        problem_rows = [r for r in rows if r.problem == name]
+        x = [r.temperature for r in problem_rows]
+        value_axis, price_axis = axes[0][column], axes[1][column]
         for field, label, colour, dash in (
             ("bound", "bound λ log K/(1−γ)", GREY, (0, (5, 2))),
             ("distance", "V_λ − V_0", BLUE, "-"),
             ("policy_loss", "loss of the softmax policy in V_0", ORANGE, "-."),
         ):
             _curve(
-                top, x, [_log10(getattr(r, field)) for r in part], label, colour, dash
+                value_axis,
+                x,
+                [_log10(getattr(r, field)) for r in problem_rows],
+                label,
+                colour,
+                dash,
             )
-        _curve(top, x, [_log10(r.epsilon) for r in part], "ε", RED, ":")
-        top.set_ylim(-6.0, 2.0)
-        _finish(top, "temperature λ", "value", name)
+        _curve(value_axis, x, [_log10(r.epsilon) for r in problem_rows], "ε", RED, ":")
+        value_axis.set_ylim(-6.0, 2.0)
+        _finish(value_axis, "temperature λ", "value", name)
         for field, label, colour, dash in (
             ("price", "calls for V_λ within ε", GREEN, "-"),
             ("price_unregularized", "calls for V_0 within ε, through λ", PURPLE, "--"),
         ):
             _curve(
-                bottom,
+                price_axis,
                 x,
-                [_log10(getattr(r, field)) for r in part],
+                [_log10(getattr(r, field)) for r in problem_rows],
                 label,
                 colour,
                 dash,
             )
         _finish(
-            bottom,
+            price_axis,
             "temperature λ",
             "oracle calls",
-            f"prices, ε = {part[0].epsilon:.3g}, δ = 0.1",
+            f"prices, ε = {problem_rows[0].epsilon:.3g}, δ = 0.1",
         )
-        top.legend(fontsize=8)
-        bottom.legend(fontsize=8)
+        value_axis.legend(fontsize=8)
+        price_axis.legend(fontsize=8)
     return figure
 
 

@@ -19,8 +19,8 @@ legend   symbol              name
                              compare them with the printed formulas
 
 None of these is a count: above kappa n_sim is a bound, below it a recurrence
-over bounds. The exact counts are ``theory.paper.sample_v_calls``. What this
-file leaves out: which e and lambda to draw (``reproduce.figures``).
+over bounds. The exact counts are ``theory.paper.sample_v_calls``. This file
+leaves out the choice of e and lambda to draw (``reproduce.figures``).
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ def sparse_sampling_log10(setting: PaperSetting, e: float, delta_prime: float) -
 
 def simulated_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     """Log10 of n_sim(e)."""
-    return _simulated(setting, e, delta_prime, {})
+    return _memoized_log10(setting, e, delta_prime, {})
 
 
-def _simulated(
-    setting: PaperSetting, e: float, delta_prime: float, known: dict[float, float]
+def _memoized_log10(
+    setting: PaperSetting, e: float, delta_prime: float, memo: dict[float, float]
 ) -> float:
     """Log10 of n_sim(e), computed once for each accuracy.
 
     The code's plain recursion visits some accuracies through several paths.
     """
-    bar, root = kappa(setting), math.sqrt(setting.gamma)
-    if e >= bar:
+    threshold, sqrt_gamma = kappa(setting), math.sqrt(setting.gamma)
+    if e >= threshold:
         return sparse_sampling_log10(setting, e, delta_prime)
-    if e not in known:
-        onward = _simulated(setting, e / root, delta_prime, known)
-        inner = math.sqrt(bar * e / setting.gamma)
-        query = _simulated(setting, inner, delta_prime, known)
-        count = math.log10(beta(setting, delta_prime) / e)
-        known[e] = log10_sum((0.0, onward, count + query))
-    return known[e]
+    if e not in memo:
+        onward_log10 = _memoized_log10(setting, e / sqrt_gamma, delta_prime, memo)
+        inner_accuracy = math.sqrt(threshold * e / setting.gamma)
+        query_log10 = _memoized_log10(setting, inner_accuracy, delta_prime, memo)
+        samples_log10 = math.log10(beta(setting, delta_prime) / e)
+        memo[e] = log10_sum((0.0, onward_log10, samples_log10 + query_log10))
+    return memo[e]
 
 
 def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
@@ -73,15 +73,17 @@ def lemma_1_log10(setting: PaperSetting, e: float, delta_prime: float) -> float:
     Below kappa it is Lemma 1 with Prop. 1's formula in place of n(kappa), above
     it the formula.
     """
-    bar = kappa(setting)
-    if e >= bar:
+    threshold = kappa(setting)
+    if e >= threshold:
         return sparse_sampling_log10(setting, e, delta_prime)
-    halvings = math.log(bar / (e * setting.gamma)) / -math.log(setting.gamma)
-    base = 2.0 * math.log10(bar / e) + sparse_sampling_log10(setting, bar, delta_prime)
-    return base + eta_2(setting, delta_prime) * math.log10(halvings)
+    halvings = math.log(threshold / (e * setting.gamma)) / -math.log(setting.gamma)
+    base_log10 = 2.0 * math.log10(threshold / e) + sparse_sampling_log10(
+        setting, threshold, delta_prime
+    )
+    return base_log10 + eta_2(setting, delta_prime) * math.log10(halvings)
 
 
 def log10_sum(logs: tuple[float, ...]) -> float:
     """Log10 of the sum of 10^x over ``logs``."""
-    top = max(logs)
-    return top + math.log10(math.fsum(10.0 ** (x - top) for x in logs))
+    largest_log = max(logs)
+    return largest_log + math.log10(math.fsum(10.0 ** (x - largest_log) for x in logs))

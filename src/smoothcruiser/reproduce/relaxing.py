@@ -1,4 +1,4 @@
-"""Regularization as a relaxation: what lambda does to value, policy and price.
+"""Regularization as a relaxation: effects of lambda on value, policy and price.
 
   0 <= V_lambda - V_0 <= lambda log K/(1-gamma)
       the paper's bound, one-sided in an MDP: half of it is an error about a
@@ -12,7 +12,7 @@ that the paper leaves to future work (``schedule.relaxation``). For a promise
 about V_0 it prices every split of epsilon between relaxation and sampling and
 runs the cheapest. The best split with lambda > 0 is run beside it.
 
-legend   column        what it is
+legend   column        meaning
   price                calls of the sharp schedule for V_lambda within epsilon
                        (a share of the reward's span 1/(1-gamma))
   price_unregularized  the same for V_0 through this lambda; blank where the
@@ -45,7 +45,7 @@ Tick = Callable[[], object]
 
 @dataclass(frozen=True)
 class Study:
-    """A problem whose temperature varies, a state, and epsilon over 1/(1-gamma)."""
+    """A problem of varying temperature, a state, and epsilon over 1/(1-gamma)."""
 
     name: str
     problem: Problem
@@ -90,12 +90,12 @@ class SchemeRow:
 def studies() -> tuple[Study, ...]:
     """The paper's small grid beside its reward, and a random MDP with a longer view."""
     grid = ENVIRONMENTS[2]
-    random = garnet(
+    random_problem = garnet(
         states=20, actions=3, seed=0, discount=0.4, operator=Max(), name="garnet"
     )
     return (
         Study("5x5-GridWorld", variant(grid, Max()), before_reward(grid), 0.05),
-        Study("garnet", random, 0, 0.1),
+        Study("garnet", random_problem, 0, 0.1),
     )
 
 
@@ -103,31 +103,33 @@ def moving_temperature(
     points: int = 25, tick: Tick = lambda: None, among: tuple[Study, ...] | None = None
 ) -> list[RelaxationRow]:
     """V_lambda, the policy and the prices for lambda from 10 to 0.01, by study."""
-    rows = []
+    relaxation_rows = []
     for study in studies() if among is None else among:
-        plain = solve(study.problem)
+        plain_solution = solve(study.problem)
         for temperature in (float(x) for x in np.logspace(1, -2, points)):
-            rows.append(_row(study, float(plain.values[study.state]), temperature))
+            relaxation_rows.append(
+                _row(study, float(plain_solution.values[study.state]), temperature)
+            )
             tick()
-    return rows
+    return relaxation_rows
 
 
 def _row(study: Study, plain_value: float, temperature: float) -> RelaxationRow:
-    soft = replace(study.problem, operator=Entropy(temperature))
-    epsilon = study.share / (1.0 - soft.discount)
-    solution = solve(soft)
+    soft_problem = replace(study.problem, operator=Entropy(temperature))
+    epsilon = study.share / (1.0 - soft_problem.discount)
+    solution = solve(soft_problem)
     value = float(solution.values[study.state])
     policy = np.asarray(solution.policy)
-    kept = float(policy_value(study.problem, policy)[study.state])
+    policy_return = float(policy_value(study.problem, policy)[study.state])
 
     def price() -> int:
         return compile_schedule(
-            soft.facts, epsilon=epsilon, delta=DELTA, target="value"
+            soft_problem.facts, epsilon=epsilon, delta=DELTA, target="value"
         ).num_calls
 
     def price_unregularized() -> int:
         return relaxed(
-            soft.facts, soft.operator, epsilon=epsilon, delta=DELTA
+            soft_problem.facts, soft_problem.operator, epsilon=epsilon, delta=DELTA
         ).num_calls
 
     return RelaxationRow(
@@ -136,8 +138,8 @@ def _row(study: Study, plain_value: float, temperature: float) -> RelaxationRow:
         value=value,
         plain_value=plain_value,
         distance=value - plain_value,
-        bound=value_band(soft.facts)[1],
-        policy_loss=plain_value - kept,
+        bound=value_band(soft_problem.facts)[1],
+        policy_loss=plain_value - policy_return,
         epsilon=epsilon,
         price=_price(price),
         price_unregularized=_price(price_unregularized),
@@ -161,48 +163,50 @@ def scheme(
 
     Its epsilon is the study's, times each factor.
     """
-    rows = []
+    scheme_rows = []
     for study in studies() if among is None else among:
-        exact = float(solve(study.problem).values[study.state])
+        exact_value = float(solve(study.problem).values[study.state])
         for factor in factors:
             epsilon = factor * study.share / (1.0 - study.problem.discount)
-            rows.append(_scheme_row(study, epsilon, exact, runs))
+            scheme_rows.append(_scheme_row(study, epsilon, exact_value, runs))
             tick()
-    return rows
+    return scheme_rows
 
 
 def _scheme_row(study: Study, epsilon: float, exact: float, runs: int) -> SchemeRow:
     facts = study.problem.facts
-    chosen = relax(facts, epsilon=epsilon, delta=DELTA, target="q_values")
-    priced = [t for t in chosen.tried if t.num_calls is not None]
-    plain = next(t for t in priced if t.temperature == 0.0)
-    warm = [t for t in priced if t.temperature > 0.0]
-    soft = min(warm, key=lambda t: t.num_calls or 0)
-    operator = Entropy(soft.temperature)
-    softest = relaxed(facts, operator, epsilon=epsilon, delta=DELTA, target="q_values")
+    chosen_plan = relax(facts, epsilon=epsilon, delta=DELTA, target="q_values")
+    priced_trials = [t for t in chosen_plan.tried if t.num_calls is not None]
+    plain_trial = next(t for t in priced_trials if t.temperature == 0.0)
+    relaxed_trials = [t for t in priced_trials if t.temperature > 0.0]
+    softest_trial = min(relaxed_trials, key=lambda t: t.num_calls or 0)
+    operator = Entropy(softest_trial.temperature)
+    softest_plan = relaxed(
+        facts, operator, epsilon=epsilon, delta=DELTA, target="q_values"
+    )
     return SchemeRow(
         problem=study.name,
         discount=facts.discount,
         num_actions=facts.num_actions,
         epsilon=epsilon,
-        chosen_temperature=chosen.temperature,
-        chosen_price=chosen.num_calls,
-        plain_price=plain.num_calls or 0,
-        softest_temperature=soft.temperature,
-        softest_price=softest.num_calls,
+        chosen_temperature=chosen_plan.temperature,
+        chosen_price=chosen_plan.num_calls,
+        plain_price=plain_trial.num_calls or 0,
+        softest_temperature=softest_trial.temperature,
+        softest_price=softest_plan.num_calls,
         runs=runs,
-        failures=failures(study, chosen, exact, runs),
-        softest_failures=failures(study, softest, exact, runs),
+        failures=failures(study, chosen_plan, exact, runs),
+        softest_failures=failures(study, softest_plan, exact, runs),
     )
 
 
 def failures(study: Study, plan: Relaxation, exact: float, runs: int) -> int:
-    """How many of ``runs`` runs of a plan for V_0 miss it by more than epsilon."""
+    """The number of ``runs`` runs of a plan for V_0 that miss it by over epsilon."""
     problem = replace(study.problem, operator=plan.operator)
-    found = repeat(problem, plan.schedule, study.state, runs)
+    outcomes = repeat(problem, plan.schedule, study.state, runs)
     answers = [
         plan.unregularized(float(value), problem.mover(study.state))
-        for value in found.values
+        for value in outcomes.values
     ]
     return sum(abs(answer - exact) > plan.epsilon for answer in answers)
 
@@ -228,7 +232,7 @@ def printed_scheme(
     The best of 49 splits stands beside sparse sampling, the limit lambda = 0.
     """
     gamma, K = 0.2, 2
-    rows = []
+    printed_rows = []
     for epsilon in epsilons:
         prices = {0.0: _printed_price(PaperSetting(gamma, K, math.inf, 0.0), epsilon)}
         for share in (i / 50.0 for i in range(1, 50)):
@@ -236,9 +240,11 @@ def printed_scheme(
             prices[share] = _printed_price(
                 PaperSetting.entropy(gamma, temperature, K), (1.0 - share) * epsilon
             )
-        best = min(prices, key=lambda share: prices[share])
-        rows.append(PrintedRow(epsilon, prices[0.0], best, prices[best]))
-    return rows
+        best_share = min(prices, key=lambda share: prices[share])
+        printed_rows.append(
+            PrintedRow(epsilon, prices[0.0], best_share, prices[best_share])
+        )
+    return printed_rows
 
 
 def _printed_price(setting: PaperSetting, epsilon: float) -> float:

@@ -2,7 +2,7 @@
 
 Nothing in it needs the network. The prose is here, the numbers come from
 ``Results``. A sentence with a number in it is computed from the rows it speaks
-of, so that it cannot go stale. Sections whose part was not run are left out.
+of, so that it cannot go stale. Sections of parts that were not run are left out.
 The layouts are ``report.html.jinja`` and ``report.md.jinja``; they need Jinja2
 (extra ``report``).
 """
@@ -58,16 +58,16 @@ def write_report(results: Results, directory: Path) -> list[Path]:
             "pip install 'smoothcruiser[report]'."
         ) from error
     sections = [make(results, directory) for make in SECTIONS]
-    shown = [section for section in sections if section is not None]
+    shown_sections = [section for section in sections if section is not None]
     paths = []
     for name in ("report.html", "report.md"):
         environment = jinja2.Environment(
             autoescape=name.endswith("html"), trim_blocks=True, lstrip_blocks=True
         )
-        folder = files("smoothcruiser.reproduce")
-        layout = folder.joinpath(f"{name}.jinja").read_text("utf-8")
-        text = environment.from_string(layout).render(
-            title=TITLE, sections=shown, facts=results.facts
+        package_folder = files("smoothcruiser.reproduce")
+        layout_text = package_folder.joinpath(f"{name}.jinja").read_text("utf-8")
+        text = environment.from_string(layout_text).render(
+            title=TITLE, sections=shown_sections, facts=results.facts
         )
         (directory / name).write_text(text, encoding="utf-8")
         paths.append(directory / name)
@@ -78,44 +78,48 @@ def write_report(results: Results, directory: Path) -> list[Path]:
 
 
 def _figure_1(results: Results, directory: Path) -> Section | None:
-    rows = results.figure_1
-    if not rows:
+    figure_rows = results.figure_1
+    if not figure_rows:
         return None
-    svg = plots.save(plots.figure_1(rows), directory, "figure1")
-    fitted = slopes(list(rows))
-    ranges = sorted({(s.low, s.high) for s in fitted})
+    svg = plots.save(plots.figure_1(figure_rows), directory, "figure1")
+    fitted_slopes = slopes(list(figure_rows))
+    epsilon_ranges = sorted({(s.low, s.high) for s in fitted_slopes})
     curves = (*plots.CURVES, plots.PLAIN_CURVE)
-    names = {column: label for column, label, _, _ in curves}
+    curve_names = {column: label for column, label, _, _ in curves}
     by_curve = {
-        column: {(s.low, s.high): s.slope for s in fitted if s.curve == column}
-        for column in names
+        column: {(s.low, s.high): s.slope for s in fitted_slopes if s.curve == column}
+        for column in curve_names
     }
     table = ReportTable(
-        ("curve", *(f"ε from {low:g} to {high:g}" for low, high in ranges)),
+        ("curve", *(f"ε from {low:g} to {high:g}" for low, high in epsilon_ranges)),
         tuple(
-            (names[c], *(number(by_curve[c].get(r, math.nan), ".2f") for r in ranges))
-            for c in names
+            (
+                curve_names[c],
+                *(number(by_curve[c].get(r, math.nan), ".2f") for r in epsilon_ranges),
+            )
+            for c in curve_names
             if by_curve[c]
         )
         + tuple(
-            (f"published: {name}", *[f"{rate:g}"] * len(ranges))
+            (f"published: {name}", *[f"{rate:g}"] * len(epsilon_ranges))
             for name, rate in PUBLISHED
         ),
     )
-    last = rows[0]
-    both = [r for r in rows if not math.isnan(r.sharp)]
-    small = min(both, key=lambda r: r.epsilon) if both else None
+    finest_row = figure_rows[0]
+    sharp_rows = [r for r in figure_rows if not math.isnan(r.sharp)]
+    finest_sharp = min(sharp_rows, key=lambda r: r.epsilon) if sharp_rows else None
     text = (
         "The paper draws the cost of one sampleV call against 1/ε. Above κ its "
         "“simulated” curve is the bound of Proposition 1, with H neither rounded up "
         "nor starting at 0, and below κ a recurrence over that bound; the curves are "
         "redrawn here exactly so. Beside them stand the calls that the algorithm "
         "really makes, counted level by level, which are known before any run.",
-        f"At ε = {last.epsilon:g} the paper's simulated curve says "
-        f"10^{last.simulated:.1f} calls, the exact count is 10^{last.exact:.1f}, and "
-        f"sparse sampling would take 10^{last.exact_sparse:.0f}. None of these is the "
-        "price of an answer: with δ′ = 0.1 a Q-hat may fail in every tenth call. A "
-        f"run that keeps δ = 0.1 needs 10^{last.run:.1f} calls with the printed "
+        f"At ε = {finest_row.epsilon:g} the paper's simulated curve says "
+        f"10^{finest_row.simulated:.1f} calls, the exact count is "
+        f"10^{finest_row.exact:.1f}, and sparse sampling would take "
+        f"10^{finest_row.exact_sparse:.0f}. None of these is the price of an answer: "
+        "with δ′ = 0.1 a Q-hat may fail in every tenth call. A "
+        f"run that keeps δ = 0.1 needs 10^{finest_row.run:.1f} calls with the printed "
         "constants.",
     )
     after: tuple[str, ...] = (
@@ -123,18 +127,24 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
         "decades. The theory says 2 for n_sampleV and 4 for a run, up to "
         "factors that fade slowly: at ε = 10⁻⁹ they have not faded yet.",
     )
-    if small is not None:
+    if finest_sharp is not None:
         after += (
             "The sharp schedule keeps the promise of a whole run at ε = "
-            f"{small.epsilon:.2g} for 10^{small.sharp:.1f} calls, where the printed "
-            f"constants need 10^{small.run:.1f}. Its curve ends where the compiler's "
-            "table does; a gap is not a number. Its corrections by chance take the place "
-            "of many samples (docs/randomized.md): in the limit a price of this kind grows "
-            "as (1/ε)² times less than any power of 1/ε, if randomized levels may answer "
-            "queries. The compiler's queries are plain, so its own curve grows faster; the "
-            "dotted curve is the price without any randomized level. Beyond 10^15 calls "
+            f"{finest_sharp.epsilon:.2g} for 10^{finest_sharp.sharp:.1f} calls, where "
+            f"the printed constants need 10^{finest_sharp.run:.1f}. Its curve ends "
+            "where the compiler's table does; a gap is not a number. Its corrections "
+            "by chance take the place "
+            "of many samples (docs/randomized.md): in the limit a price of this kind "
+            "grows "
+            "as (1/ε)² times less than any power of 1/ε, if randomized levels may "
+            "answer "
+            "queries. The compiler's queries are plain, so its own curve grows faster; "
+            "the "
+            "dotted curve is the price without any randomized level. Beyond 10^15 "
+            "calls "
             "plans are not polished, and ladders end at 2^14 times their first count: "
-            "that is why the curve steepens there. With 24 rungs and polishing, its slope "
+            "that is why the curve steepens there. With 24 rungs and polishing, its "
+            "slope "
             "stays between 3.0 and 3.2 down to ε = 2e-07.",
         )
     return Section(
@@ -148,12 +158,12 @@ def _figure_1(results: Results, directory: Path) -> Section | None:
 
 
 def _figure_2(results: Results, directory: Path) -> Section | None:
-    rows = results.figure_2
-    if not rows:
+    figure_rows = results.figure_2
+    if not figure_rows:
         return None
-    svg = plots.save(plots.figure_2(rows), directory, "figure2")
-    shown = [r for r in rows if not math.isnan(r.sharp)]
-    picked = shown[:: max(1, len(shown) // 8)]
+    svg = plots.save(plots.figure_2(figure_rows), directory, "figure2")
+    sharp_rows = [r for r in figure_rows if not math.isnan(r.sharp)]
+    picked_rows = sharp_rows[:: max(1, len(sharp_rows) // 8)]
     table = ReportTable(
         (
             "λ",
@@ -176,7 +186,7 @@ def _figure_2(results: Results, directory: Path) -> Section | None:
                 power(r.sharp),
                 power(r.sharp_span),
             )
-            for r in picked
+            for r in picked_rows
         ),
         words=0,
     )
@@ -199,8 +209,8 @@ def _figure_2(results: Results, directory: Path) -> Section | None:
 
 
 def _table_1(results: Results, directory: Path) -> Section | None:
-    rows = results.table_1
-    if not rows:
+    check_rows = results.table_1
+    if not check_rows:
         return None
     table = ReportTable(
         (
@@ -218,7 +228,7 @@ def _table_1(results: Results, directory: Path) -> Section | None:
                 f"({100 * r.paper_mean:.2f} ± {100 * r.paper_std:.2f})·10⁻²",
                 f"{(r.mean - r.paper_mean) / (r.std / math.sqrt(r.runs)):+.2f}",
             )
-            for r in rows
+            for r in check_rows
         ),
     )
     text = (
@@ -249,10 +259,10 @@ GROUPS = {
 
 
 def _full(results: Results, directory: Path) -> Section | None:
-    rows = results.full
-    if not rows:
+    full_rows = results.full
+    if not full_rows:
         return None
-    head = (
+    headings = (
         "environment",
         "operator",
         "V(s)",
@@ -269,8 +279,8 @@ def _full(results: Results, directory: Path) -> Section | None:
     )
     tables = []
     for group, caption in GROUPS.items():
-        part = [r for r in rows if r.group == group]
-        body = tuple(
+        group_rows = [r for r in full_rows if r.group == group]
+        table_rows = tuple(
             (
                 r.environment,
                 r.operator,
@@ -286,18 +296,22 @@ def _full(results: Results, directory: Path) -> Section | None:
                 f"{1000 * r.seconds_per_run:.1f}",
                 power(r.paper_log10_calls),
             )
-            for r in part
+            for r in group_rows
         )
-        if part:
-            tables.append((caption, ReportTable(head, body, words=2)))
-    failed, runs = sum(r.failures for r in rows), sum(r.runs for r in rows)
+        if group_rows:
+            tables.append((caption, ReportTable(headings, table_rows, words=2)))
+    num_failures, num_runs = (
+        sum(r.failures for r in full_rows),
+        sum(r.runs for r in full_rows),
+    )
     text = (
         "What the paper could not run: the full algorithm, estimateQ included, with "
         "the sharp schedule. Every row is one plan run many times against the exact "
         "value; the promise is |V̂ − V| ≤ ε (and |Q̂ − Q| ≤ ε for every action) with "
         "probability 0.9.",
-        f"Over all rows {failed:,} of {runs:,} runs missed ε. The largest share of "
-        f"misses in any row is {max(r.q_failures / r.runs for r in rows):.1%} for "
+        f"Over all rows {num_failures:,} of {num_runs:,} runs missed ε. The largest "
+        "share of misses in any row is "
+        f"{max(r.q_failures / r.runs for r in full_rows):.1%} for "
         "action values; 10% are allowed. The last column is what the printed "
         "constants would need for the same promise.",
         "The chains are deterministic, so their errors hardly vary (only the actions "
@@ -314,7 +328,7 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
     if results.relaxation:
         figure = plots.relaxation(results.relaxation)
         svg = plots.save(figure, directory, "relaxation")
-    chosen = ReportTable(
+    scheme_table = ReportTable(
         (
             "problem",
             "γ",
@@ -345,7 +359,7 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
             for r in results.scheme
         ),
     )
-    printed = ReportTable(
+    printed_table = ReportTable(
         (
             "ε for V_0",
             "sparse sampling",
@@ -363,7 +377,7 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
         ),
         words=0,
     )
-    never = all(r.chosen_temperature == 0.0 for r in results.scheme) and all(
+    never_relaxes = all(r.chosen_temperature == 0.0 for r in results.scheme) and all(
         r.best_share == 0.0 for r in results.printed
     )
     text = (
@@ -375,11 +389,11 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
         "− λ log K/(2(1−γ)) is left for the sampling; the scheme prices every split "
         "with the schedule compiler and takes the cheapest (schedule/relaxation.py).",
     )
-    after = (
+    closing_text = (
         "Where the chosen λ is above 0, relaxing pays; elsewhere plain max is cheaper."
     )
-    if never:
-        after = (
+    if never_relaxes:
+        closing_text = (
             "It chooses λ = 0 in every case tried, with the sharp schedule and with "
             "the printed constants: a worst-case plan for V_0 gains nothing from "
             "relaxing. The reason can be seen in the paper's own terms. A band "
@@ -391,17 +405,17 @@ def _relaxation(results: Results, directory: Path) -> Section | None:
         )
     tables: list[tuple[str, ReportTable]] = []
     if results.scheme:
-        tables.append(("The adaptive scheme, run against the exact V_0", chosen))
+        tables.append(("The adaptive scheme, run against the exact V_0", scheme_table))
     if results.printed:
         caption = "The same choice with the printed constants, γ = 0.2, K = 2, δ = 0.1"
-        tables.append((caption, printed))
+        tables.append((caption, printed_table))
     return Section(
         "Regularization as a relaxation",
         text,
         svg,
         "relaxation.png" if svg else "",
         tuple(tables),
-        (after,),
+        (closing_text,),
     )
 
 

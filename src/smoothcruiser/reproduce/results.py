@@ -1,4 +1,4 @@
-"""What a reproduction holds, and its CSV files.
+"""The results of a reproduction, and their CSV files.
 
 Plain rows go in and plain text comes out, numbers with every digit they have.
 ``table1.csv`` has exactly the columns environment, mean, std, runs, paper_mean,
@@ -25,7 +25,7 @@ from smoothcruiser.reproduce.table1 import CheckRow
 class Results:
     """The parts that were run; the others are empty.
 
-    ``facts`` says when, with what and how long, in sentences.
+    ``facts`` has the date, the versions and the duration, in sentences.
     """
 
     figure_1: tuple[Figure1Row, ...] = ()
@@ -39,7 +39,7 @@ class Results:
 
     def save(self, directory: Path) -> list[Path]:
         """Write one CSV file for each part that was run."""
-        parts: dict[str, tuple[Sequence[Any], str]] = {
+        file_rows: dict[str, tuple[Sequence[Any], str]] = {
             "figure1.csv": (self.figure_1, "log10_"),
             "figure2.csv": (self.figure_2, "log10_"),
             "table1.csv": (self.table_1, ""),
@@ -48,12 +48,12 @@ class Results:
             "scheme.csv": (self.scheme, ""),
             "scheme_printed.csv": (self.printed, ""),
         }
-        written = []
-        for name, (rows, prefix) in parts.items():
+        written_paths = []
+        for name, (rows, prefix) in file_rows.items():
             if rows:
                 write_csv(directory / name, rows, prefix)
-                written.append(directory / name)
-        return written
+                written_paths.append(directory / name)
+        return written_paths
 
 
 def write_csv(path: Path, rows: Sequence[Any], prefix: str = "") -> None:
@@ -61,13 +61,13 @@ def write_csv(path: Path, rows: Sequence[Any], prefix: str = "") -> None:
 
     Columns other than epsilon and temperature get ``prefix``.
     """
-    names = [
+    column_names = [
         f.name if f.name in ("epsilon", "temperature") else prefix + f.name
         for f in fields(rows[0])
     ]
     with path.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(names)
+        writer.writerow(column_names)
         for row in rows:
             writer.writerow([_cell(x) for x in astuple(row)])
 

@@ -17,13 +17,13 @@ runs of one, sample from independent streams. (The published code copies one
 seeded environment into every run, so that all runs replay the same
 transitions.)
 
-legend   column                    what it is
+legend   column                    meaning
   mean, std                        of the error of one output, V-hat - V(s0)
   paper_mean, paper_std            as printed
 
 The code is vectorized over the runs: the recursion is a chain, so every run is
-at the same accuracy at the same time. What this file leaves out: the full
-algorithm (``full``).
+at the same accuracy at the same time. This file leaves out the full algorithm
+(``full``).
 """
 
 from __future__ import annotations
@@ -67,10 +67,12 @@ class Environment:
     paper_mean: float
     paper_std: float
 
-    def problem(self, **rest: Any) -> Problem:
+    def problem(self, **options: Any) -> Problem:
         """The environment, with the paper's discount and operator by default."""
-        parts = {"discount": GAMMA, "operator": Entropy(TEMPERATURE)}
-        return self.build(n=self.size, **{**parts, "name": self.name, **rest})
+        paper_options = {"discount": GAMMA, "operator": Entropy(TEMPERATURE)}
+        return self.build(
+            n=self.size, **{**paper_options, "name": self.name, **options}
+        )
 
 
 ENVIRONMENTS = (
@@ -97,11 +99,11 @@ def table_1(
     runs: int = RUNS, seed: int = 0, tick: Callable[[], object] = lambda: None
 ) -> list[CheckRow]:
     """The rows of Table 1."""
-    rows = []
+    check_rows = []
     for index, environment in enumerate(ENVIRONMENTS):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(index,)))
         errors = check_errors(environment.problem(), EPSILON, runs, rng)
-        rows.append(
+        check_rows.append(
             CheckRow(
                 environment.name,
                 float(errors.mean()),
@@ -112,7 +114,7 @@ def table_1(
             )
         )
         tick()
-    return rows
+    return check_rows
 
 
 def check_errors(
@@ -144,10 +146,12 @@ def sample_v_check(
             -1.0, 1.0, (len(states), setting.K)
         )
         value, policy = _soft(q, problem.operator.strength)
-        running = np.cumsum(policy, axis=1)
+        cumulative_policy = np.cumsum(policy, axis=1)
         # The last column is 1 up to rounding; comparing with the others alone
         # keeps the action inside the set.
-        action = np.sum(rng.random(len(states))[:, None] >= running[:, :-1], axis=1)
+        action = np.sum(
+            rng.random(len(states))[:, None] >= cumulative_policy[:, :-1], axis=1
+        )
         reward, states = step(problem, states, action, rng)
         total += weight * (value - np.sum(q * policy, axis=1) + reward)
         weight *= setting.gamma
@@ -160,10 +164,10 @@ def sample_v_check(
 
 def _soft(q: Floats, temperature: float) -> tuple[Floats, Floats]:
     """(runs,) lambda log sum exp(q/lambda) and (runs, K) softmax(q/lambda)."""
-    top = q.max(axis=1, keepdims=True)
-    weights = np.exp((q - top) / temperature)
-    total = weights.sum(axis=1, keepdims=True)
-    return (top + temperature * np.log(total))[:, 0], weights / total
+    largest_q = q.max(axis=1, keepdims=True)
+    weights = np.exp((q - largest_q) / temperature)
+    weight_sum = weights.sum(axis=1, keepdims=True)
+    return (largest_q + temperature * np.log(weight_sum))[:, 0], weights / weight_sum
 
 
 def step(
@@ -178,14 +182,17 @@ def step(
     """
     tables = problem.tables
     assert tables is not None  # the four environments are tabular
-    row = states * tables.num_actions + actions
+    pair_index = states * tables.num_actions + actions
     # the rows' distribution functions, one above the other
-    whole = np.concatenate([[0.0], np.cumsum(tables.prob)])
-    first = tables.start[row]
-    u = whole[first] + rng.random(len(states)) * (
-        whole[tables.start[row + 1]] - whole[first]
+    cumulative_probability = np.concatenate([[0.0], np.cumsum(tables.prob)])
+    first_entry = tables.start[pair_index]
+    u = cumulative_probability[first_entry] + rng.random(len(states)) * (
+        cumulative_probability[tables.start[pair_index + 1]]
+        - cumulative_probability[first_entry]
     )
     entry = np.clip(
-        np.searchsorted(whole, u, side="right") - 1, first, tables.start[row + 1] - 1
+        np.searchsorted(cumulative_probability, u, side="right") - 1,
+        first_entry,
+        tables.start[pair_index + 1] - 1,
     )
     return tables.reward[entry], tables.next_state[entry]

@@ -1,7 +1,7 @@
-"""What the schedule and the shards of a stored run can be.
+"""Checks of the schedule and the shards of a stored run.
 
-Seals tell a damaged row from a whole one. These checks hold for any row, whoever
-sealed it: a schedule is verified again as every schedule is when it is built, and
+Seals tell a damaged row from a whole one. These checks hold for any sealed row, also
+of a stranger: a schedule is verified again as every schedule is when it is built, and
 has to be written as this library writes it; the sums of a shard have to be sums of
 as many samples as the cut gives it, each within the range that the schedule has
 proved.
@@ -42,26 +42,28 @@ def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
     try:
         levels = tuple(
             Level(
-                kind_named(row["kind"]),
-                row["samples"],
-                row["query"],
-                row["continuation"],
-                row["constant"],
-                row["shift"],
-                tuple(row["rungs"]),
+                kind_named(level_data["kind"]),
+                level_data["samples"],
+                level_data["query"],
+                level_data["continuation"],
+                level_data["constant"],
+                level_data["shift"],
+                tuple(level_data["rungs"]),
             )
-            for row in plan["levels"]
+            for level_data in plan["levels"]
         )
-        top = plan["root"]
+        root_data = plan["root"]
         root = Root(
-            top["target"],
-            top["samples"],
-            top["child"],
-            top["bound"],
-            tuple(top["looks"]),
-            top["adaptive_delta"],
+            root_data["target"],
+            root_data["samples"],
+            root_data["child"],
+            root_data["bound"],
+            tuple(root_data["looks"]),
+            root_data["adaptive_delta"],
         )
-        clip = None if plan["clip"] is None else (plan["clip"][0], plan["clip"][1])
+        clip_range = (
+            None if plan["clip"] is None else (plan["clip"][0], plan["clip"][1])
+        )
         _check_root(root)
         schedule = Schedule(
             plan["method"],
@@ -70,13 +72,13 @@ def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
             root,
             plan["epsilon"],
             plan["delta"],
-            clip,
+            clip_range,
             plan["delta_prime"],
         )
         if plain(schedule) != plan:
             raise InvalidInput("its numbers do not follow from its levels")
     except SmoothcruiserError as error:
-        raise _no_schedule(str(error)) from error
+        raise _schedule_error(str(error)) from error
     except (
         KeyError,
         TypeError,
@@ -86,33 +88,35 @@ def schedule_from(plan: Mapping[str, Any], facts: Facts) -> Schedule:
         ArithmeticError,
         RecursionError,
     ) as error:
-        raise _no_schedule(f"{type(error).__name__} at {error}") from error
+        raise _schedule_error(f"{type(error).__name__} at {error}") from error
     return schedule
 
 
 def plain(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as the store has it: what JSON makes of ``to_dict``.
+    """A schedule as the store has it: ``to_dict`` after a pass through JSON.
 
     The facts are those of the run's problem, and a store has a version of its own.
     """
-    table = replace(schedule, calls_beside=0, piloted_calls=None)
-    found: dict[str, Any] = json.loads(table.to_json())
-    return {name: found[name] for name in found if name not in NOT_STORED}
+    stored_schedule = replace(schedule, calls_beside=0, piloted_calls=None)
+    schedule_data: dict[str, Any] = json.loads(stored_schedule.to_json())
+    return {
+        name: schedule_data[name] for name in schedule_data if name not in NOT_STORED
+    }
 
 
 def _check_root(root: Root) -> None:
-    looks = root.looks
+    checkpoints = root.looks
     if root.target not in ("q_values", "value"):
         raise InvalidInput(f"its target is {root.target!r}")
-    if not all(map(is_whole, (root.samples, root.child, *looks))):
+    if not all(map(is_whole, (root.samples, root.child, *checkpoints))):
         raise InvalidInput("a count of its root is no whole number")
-    if list(looks) != sorted(set(looks)) or any(
-        not 1 <= look < root.samples for look in looks
+    if list(checkpoints) != sorted(set(checkpoints)) or any(
+        not 1 <= checkpoint < root.samples for checkpoint in checkpoints
     ):
         raise InvalidInput("its checkpoints do not increase up to the samples")
 
 
-def _no_schedule(why: str) -> InvalidInput:
+def _schedule_error(why: str) -> InvalidInput:
     return InvalidInput(
         f"The schedule of the stored run keeps no promise ({why.rstrip('.')}); the "
         "store was left untouched: start the run anew."
@@ -123,34 +127,34 @@ def check_parts(
     rule: StoppingRule,
     shards: int | None,
     actions: Iterable[int],
-    parts: Mapping[tuple[int, int], Partial],
+    finished_shards: Mapping[tuple[int, int], Partial],
 ) -> None:
     """Refuse shards that no run of the schedule can have left behind."""
     schedule = rule.schedule
-    per_sample = schedule.level_calls[schedule.root.child] + (
+    calls_per_sample = schedule.level_calls[schedule.root.child] + (
         1 if schedule.root.target == "q_values" else 0
     )
-    counts = {
+    samples_by_shard = {
         shard.index: shard.count
         for segment in cut(schedule, shards=shards)
         for shard in segment
     }
     farthest = rule.farthest
-    possible = set(actions)
-    for (action, index), part in parts.items():
-        count = counts.get(index, 0)
-        most = count * per_sample
-        fair = (
-            action in possible
-            and part.draws == count > 0
-            and is_whole(part.calls)
-            and (part.calls == most or not schedule.price_is_exact)
-            and part.calls >= 0
-            and (part.calls <= most or schedule.randomized)
-            and _are_sums(part, farthest)
-            and _are_scores(part, rule.score, farthest)
+    legal_actions = set(actions)
+    for (action, index), shard_sums in finished_shards.items():
+        num_samples = samples_by_shard.get(index, 0)
+        most_calls = num_samples * calls_per_sample
+        is_possible = (
+            action in legal_actions
+            and shard_sums.draws == num_samples > 0
+            and is_whole(shard_sums.calls)
+            and (shard_sums.calls == most_calls or not schedule.price_is_exact)
+            and shard_sums.calls >= 0
+            and (shard_sums.calls <= most_calls or schedule.randomized)
+            and _are_sums(shard_sums, farthest)
+            and _are_scores(shard_sums, rule.score, farthest)
         )
-        if not fair:
+        if not is_possible:
             raise InvalidInput(
                 f"Shard {index} of action {action} in the store has sums that no run "
                 "of its schedule gives; the store was left untouched: start the run "
@@ -158,39 +162,47 @@ def check_parts(
             )
 
 
-def _are_sums(part: Partial, farthest: float) -> bool:
+def _are_sums(shard_sums: Partial, farthest: float) -> bool:
     """Whether numbers can be the sum and the sum of squares of bounded samples."""
-    if not (math.isfinite(part.total) and math.isfinite(part.square)):
+    if not (math.isfinite(shard_sums.total) and math.isfinite(shard_sums.square)):
         return False
-    more = 1.0 + ROUNDING
-    least = part.total * (part.total / part.draws)
+    rounding_factor = 1.0 + ROUNDING
+    smallest_square = shard_sums.total * (shard_sums.total / shard_sums.draws)
     slack = ROUNDING * farthest * farthest if farthest < math.inf else 0.0
     return (
-        least <= part.square * more + slack
-        and abs(part.total) <= part.draws * farthest * more
-        and 0.0 <= part.square <= part.draws * farthest * farthest * more
+        smallest_square <= shard_sums.square * rounding_factor + slack
+        and abs(shard_sums.total) <= shard_sums.draws * farthest * rounding_factor
+        and 0.0
+        <= shard_sums.square
+        <= shard_sums.draws * farthest * farthest * rounding_factor
     )
 
 
-def _are_scores(part: Partial, score: Score, farthest: float) -> bool:
+def _are_scores(shard_sums: Partial, score: Score, farthest: float) -> bool:
     """Whether numbers can be the scores of samples with these sums."""
-    if len(part.score) != len(score.none):
+    if len(shard_sums.score) != len(score.none):
         return False
     if score.kind == BINNED:
-        if not all(is_whole(weight) and weight >= 0 for weight in part.score):
+        if not all(is_whole(weight) and weight >= 0 for weight in shard_sums.score):
             return False
-        if sum(part.score) != part.draws * WHOLE:
+        if sum(shard_sums.score) != shard_sums.draws * WHOLE:
             return False
-        places = (k / score.scale - score.half for k in range(BINS + 1))
-        total = sum(w * x for w, x in zip(part.score, places, strict=True)) / WHOLE
+        grid_points = (k / score.scale - score.half for k in range(BINS + 1))
+        score_sum = (
+            sum(
+                w * grid_point
+                for w, grid_point in zip(shard_sums.score, grid_points, strict=True)
+            )
+            / WHOLE
+        )
         # a weight is rounded down, by at most 1/WHOLE of a bin
-        slack = part.draws * (ROUNDING * farthest + 1.0 / (WHOLE * score.scale))
-        return abs(total - part.total) <= slack
+        slack = shard_sums.draws * (ROUNDING * farthest + 1.0 / (WHOLE * score.scale))
+        return abs(score_sum - shard_sums.total) <= slack
     if score.kind == LOGGED:
-        (total,) = part.score
-        if not (isinstance(total, float) and math.isfinite(total)):
+        (score_sum,) = shard_sums.score
+        if not (isinstance(score_sum, float) and math.isfinite(score_sum)):
             return False
         # |psi(x)| <= |x|, and the sum of |d| is at most the root of n times that of d^2
-        most = score.scale * math.sqrt(part.draws * part.square)
-        return abs(total) <= most * (1.0 + ROUNDING)
+        largest_sum = score.scale * math.sqrt(shard_sums.draws * shard_sums.square)
+        return abs(score_sum) <= largest_sum * (1.0 + ROUNDING)
     return True

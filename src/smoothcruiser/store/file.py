@@ -1,4 +1,4 @@
-"""A store as a file: what is opened, what is refused before anything is written.
+"""A store as a file: opening it, and refusing it before anything is written.
 
 A file is read first, through a connection that cannot write: one that is not a
 store, is damaged, or is of another version is left as it was. The tables have to
@@ -21,8 +21,8 @@ from smoothcruiser.errors import InvalidInput, StoreError
 
 APPLICATION = 0x53435231  # "SCR1" in the file's header
 # Version 1 kept sums of the samples themselves. Since version 2 they are of
-# distances to the schedule's centre. Version 3 seals its rows. Version 4 keeps what
-# the root's bound adds up.
+# distances to the schedule's centre. Version 3 seals its rows. Version 4 keeps the
+# sums of the root's bound.
 VERSION = 4
 WAIT_SECONDS = 30.0  # for another writer's transaction
 MOMENT_SECONDS = 1.0  # for another process that makes the store
@@ -75,15 +75,16 @@ def open_to_write(path: Path) -> sqlite3.Connection:
     if _exists(path):
         _refuse_journal(path)
         _check(path)
-    elif os.path.lexists(_beside(path, "-wal")) and not _exists(path):
+    elif os.path.lexists(_companion_file(path, "-wal")) and not _exists(path):
         raise InvalidInput(
-            f"There is no store {path}, but its write-ahead log {_beside(path, '-wal')} "
-            "is there, which was left untouched; put the store beside it, or give "
+            f"There is no store {path}, but its write-ahead log "
+            f"{_companion_file(path, '-wal')} is there, which was left untouched; put "
+            "the store beside it, or give "
             "another file to --store."
         )
     else:
         _refuse_journal(path)
-    with _refusing(path, "opened"):
+    with _sqlite_errors(path, "opened"):
         connection = _connect(path, "rwc")
         try:
             _create(connection)
@@ -94,50 +95,50 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path) -> tuple[sqlite3.Connection, contextlib.ExitStack]:
-    """A connection that cannot write, and what is to be closed after it.
+    """A connection that cannot write, and the exit stack to close after it.
 
     SQLite reads the write-ahead log of a killed run only if it can make an index
     beside it. Where the folder is read-only, a copy is read.
     """
     if not _exists(path):
-        raise _empty(path)
+        raise _missing_error(path)
     _refuse_journal(path)
-    stack = contextlib.ExitStack()
+    exit_stack = contextlib.ExitStack()
     try:
         if not _check(path):
-            raise _empty(path)
-        return _connect(path, "ro"), stack
+            raise _missing_error(path)
+        return _connect(path, "ro"), exit_stack
     except StoreError:
         if os.access(path.parent, os.W_OK):
             raise
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        copy = _copied(path, Path(folder))
+        temporary_folder = exit_stack.enter_context(tempfile.TemporaryDirectory())
+        store_copy = _copy_store(path, Path(temporary_folder))
         try:
-            if not _check(copy, shown=path):
-                raise _empty(path)
-            return _connect(copy, "ro"), stack
+            if not _check(store_copy, shown_path=path):
+                raise _missing_error(path)
+            return _connect(store_copy, "ro"), exit_stack
         except BaseException:
-            stack.close()
+            exit_stack.close()
             raise
 
 
-def _empty(path: Path) -> InvalidInput:
+def _missing_error(path: Path) -> InvalidInput:
     return InvalidInput(
         f"The store {path} does not exist or is empty; give the file of a plan that "
         "ran with store=, and if it was copied, its -wal file too."
     )
 
 
-def _copied(path: Path, folder: Path) -> Path:
-    copy = folder / "store"
+def _copy_store(path: Path, folder: Path) -> Path:
+    store_copy = folder / "store"
     try:
-        shutil.copyfile(path, copy)
-        log = _beside(path, "-wal")
-        if log.exists():
-            shutil.copyfile(log, f"{copy}-wal")
+        shutil.copyfile(path, store_copy)
+        log_file = _companion_file(path, "-wal")
+        if log_file.exists():
+            shutil.copyfile(log_file, f"{store_copy}-wal")
     except OSError as error:
         raise StoreError(f"The store {path} cannot be read ({error}).") from error
-    return copy
+    return store_copy
 
 
 def _exists(path: Path) -> bool:
@@ -165,11 +166,13 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
     A file without a log is read as it is, so that no log appears beside it.
     """
-    still = (
-        "&immutable=1" if mode == "ro" and not _beside(path, "-wal").exists() else ""
+    immutable_flag = (
+        "&immutable=1"
+        if mode == "ro" and not _companion_file(path, "-wal").exists()
+        else ""
     )
     connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}{still}",
+        f"{path.absolute().as_uri()}?mode={mode}{immutable_flag}",
         uri=True,
         timeout=WAIT_SECONDS,
         isolation_level=None,
@@ -180,10 +183,10 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def _beside(path: Path, ending: str) -> Path:
-    """What SQLite keeps beside a store, or beside the file behind a link."""
-    real = Path(os.path.realpath(path))
-    return real.with_name(f"{real.name}{ending}")
+def _companion_file(path: Path, ending: str) -> Path:
+    """The file that SQLite keeps beside a store, or beside the file behind a link."""
+    real_path = Path(os.path.realpath(path))
+    return real_path.with_name(f"{real_path.name}{ending}")
 
 
 def _refuse_journal(path: Path) -> None:
@@ -192,10 +195,10 @@ def _refuse_journal(path: Path) -> None:
     A store keeps a write-ahead log and has a journal only for the moment in which it is
     made, perhaps by another process: that one is waited for.
     """
-    journal = _beside(path, "-journal")
-    end = time.monotonic() + MOMENT_SECONDS
+    journal = _companion_file(path, "-journal")
+    deadline = time.monotonic() + MOMENT_SECONDS
     while os.path.lexists(journal):
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise InvalidInput(
                 f"A rollback journal {journal} lies beside the store {path}, which has "
                 "none of its own; both were left untouched: move the journal away, or "
@@ -205,81 +208,88 @@ def _refuse_journal(path: Path) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    run = connection.execute
-    run("PRAGMA journal_mode = WAL")
+    execute = connection.execute
+    execute("PRAGMA journal_mode = WAL")
     # Safe against a killed process. A power cut may cost the last shards, but never
     # the file.
-    run("PRAGMA synchronous = NORMAL")
-    run("BEGIN IMMEDIATE")
-    if run("PRAGMA user_version").fetchone()[0] == 0:
+    execute("PRAGMA synchronous = NORMAL")
+    execute("BEGIN IMMEDIATE")
+    if execute("PRAGMA user_version").fetchone()[0] == 0:
         for statement in TABLES.values():
-            run(statement)
-        run(f"PRAGMA application_id = {APPLICATION}")
-        run(f"PRAGMA user_version = {VERSION}")
-    run("COMMIT")
+            execute(statement)
+        execute(f"PRAGMA application_id = {APPLICATION}")
+        execute(f"PRAGMA user_version = {VERSION}")
+    execute("COMMIT")
 
 
-def _check(path: Path, shown: Path | None = None) -> bool:
+def _check(path: Path, shown_path: Path | None = None) -> bool:
     """Refuse a file that is not a whole store of this version; only read it.
 
     False if it has no tables yet: it is being made, or its maker was killed.
     """
-    name = shown or path
+    shown_name = shown_path or path
     with (
-        _refusing(name, "read"),
+        _sqlite_errors(shown_name, "read"),
         closing(_connect(path, "ro")) as connection,
     ):
-        run = connection.execute
-        application = run("PRAGMA application_id").fetchone()[0]
-        version = run("PRAGMA user_version").fetchone()[0]
-        schema = run("SELECT name, sql FROM sqlite_master WHERE sql NOTNULL").fetchall()
-        faults = run("PRAGMA integrity_check(1)").fetchone()[0]
+        execute = connection.execute
+        application_id = execute("PRAGMA application_id").fetchone()[0]
+        store_version = execute("PRAGMA user_version").fetchone()[0]
+        table_rows = execute(
+            "SELECT name, sql FROM sqlite_master WHERE sql NOTNULL"
+        ).fetchall()
+        integrity = execute("PRAGMA integrity_check(1)").fetchone()[0]
         with path.open("rb") as file:
-            formats = file.read(20)[18:]  # 1, or 2 with a write-ahead log
-    if (application, version, schema) == (0, 0, []):
+            file_formats = file.read(20)[18:]  # 1, or 2 with a write-ahead log
+    if (application_id, store_version, table_rows) == (0, 0, []):
         return False
-    if application != APPLICATION:
+    if application_id != APPLICATION:
         raise InvalidInput(
-            f"{name} is a database of another program; it was left untouched: give "
-            "another file to store=."
+            f"{shown_name} is a database of another program; it was left untouched: "
+            "give another file to store=."
         )
-    if 0 < version < VERSION:
+    if 0 < store_version < VERSION:
         raise InvalidInput(
-            f"{name} was written by an older smoothcruiser (store version {version}, "
-            f"this one reads {VERSION}) and left untouched; give another file to "
+            f"{shown_name} was written by an older smoothcruiser "
+            f"(store version {store_version}, this one reads {VERSION}) and left "
+            "untouched; give another file to "
             "store=, and start its runs anew."
         )
-    if version > VERSION:
+    if store_version > VERSION:
         raise InvalidInput(
-            f"{name} was written by a newer smoothcruiser (store version {version}, "
-            f"this one reads {VERSION}) and left untouched; upgrade, or give another "
+            f"{shown_name} was written by a newer smoothcruiser "
+            f"(store version {store_version}, this one reads {VERSION}) and left "
+            "untouched; upgrade, or give another "
             "file to store=."
         )
-    if version != VERSION or dict(schema) != TABLES:
-        raise damaged(name, "its tables are not those of a run store")
-    if faults != "ok" or not {1, 2}.issuperset(formats):
-        raise damaged(name, "its pages do not fit together")
+    if store_version != VERSION or dict(table_rows) != TABLES:
+        raise damage_error(shown_name, "its tables are not those of a run store")
+    if integrity != "ok" or not {1, 2}.issuperset(file_formats):
+        raise damage_error(shown_name, "its pages do not fit together")
     return True
 
 
 @contextmanager
-def _refusing(path: Path, what: str) -> Iterator[None]:
+def _sqlite_errors(path: Path, action: str) -> Iterator[None]:
     """Errors of SQLite as sentences."""
     try:
         yield
     except OSError as error:
         raise StoreError(
-            f"The store {path} cannot be {what} ({error.strerror}); give another file "
+            f"The store {path} cannot be {action} ({error.strerror}); give another "
+            "file "
             "to store=."
         ) from error
     except (sqlite3.Error, MemoryError, OverflowError, UnicodeError) as error:
-        raise told(path, what, error) from error
+        raise open_error(path, action, error) from error
 
 
-def told(path: Path, what: str, error: BaseException) -> StoreError | InvalidInput:
-    """What an error of SQLite means for a store that was to be opened or read."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    outside = (
+def open_error(
+    path: Path, action: str, error: BaseException
+) -> StoreError | InvalidInput:
+    """The error to raise for one of SQLite, while a store is opened or read."""
+    error_code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    outside_codes = (
         sqlite3.SQLITE_CANTOPEN,
         sqlite3.SQLITE_READONLY,
         sqlite3.SQLITE_PERM,
@@ -289,15 +299,16 @@ def told(path: Path, what: str, error: BaseException) -> StoreError | InvalidInp
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_AUTH,
     )
-    if code in outside:
+    if error_code in outside_codes:
         return StoreError(
-            f"The store {path} cannot be {what} ({error}); check the file, its folder "
+            f"The store {path} cannot be {action} ({error}); check the file, its "
+            "folder "
             "and the room on the disk, or give another file to store=."
         )
-    return damaged(path, str(error))
+    return damage_error(path, str(error))
 
 
-def damaged(path: Path, why: str) -> InvalidInput:
+def damage_error(path: Path, why: str) -> InvalidInput:
     """The refusal of a file that is not as it was written."""
     return InvalidInput(
         f"{path} is not a run store or is damaged ({why}); it was left untouched: "

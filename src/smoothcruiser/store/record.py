@@ -44,7 +44,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in the text of an object
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is to be kept of a run that begins."""
+    """The facts to keep of a run that begins."""
 
     problem: Problem
     method: str
@@ -63,8 +63,8 @@ class StoredRun:
     created: float
     problem: str
     spec: dict[str, Any] | None
-    fingerprint: dict[str, str]  # what was seen of the problem -> its digest
-    state: dict[str, Any]  # how ``state_at`` finds it
+    fingerprint: dict[str, str]  # part of the problem -> its digest
+    state: dict[str, Any]  # an entry that ``state_at`` reads
     method: str
     plan: dict[str, Any]
     seed: int
@@ -112,17 +112,20 @@ class StoredRun:
             "versions": self.versions,
         }
 
-    def state_at(self, problem: Problem, given: Any = None) -> Any:
-        """The state that was asked about; one that is given has to be the same."""
-        if given is not None:
-            given = problem.start(given)
-            entries = (state_entry(problem, given), _by_contents(problem, given))
-            if _comparable(self.state) not in map(_comparable, entries):
+    def state_at(self, problem: Problem, requested_state: Any = None) -> Any:
+        """The queried state of the run; a state that is passed has to be the same."""
+        if requested_state is not None:
+            requested_state = problem.start(requested_state)
+            state_entries = (
+                state_entry(problem, requested_state),
+                _by_contents(problem, requested_state),
+            )
+            if _comparable(self.state) not in map(_comparable, state_entries):
                 raise InvalidInput(
                     f"Run {self.id} was started at state {self.shown_state}, got "
-                    f"{given!r}; drop the state, or start a new run."
+                    f"{requested_state!r}; drop the state, or start a new run."
                 )
-            return given
+            return requested_state
         if "initial" in self.state:
             return problem.initial_state
         if "text" in self.state:
@@ -156,27 +159,27 @@ def state_entry(problem: Problem, state: Any) -> dict[str, Any]:
     By its value only if ``state_at`` makes the same of it, types included; as the oracle
     writes it only if that is read as a state of the same key.
     """
-    plain = state.tolist() if hasattr(state, "tolist") else state
+    plain_state = state.tolist() if hasattr(state, "tolist") else state
     try:
-        again = json.loads(json.dumps(plain))
-        if _same(shaped(as_tuples(again), problem.initial_state), state):
-            return {"json": again}
+        reread_state = json.loads(json.dumps(plain_state))
+        if _same(shaped(as_tuples(reread_state), problem.initial_state), state):
+            return {"json": reread_state}
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     entry, oracle = _by_contents(problem, state), problem.oracle
     if "text" in entry and isinstance(oracle, WritingOracle):
         try:
-            plain = json.loads(json.dumps(oracle.plain(state)))
-            again = problem.start(plain)
-            if problem.key_of(again) == problem.key_of(state):
-                return {"plain": plain}
+            plain_state = json.loads(json.dumps(oracle.plain(state)))
+            reread_state = problem.start(plain_state)
+            if problem.key_of(reread_state) == problem.key_of(state):
+                return {"plain": plain_state}
         except (SmoothcruiserError, TypeError, ValueError, RecursionError):
             pass  # it cannot be told apart, or not be written
     return entry
 
 
 def _by_contents(problem: Problem, state: Any) -> dict[str, Any]:
-    """A state as the problem's own, or as text with a digest of what it holds."""
+    """A state as the problem's own, or as text with a digest of its contents."""
     text = ADDRESS.sub("", repr(state))
     name = "initial" if identical(state, problem.initial_state) else "text"
     return {name: f"{text} {contents(state)}"}
@@ -196,12 +199,12 @@ def _same(x: Any, y: Any) -> bool:
 def as_tuples(value: Any) -> Any:
     """Plain data with tuples in place of lists, as states have them."""
     if isinstance(value, list | tuple):
-        return tuple(as_tuples(part) for part in value)
+        return tuple(as_tuples(element) for element in value)
     return value
 
 
 def _comparable(entry: dict[str, Any]) -> str:
-    """What tells states apart: their value or contents, whoever named them."""
+    """The text that tells states apart: their value or contents, without the kind."""
     ((name, value),) = entry.items()
     text = json.dumps(value, sort_keys=True)
     return text if name in VALUES else text.rpartition(" ")[2]
@@ -220,37 +223,38 @@ def read_row(row: tuple[Any, ...], seal_found: Any) -> dict[str, Any]:
         raise Unreadable("a value is of the wrong type")
     if seal(*row) != seal_found:
         raise Unreadable("its seal does not fit")
-    found = dict(zip(COLUMNS, row, strict=True))
+    fields = dict(zip(COLUMNS, row, strict=True))
     for name in ("problem", "method", "executor", "seed"):
-        require(isinstance(found[name], str), name)
-    require(_is_time(found["created"]), "created")
-    shards = found["shards"]
+        require(isinstance(fields[name], str), name)
+    require(_is_time(fields["created"]), "created")
+    shards = fields["shards"]
     require(shards is None or (is_whole(shards) and shards >= 1), "shards")
-    require(re.fullmatch(r"[0-9]{1,4000}", found["seed"]) is not None, "seed")
-    found["seed"] = int(found["seed"])
+    require(re.fullmatch(r"[0-9]{1,4000}", fields["seed"]) is not None, "seed")
+    fields["seed"] = int(fields["seed"])
     for name in ("spec", "fingerprint", "state", "plan", "versions"):
-        found[name] = plain_data(found[name], name)
-    require(found["spec"] is None or is_spec(found["spec"]), "spec")
+        fields[name] = plain_data(fields[name], name)
+    require(fields["spec"] is None or is_spec(fields["spec"]), "spec")
     for name in ("fingerprint", "versions"):
-        texts = found[name]
+        text_map = fields[name]
         require(
-            isinstance(texts, dict) and all(isinstance(t, str) for t in texts.values()),
+            isinstance(text_map, dict)
+            and all(isinstance(t, str) for t in text_map.values()),
             name,
         )
-    state = found["state"]
+    state = fields["state"]
     require(
         isinstance(state, dict)
         and len(state) == 1
         and next(iter(state)) in (*VALUES, "initial", "text"),
         "state",
     )
-    require(isinstance(found["plan"], dict), "plan")
-    _check_shown(found["plan"])
-    return found | {"seal": seal_found}
+    require(isinstance(fields["plan"], dict), "plan")
+    _check_shown(fields["plan"])
+    return fields | {"seal": seal_found}
 
 
 def plain_data(text: Any, name: str) -> Any:
-    """What a column of JSON holds; None where it is empty."""
+    """The data of a column of JSON; None where it is empty."""
     if text is None:
         return None
     try:
@@ -267,13 +271,13 @@ def _check_shown(plan: dict[str, Any]) -> None:
     """Refuse numbers that no list of runs can show."""
     for name in ("epsilon", "delta", "log10_calls"):
         value = plan.get(name)
-        small = isinstance(value, int) and is_whole(value) and abs(value) < 2**63
-        require(value is None or isinstance(value, float) or small, name)
-    calls = plan.get("num_calls")
-    require(calls is None or is_whole(calls), "num_calls")
+        is_small_int = isinstance(value, int) and is_whole(value) and abs(value) < 2**63
+        require(value is None or isinstance(value, float) or is_small_int, name)
+    num_calls = plan.get("num_calls")
+    require(num_calls is None or is_whole(num_calls), "num_calls")
 
 
 def require(condition: bool, name: str) -> None:
-    """Refuse a row one of whose values cannot be what was written."""
+    """Refuse a row with a value that no store can have written."""
     if not condition:
         raise Unreadable(f"its {name} cannot be")

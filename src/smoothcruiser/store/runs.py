@@ -62,19 +62,23 @@ class Runs(Framed, list[StoredRun | DamagedRun]):
     )
 
     def records(self) -> list[dict[str, Any]]:
-        """One row per run: what was asked, how far it is, and its answer.
+        """One row per run: its request, its progress, and its answer.
 
         Of a run that is damaged only ``run`` and ``status`` are known.
         """
-        rows = []
+        run_rows = []
         for run in self:
-            found = run.to_dict()
-            answer = found.get("estimate") or {}
-            low, high = answer.get("interval") or (None, None)
-            found |= {"value": answer.get("value"), "low": low, "high": high}
-            found["action"] = answer.get("action")
-            rows.append({name: found.get(name) for name in self.frame_columns})
-        return rows
+            run_data = run.to_dict()
+            estimate_data = run_data.get("estimate") or {}
+            lower_bound, upper_bound = estimate_data.get("interval") or (None, None)
+            run_data |= {
+                "value": estimate_data.get("value"),
+                "low": lower_bound,
+                "high": upper_bound,
+            }
+            run_data["action"] = estimate_data.get("action")
+            run_rows.append({name: run_data.get(name) for name in self.frame_columns})
+        return run_rows
 
     def to_dict(self) -> dict[str, Any]:
         """The runs as plain data; they are read back from their store."""
@@ -86,15 +90,19 @@ class Runs(Framed, list[StoredRun | DamagedRun]):
 
     @classmethod
     def json_schema(cls) -> Schema:
-        """The JSON Schema of what ``to_dict`` returns."""
-        forms = [
-            {"type": "object", "properties": form, "required": list(form)}
-            for form in (RUN, DAMAGED)
+        """The JSON Schema of the result of ``to_dict``."""
+        run_schemas = [
+            {"type": "object", "properties": properties, "required": list(properties)}
+            for properties in (RUN, DAMAGED)
         ]
-        body = {
+        object_schema = {
             "type": "object",
-            "properties": {"runs": {"type": "array", "items": {"anyOf": forms}}},
+            "properties": {"runs": {"type": "array", "items": {"anyOf": run_schemas}}},
             "required": ["runs"],
         }
-        top = {"$schema": DIALECT, "title": cls.json_kind, "description": cls.__doc__}
-        return top | with_head(cls.json_kind, body)
+        schema_head = {
+            "$schema": DIALECT,
+            "title": cls.json_kind,
+            "description": cls.__doc__,
+        }
+        return schema_head | with_head(cls.json_kind, object_schema)

@@ -1,4 +1,4 @@
-"""The problem of a stored run, built anew or given again: it must be the same.
+"""The problem of a stored run, rebuilt or passed again: it must be the same.
 
 A store may come from elsewhere, so nothing that it names is imported without
 trust (docs/security.md).
@@ -16,13 +16,14 @@ from smoothcruiser.store.record import StoredRun
 
 
 def same_problem(
-    stored: StoredRun, given: Problem | None, trust: bool
+    stored: StoredRun, problem: Problem | None, trust: bool
 ) -> tuple[Problem, tuple[str, ...]]:
-    """The problem of a stored run, built from its spec or given again; and notes.
+    """The problem of a stored run, built from its spec or passed again; and notes.
 
-    Its fingerprint must be the stored one. The notes name what no fingerprint sees.
+    Its fingerprint must be the stored one. The notes name the parts that no fingerprint
+    sees.
     """
-    if given is None:
+    if problem is None:
         if stored.spec is None:
             raise InvalidInput(
                 f"Run {stored.id} is of a problem made in Python ({stored.problem}); "
@@ -35,24 +36,25 @@ def same_problem(
                 f"{imports}; if you trust the store, say so with "
                 "trust=True, or pass the problem."
             )
-        given = _rebuilt(stored.spec)
-    found = fingerprint(given)
-    changes = found.changes(stored.fingerprint)
+        problem = _rebuild_problem(stored.spec)
+    problem_fingerprint = fingerprint(problem)
+    changes = problem_fingerprint.changes(stored.fingerprint)
     if changes:
         raise InvalidInput(
             f"Run {stored.id} was made for another problem than this one: "
-            f"{_listed(changes)} changed; pass the problem it was started with, or "
+            f"{_list_names(changes)} changed; pass the problem it was started with, or "
             "start a new run."
         )
-    if not found.unseen:
-        return given, ()
-    return given, (
-        f"Resumed without being able to compare {_listed(found.unseen)} with the first "
-        "session: if that changed, the answer is of two problems.",
+    if not problem_fingerprint.unseen:
+        return problem, ()
+    return problem, (
+        "Resumed without being able to compare "
+        f"{_list_names(problem_fingerprint.unseen)} with the first session: if that "
+        "changed, the answer is of two problems.",
     )
 
 
-def _rebuilt(spec: dict[str, Any]) -> Problem:
+def _rebuild_problem(spec: dict[str, Any]) -> Problem:
     try:
         return from_spec(spec)
     except SmoothcruiserError:
@@ -63,7 +65,9 @@ def _rebuilt(spec: dict[str, Any]) -> Problem:
         ) from error
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _list_names(names: tuple[str, ...]) -> str:
     """Names in a sentence, the first few of many."""
-    shown = ", ".join(names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+    first_names = ", ".join(names[:5])
+    return (
+        first_names if len(names) <= 5 else f"{first_names} and {len(names) - 5} more"
+    )

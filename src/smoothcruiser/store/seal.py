@@ -2,7 +2,7 @@
 
 A seal tells a row that was written whole from one that a disk, a copy or an
 editor has changed. It is no signature: whoever recomputes it can forge a row, and
-so a store of a stranger's is still checked for what its numbers can be
+so a store of a stranger's is still checked for possible numbers
 (``store.checks``) and asks before it runs anything (docs/security.md).
 """
 
@@ -18,13 +18,13 @@ def seal(*values: Value) -> str:
     """32 hex digits over values and their types."""
     digest = hashlib.blake2b(digest_size=16)
     for value in values:
-        kind, content = _encoded(value)
-        digest.update(kind + len(content).to_bytes(8, "little"))
+        type_code, content = _encode_value(value)
+        digest.update(type_code + len(content).to_bytes(8, "little"))
         digest.update(content)
     return digest.hexdigest()
 
 
-def _encoded(value: Value) -> tuple[bytes, bytes]:
+def _encode_value(value: Value) -> tuple[bytes, bytes]:
     if value is None:
         return b"n", b""
     if isinstance(value, int):

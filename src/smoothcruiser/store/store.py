@@ -1,16 +1,16 @@
 """The run store: one SQLite file that survives ``kill -9`` at any moment.
 
 It keeps runs, every finished shard, memories of certified search and estimates.
-A problem is kept as its spec (what ``make`` was called with) and a fingerprint;
+A problem is kept as its spec (the arguments of ``make``) and a fingerprint;
 for problems without a spec the caller passes the problem again and the
 fingerprint is compared. Each shard is its own transaction in WAL mode, so readers
 never wait and a finished shard is never lost.
 
 Every row carries a seal over its values. That of a shard, a memory or an estimate
 covers the seal of its run too, so that rows cannot change places. A row that does
-not fit is refused and stays as it is. What this file leaves out: the file itself
-(``store.file``), the rows of runs (``store.record``), and what shards of a
-schedule can be (``store.checks``).
+not fit is refused and stays as it is. This file leaves out the file itself
+(``store.file``), the rows of runs (``store.record``), and the checks of a
+schedule's shards (``store.checks``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.problem.arguments import is_whole
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import check_store
-from smoothcruiser.store.file import open_to_read, open_to_write, told
+from smoothcruiser.store.file import open_error, open_to_read, open_to_write
 from smoothcruiser.store.record import (
     COLUMNS,
     Record,
@@ -70,7 +70,7 @@ class Store:
         self.close()
 
     def way_back(self, run: int) -> str:
-        """What to type to go on with a run."""
+        """The call that resumes a run, as text."""
         return f"resume({run}, store={str(self.path)!r})"
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Store:
     def begin(self, record: Record) -> int:
         """The number of a new run."""
         problem = record.problem
-        values = (
+        row_values = (
             time.time(),
             problem.name,
             None if problem.spec is None else json.dumps(problem.spec),
@@ -96,55 +96,57 @@ class Store:
             record.executor,
             json.dumps(all_versions()),
         )
-        with self._changing() as run:
-            number = 1 + run("SELECT coalesce(max(id), 0) FROM runs").fetchone()[0]
-            sealed = seal(number, *values)
-            self._insert("runs", number, *values, sealed)
-        self._seals[number] = sealed
-        return int(number)
+        with self._transaction() as execute:
+            run_number = (
+                1 + execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()[0]
+            )
+            row_seal = seal(run_number, *row_values)
+            self._insert("runs", run_number, *row_values, row_seal)
+        self._seals[run_number] = row_seal
+        return int(run_number)
 
-    def keep(self, run: int, shard: Shard, part: Partial) -> None:
+    def keep(self, run: int, shard: Shard, shard_sums: Partial) -> None:
         """Keep a finished shard; keeping it twice changes nothing."""
-        *sums, score = part
-        values = (run, shard.action, shard.index, *sums, json.dumps(score))
-        sealed = self._sealed(run, *values)
-        with self._changing():
-            self._insert("shards", *values, sealed, otherwise="OR IGNORE")
+        *sums, score = shard_sums
+        row_values = (run, shard.action, shard.index, *sums, json.dumps(score))
+        row_seal = self._seal_row(run, *row_values)
+        with self._transaction():
+            self._insert("shards", *row_values, row_seal, otherwise="OR IGNORE")
 
     def keep_memory(self, run: int, data: bytes, calls: int) -> None:
-        """Keep what a certified search knows after ``calls``, in place of before.
+        """Keep the memory of a certified search after ``calls``, in place of an older.
 
-        Where another process has gone farther with the same run, that is kept.
+        Where another process has gone farther with the same run, that one is kept.
         """
-        values = (run, calls, data)
-        sealed = self._sealed(run, *values)
-        with self._changing() as change:
-            farther = "SELECT 1 FROM memories WHERE run = ? AND calls > ?"
-            if change(farther, (run, calls)).fetchone() is None:
-                self._insert("memories", *values, sealed, otherwise="OR REPLACE")
+        row_values = (run, calls, data)
+        row_seal = self._seal_row(run, *row_values)
+        with self._transaction() as execute:
+            farther_query = "SELECT 1 FROM memories WHERE run = ? AND calls > ?"
+            if execute(farther_query, (run, calls)).fetchone() is None:
+                self._insert("memories", *row_values, row_seal, otherwise="OR REPLACE")
 
     def finish(self, run: int, estimate: Estimate) -> None:
         """Keep the estimate of a run."""
-        values = (run, time.time(), estimate.to_json())
-        sealed = self._sealed(run, *values)
-        with self._changing():
-            self._insert("estimates", *values, sealed, otherwise="OR REPLACE")
+        row_values = (run, time.time(), estimate.to_json())
+        row_seal = self._seal_row(run, *row_values)
+        with self._transaction():
+            self._insert("estimates", *row_values, row_seal, otherwise="OR REPLACE")
 
     def _insert(self, table: str, *values: Any, otherwise: str = "") -> None:
-        marks = ", ".join("?" * len(values))
+        placeholders = ", ".join("?" * len(values))
         self.connection.execute(
-            f"INSERT {otherwise} INTO {table} VALUES ({marks})", values
+            f"INSERT {otherwise} INTO {table} VALUES ({placeholders})", values
         )
 
-    def _sealed(self, run: int, *values: Any) -> str:
+    def _seal_row(self, run: int, *values: Any) -> str:
         """The seal of values that belong to a run."""
         if run not in self._seals:
             self.get(run)
         return seal(self._seals[run], *values)
 
     @contextmanager
-    def _changing(self) -> Iterator[Any]:
-        """One transaction; what the disk says against it becomes a sentence."""
+    def _transaction(self) -> Iterator[Any]:
+        """One transaction; an error of the disk becomes a sentence."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -166,105 +168,109 @@ class Store:
 
     def runs(self) -> Runs:
         """All runs, oldest first; one that cannot be read says why."""
-        found: list[StoredRun | DamagedRun] = []
-        for (number,) in self._rows("SELECT id FROM runs ORDER BY id"):
+        run_list: list[StoredRun | DamagedRun] = []
+        for (run_number,) in self._rows("SELECT id FROM runs ORDER BY id"):
             try:
-                found.append(self.get(int(number)))
+                run_list.append(self.get(int(run_number)))
             except SmoothcruiserError as error:
-                found.append(DamagedRun(int(number), str(error)))
-        return Runs(found)
+                run_list.append(DamagedRun(int(run_number), str(error)))
+        return Runs(run_list)
 
     def get(self, run: int) -> StoredRun:
         """The run with number ``run``, every seal of it checked."""
-        rows = self._rows(
+        run_rows = self._rows(
             f"SELECT {', '.join(COLUMNS)}, seal FROM runs WHERE id = ?", run
         )
-        if not rows:
-            newest = self._rows("SELECT id FROM runs ORDER BY id DESC LIMIT 5")
-            known = ", ".join(str(row[0]) for row in newest)
+        if not run_rows:
+            newest_rows = self._rows("SELECT id FROM runs ORDER BY id DESC LIMIT 5")
+            newest_runs = ", ".join(str(row[0]) for row in newest_rows)
             raise InvalidInput(
                 f"The store {self.path} has no run {run}; its newest runs are "
-                f"{known or 'none'}."
+                f"{newest_runs or 'none'}."
             )
-        with self._naming(run):
-            found = read_row(rows[0][:-1], rows[0][-1])
-            self._seals[run] = found["seal"]
-            parts = self.parts(run)
+        with self._naming_run(run):
+            run_fields = read_row(run_rows[0][:-1], run_rows[0][-1])
+            self._seals[run] = run_fields["seal"]
+            finished_shards = self.parts(run)
             memory = self._memory(run)
             estimate, finished = self._estimate(run)
-            calls = sum(part.calls for part in parts.values())
+            shard_calls = sum(
+                shard_sums.calls for shard_sums in finished_shards.values()
+            )
             return StoredRun(
-                **found,
+                **run_fields,
                 estimate=estimate,
                 finished=finished,
-                shards_done=len(parts),
-                calls_done=calls if memory is None else memory[0],
+                shards_done=len(finished_shards),
+                calls_done=shard_calls if memory is None else memory[0],
             )
 
     def parts(self, run: int) -> dict[tuple[int, int], Partial]:
         """The finished shards of a run."""
-        found: dict[tuple[int, int], Partial] = {}
-        with self._naming(run):
-            for *values, sealed in self._rows(
+        finished_shards: dict[tuple[int, int], Partial] = {}
+        with self._naming_run(run):
+            for *row_values, row_seal in self._rows(
                 "SELECT run, action, shard, draws, total, square, calls, score, seal "
                 "FROM shards WHERE run = ?",
                 run,
             ):
-                self._fits(sealed, values)
-                _, action, shard, draws, total, square, calls, text = values
-                whole = all(map(is_whole, (action, shard, draws, calls)))
-                require(whole and calls >= 0, "counts")
+                self._check_seal(row_seal, row_values)
+                _, action, shard, num_draws, total, square, calls, score_text = (
+                    row_values
+                )
+                are_whole = all(map(is_whole, (action, shard, num_draws, calls)))
+                require(are_whole and calls >= 0, "counts")
                 require(isinstance(total, float), "sum")
                 require(isinstance(square, float), "sum of squares")
-                score = plain_data(text, "score")
+                score = plain_data(score_text, "score")
                 require(isinstance(score, list), "score")
-                found[action, shard] = Partial(
-                    draws, total, square, calls, tuple(score)
+                finished_shards[action, shard] = Partial(
+                    num_draws, total, square, calls, tuple(score)
                 )
-        return found
+        return finished_shards
 
     def memory(self, run: int) -> bytes | None:
-        """What was last kept of a certified search; None if nothing was."""
-        with self._naming(run):
-            found = self._memory(run)
-        return None if found is None else found[1]
+        """The last memory kept of a certified search; None if there is none."""
+        with self._naming_run(run):
+            memory_row = self._memory(run)
+        return None if memory_row is None else memory_row[1]
 
     def _memory(self, run: int) -> tuple[int, bytes] | None:
-        for *values, sealed in self._rows(
+        for *row_values, row_seal in self._rows(
             "SELECT run, calls, data, seal FROM memories WHERE run = ?", run
         ):
-            self._fits(sealed, values)
-            _, calls, data = values
+            self._check_seal(row_seal, row_values)
+            _, calls, data = row_values
             require(isinstance(calls, int) and calls >= 0, "number of calls")
             require(isinstance(data, bytes), "memory")
             return calls, data
         return None
 
     def _estimate(self, run: int) -> tuple[dict[str, Any] | None, float | None]:
-        for *values, sealed in self._rows(
+        for *row_values, row_seal in self._rows(
             "SELECT run, finished, estimate, seal FROM estimates WHERE run = ?", run
         ):
-            self._fits(sealed, values)
-            _, finished, text = values
-            estimate = plain_data(text, "estimate")
+            self._check_seal(row_seal, row_values)
+            _, finished, estimate_text = row_values
+            estimate = plain_data(estimate_text, "estimate")
             require(isinstance(finished, float), "time of its end")
             require(isinstance(estimate, dict), "estimate")
             return estimate, finished
         return None, None
 
-    def _fits(self, found: Any, values: list[Any]) -> None:
-        """Refuse values whose seal is another one."""
-        if self._sealed(values[0], *values) != found:
+    def _check_seal(self, row_seal: Any, values: list[Any]) -> None:
+        """Refuse values that their seal does not fit."""
+        if self._seal_row(values[0], *values) != row_seal:
             raise Unreadable("a seal does not fit")
 
     def _rows(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
             return self.connection.execute(text, values).fetchall()
         except (sqlite3.Error, MemoryError, OverflowError, UnicodeError) as error:
-            raise told(self.path, "read", error) from error
+            raise open_error(self.path, "read", error) from error
 
     @contextmanager
-    def _naming(self, run: int) -> Iterator[None]:
+    def _naming_run(self, run: int) -> Iterator[None]:
         """Say which run cannot be read, and why."""
         try:
             yield

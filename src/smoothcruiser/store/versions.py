@@ -16,19 +16,22 @@ SOURCES = "smoothcruiser's sources"
 
 def all_versions() -> dict[str, str]:
     """The versions of this process, this package's and its sources included."""
-    own = {"smoothcruiser": version("smoothcruiser"), SOURCES: sources_hash()}
-    return own | versions()
+    package_versions = {
+        "smoothcruiser": version("smoothcruiser"),
+        SOURCES: sources_hash(),
+    }
+    return package_versions | versions()
 
 
 def check_versions(run: int, stored: Mapping[str, str]) -> None:
     """Refuse to continue a run of other versions."""
-    other = [
-        f"{name} {stored.get(name, 'unknown')} (here: {found})"
-        for name, found in all_versions().items()
-        if stored.get(name) != found
+    changed_versions = [
+        f"{name} {stored.get(name, 'unknown')} (here: {installed})"
+        for name, installed in all_versions().items()
+        if stored.get(name) != installed
     ]
-    if other:
+    if changed_versions:
         raise InvalidInput(
-            f"Run {run} was started with {', '.join(other)}, and its bits would not be "
-            "the same; resume it where it was started, or start a new run."
+            f"Run {run} was started with {', '.join(changed_versions)}, and its bits "
+            "would not be the same; resume it where it was started, or start a new run."
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser
-from smoothcruiser.cli.exit import Answers, LostOutput
+from smoothcruiser.cli.exit import AnswerStream, LostOutput
 
 LINE = [sys.executable, "-m", "smoothcruiser"]
 
@@ -100,4 +100,4 @@ def test_output_that_a_simulator_closed_is_told_as_lost():
     closed = io.StringIO()
     closed.close()
     with pytest.raises(LostOutput):
-        Answers(closed).write("x")
+        AnswerStream(closed).write("x")

@@ -16,12 +16,12 @@ from rich.text import Text
 import smoothcruiser as sc
 from smoothcruiser.cli.exit import complain
 from smoothcruiser.display.answers import answer_blocks
-from smoothcruiser.display.console import SafeConsole, console, put
+from smoothcruiser.display.console import SafeConsole, console, print_block
 from smoothcruiser.display.document import Page
-from smoothcruiser.display.page import answer_page, framed
+from smoothcruiser.display.page import answer_page, html_document
 from smoothcruiser.display.problems import request_page
 from smoothcruiser.display.runs import runs_page
-from smoothcruiser.display.terminal import put_blocks, put_page, show
+from smoothcruiser.display.terminal import print_blocks, print_page, show
 from smoothcruiser.errors import printable
 from smoothcruiser.schedule.numbers import bounds
 
@@ -48,8 +48,8 @@ def test_a_console_escapes_strings_cells_and_styled_text(coloured: bool):
     table.add_row(HOSTILE)
     styled = Text("an error: ").append(HOSTILE, style="bold red" if coloured else "")
     for block in (HOSTILE, table, styled):
-        put(out, block)
-    put_page(out, Page(("smoothcruiser plan", HOSTILE + "\nvalue 3"), ()))
+        print_block(out, block)
+    print_page(out, Page(("smoothcruiser plan", HOSTILE + "\nvalue 3"), ()))
     shown = out.file.getvalue()
     assert clean(shown)
     assert shown.count("\\x1b[31mred") >= 3
@@ -84,7 +84,7 @@ def test_names_notes_states_paths_and_errors_are_escaped(
     answer = sc.plan(problem, method="exact")
     noted = replace(answer, notes=(HOSTILE,), run=1)
     show(request_page("plan", hostile, HOSTILE))
-    put_blocks(console(), answer_blocks(noted, store=HOSTILE))
+    print_blocks(console(), answer_blocks(noted, store=HOSTILE))
     show(runs_page(HOSTILE, [StoredRun()]))
     complain(f"no file {HOSTILE}\nbut another")
     caught = capsys.readouterr()
@@ -118,7 +118,7 @@ def test_a_page_forbids_scripts_and_requests_and_holds_none():
     problem = sc.make("chain:n=3", discount=0.5, temperature=1.0)
     answer = sc.plan(problem, method="exact")
     loud = replace(answer, problem=script, state=script, notes=(script,), run=1)
-    text = framed(answer_page(loud, problem=problem, store=script))
+    text = html_document(answer_page(loud, problem=problem, store=script))
     page = Parsed(text)
     rules = {r.split()[0]: r.split()[1:] for r in page.policy.split(";")}
     assert rules["default-src"] == ["'none'"]
