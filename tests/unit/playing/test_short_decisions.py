@@ -26,7 +26,7 @@ def world(**more):
 def prepared(monkeypatch):
     """How often a schedule was chosen for limits, and how often ``auto`` chose."""
     counts = {"schedules": 0, "choices": 0}
-    fitted, choose = scheduled.fitted, auto.Choosing.choose
+    fitted, choose = scheduled.fit_schedule, auto.Choosing.choose
 
     def counted_fitted(*given):
         counts["schedules"] += 1
@@ -36,7 +36,7 @@ def prepared(monkeypatch):
         counts["choices"] += 1
         return choose(self)
 
-    monkeypatch.setattr(scheduled, "fitted", counted_fitted)
+    monkeypatch.setattr(scheduled, "fit_schedule", counted_fitted)
     monkeypatch.setattr(auto.Choosing, "choose", counted_choice)
     return counts
 
