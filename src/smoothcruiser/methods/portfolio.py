@@ -132,7 +132,7 @@ class Decision(Shown):
         option_calls = [option.num_calls for option in self.options[: self.num_run]]
         known_calls = [calls for calls in option_calls if calls is not None]
         return (
-            self.looked + sum(known_calls)
+            self.calls_before + sum(known_calls)
             if len(known_calls) == len(option_calls)
             else None
         )
