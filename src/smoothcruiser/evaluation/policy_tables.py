@@ -94,11 +94,11 @@ def read_array(
 
 def checked_table(problem: Problem, rows: Any) -> Floats:
     """The probabilities (S, A) of a tabular problem, scaled to sum to 1."""
-    from smoothcruiser.exact.policy_value import _checked
+    from smoothcruiser.exact.policy_value import check_policy
 
     assert problem.tables is not None
     live = problem.tables.legal & ~problem.tables.terminal[:, None]
-    return np.ascontiguousarray(_checked(rows, live))
+    return np.ascontiguousarray(check_policy(rows, live))
 
 
 def greedy_table(problem: Problem, rows: Floats) -> Floats:

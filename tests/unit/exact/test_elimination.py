@@ -361,7 +361,7 @@ def test_elimination_is_a_linear_solve(size: int, half: int) -> None:
     at = np.arange(size)
     for order in (at, at[::-1].copy()):
         narrow = Narrow(order, np.argsort(order), half)
-        found = narrow.solve(packed, narrow.room())
+        found = narrow.solve(packed, narrow.allocate_rows())
         truth = np.linalg.solve(np.eye(size) - matrix, packed.income)
         assert found == pytest.approx(truth, rel=1e-9)
 
@@ -383,4 +383,4 @@ def test_a_system_without_a_solution_gives_none() -> None:
     one, place = np.ones(1), np.zeros(1, np.int64)
     start, target = np.array([0, 1], np.uint64), np.zeros(1, np.uint32)
     narrow = Narrow(place, place, 0)
-    assert narrow.solve(Packed(start, target, one, one), narrow.room()) is None
+    assert narrow.solve(Packed(start, target, one, one), narrow.allocate_rows()) is None

@@ -281,7 +281,7 @@ def test_values_that_travel_through_a_grid_take_few_policies(monkeypatch) -> Non
     R[-1] = 1.0
     sparse = sp.csr_matrix(P.reshape(-1, side * side))
     problem = tabular(sparse, R, discount=0.99, operator=Max())
-    found, steps, improve = {}, {}, solver._improve
+    found, steps, improve = {}, {}, solver._improve_values
     for window in (1, solver.FIRST_WINDOW):
         made = []
         with monkeypatch.context() as patch:
