@@ -241,7 +241,7 @@ def _improve_values(
     applied to ``point`` until it is near that value, or ``budget`` times.
     """
     m = search.model
-    policy = evaluator(search.kernels, m, point.w, search.allocate_rows)
+    policy = evaluator(search.kernels, m, point.w, search.room)
     solved_values = _solve_policy(search, point, policy, method, budget)
     if solved_values is not None:
         return solved_values, "policy-iteration", False
