@@ -287,7 +287,9 @@ def test_values_that_travel_through_a_grid_take_few_policies(monkeypatch) -> Non
         with monkeypatch.context() as patch:
             patch.setattr(solver, "FIRST_WINDOW", window)
             patch.setattr(
-                solver, "_improve", lambda *x, made=made: made.append(1) or improve(*x)
+                solver,
+                "_improve_values",
+                lambda *x, made=made: made.append(1) or improve(*x),
             )
             found[window] = solve(
                 problem, tolerance=1e-8, method="modified-policy-iteration"
