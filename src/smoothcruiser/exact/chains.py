@@ -36,7 +36,7 @@ MOST_SWEEPS = 1_000_000  # of Gauss-Seidel for one policy; the proof bounds thei
 
 
 @dataclass(eq=False)
-class Work:
+class SweepBudget:
     """The passes that a search has spent, and its limits."""
 
     max_sweeps: int | None = None
@@ -195,7 +195,9 @@ def components(rows: Rows) -> tuple[Ints, int]:
     return label, int(compiled(graph_kernel.components)(start, target, label))
 
 
-def policy_value(rows: Rows, choice: Ints, near: Floats, work: Work) -> Floats | None:
+def policy_value(
+    rows: Rows, choice: Ints, near: Floats, work: SweepBudget
+) -> Floats | None:
     """x = r + W x of the policy ``choice``, 0 appended; None if it is not proper.
 
     ``near`` is where sweeps begin, in components too large to solve.
@@ -290,7 +292,7 @@ def _solve_dense(states: Ints, parts: Parts, x: Floats) -> bool:
 
 
 def _sweep_block(
-    states: Ints, parts: Parts, x: Floats, work: Work, max_sweeps: int
+    states: Ints, parts: Parts, x: Floats, work: SweepBudget, max_sweeps: int
 ) -> bool:
     """Whether Gauss-Seidel sweeps over one component came to change nothing."""
     relax_kernel, num_done, num_sweeps = compiled(graph_kernel.relax), 0, 16

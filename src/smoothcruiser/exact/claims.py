@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.errors import OracleError
-from smoothcruiser.exact.reachable import Known
+from smoothcruiser.exact.reachable import KnownModel
 from smoothcruiser.exact.solution import Solution
 from smoothcruiser.problem.bounds import bounds_at, slack
 from smoothcruiser.problem.problem import Problem
@@ -27,7 +27,7 @@ UNUSED = "This answer does not rely on it; other methods do."
 
 
 def broken_claims(
-    problem: Problem, known: Known, solution: Solution, state: Any
+    problem: Problem, known: KnownModel, solution: Solution, state: Any
 ) -> tuple[str, ...]:
     """Notes on declarations that do not hold, as far as that was seen."""
     reward_note = broken_rewards(problem, known)
@@ -37,7 +37,7 @@ def broken_claims(
     return tuple(note for note in claim_notes if note)
 
 
-def broken_rewards(problem: Problem, known: Known) -> str:
+def broken_rewards(problem: Problem, known: KnownModel) -> str:
     """A note that names a reward outside its range, or paid before the end."""
     tables, (lower_bound, upper_bound) = known.tables, problem.facts.reward_range
     is_wrong = ~((lower_bound <= tables.reward) & (tables.reward <= upper_bound))
@@ -63,7 +63,7 @@ def broken_rewards(problem: Problem, known: Known) -> str:
     return ""
 
 
-def _ends(problem: Problem, known: Known) -> Bools:
+def _ends(problem: Problem, known: KnownModel) -> Bools:
     """(S,): where episodes end. A horizon that cuts them off does not end them."""
     is_end: Bools = known.tables.terminal.copy()
     if known.states is not None:

@@ -36,7 +36,7 @@ WIDEST = 256  # half bandwidth; with all those entries it takes a second or two
 
 
 @dataclass(frozen=True, eq=False)
-class Narrow:
+class NarrowOrder:
     """An order of the S states in which no edge is longer than ``half``."""
 
     order: Ints  # (S,): the state at each place
@@ -67,17 +67,17 @@ class Narrow:
         compiled(kernel.settle)(m, self.order, v, sweeps)
 
 
-_orders: WeakKeyDictionary[Tables, Narrow | None] = WeakKeyDictionary()
+_orders: WeakKeyDictionary[Tables, NarrowOrder | None] = WeakKeyDictionary()
 
 
-def narrow(tables: Tables, m: Model) -> Narrow | None:
+def narrow(tables: Tables, m: Model) -> NarrowOrder | None:
     """The narrow order of a model, found once; None where there is none."""
     if tables not in _orders:
         _orders[tables] = None if m.full else _find_narrow(m)
     return _orders[tables]
 
 
-def _find_narrow(m: Model) -> Narrow | None:
+def _find_narrow(m: Model) -> NarrowOrder | None:
     num_states, num_actions = m.live.shape
     start, target = m.start.astype(np.int64), m.next_state
     if not m.live.all():  # rows that are not live may lead anywhere
@@ -96,7 +96,7 @@ def _find_narrow(m: Model) -> Narrow | None:
         compiled(kernel.level_order)(start, target, state_order, state_place)
     )
     return (
-        Narrow(state_order, state_place, half_width)
+        NarrowOrder(state_order, state_place, half_width)
         if half_width <= max_width
         else None
     )

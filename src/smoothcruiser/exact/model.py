@@ -216,7 +216,7 @@ def _python_kernels(operator: Operator) -> Kernels:
 
 
 @dataclass(frozen=True, eq=False)
-class _Digest:
+class _TableDigest:
     """The parts of a model that tables alone determine."""
 
     start: Starts
@@ -228,10 +228,10 @@ class _Digest:
     full: bool
 
 
-_digests: WeakKeyDictionary[Tables, _Digest] = WeakKeyDictionary()
+_digests: WeakKeyDictionary[Tables, _TableDigest] = WeakKeyDictionary()
 
 
-def _digest(tables: Tables) -> _Digest:
+def _digest(tables: Tables) -> _TableDigest:
     if tables not in _digests:
         live_pairs = np.ascontiguousarray(tables.legal & ~tables.terminal[:, None])
         sign = np.where(tables.terminal, 0.0, np.where(tables.player == 1, 1.0, -1.0))
@@ -249,7 +249,7 @@ def _digest(tables: Tables) -> _Digest:
             if is_full
             else tables.next_state.astype(np.uint32)
         )
-        _digests[tables] = _Digest(
+        _digests[tables] = _TableDigest(
             tables.start.astype(np.uint64),
             narrow_index,
             reward,

@@ -32,7 +32,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smoothcruiser.exact.chains import Rows, Work, best_rows, policy_value, row_sums
+from smoothcruiser.exact.chains import (
+    Rows,
+    SweepBudget,
+    best_rows,
+    policy_value,
+    row_sums,
+)
 from smoothcruiser.exact.qualitative import end_components, never_ending
 from smoothcruiser.exact.stopped import SLACK, UNIT
 from smoothcruiser.exact.strategy import Play, covering
@@ -93,7 +99,7 @@ class Arena:
 
 
 @dataclass(frozen=True, eq=False)
-class Proven:
+class ProvenBound:
     """A function that was proven to bound V, with the policy that keeps it."""
 
     x: Floats  # (2, n + 1): the sum of two rows; the last column is 0
@@ -129,7 +135,7 @@ def is_below(arena: Arena, x: Floats, choice: Ints) -> bool:
     return not never_ending(inside_rows, unpaid=True).any()
 
 
-def upper(arena: Arena, play: Play, work: Work) -> Proven | None:
+def upper(arena: Arena, play: Play, work: SweepBudget) -> ProvenBound | None:
     """A function above V, near the value of ``play``; None if no attempt succeeded."""
     rows = arena.rows
     keep_row = arena.is_max[rows.owner].copy()
@@ -152,11 +158,11 @@ def upper(arena: Arena, play: Play, work: Work) -> Proven | None:
     return (
         None
         if proven_bound is None
-        else Proven(proven_bound[0], proven_bound[1][class_index], play.choice)
+        else ProvenBound(proven_bound[0], proven_bound[1][class_index], play.choice)
     )
 
 
-def lower(arena: Arena, play: Play, work: Work) -> Proven | None:
+def lower(arena: Arena, play: Play, work: SweepBudget) -> ProvenBound | None:
     """A function below V, near the value of ``play``; None if no attempt succeeded."""
     rows = arena.rows
     keep_row = ~arena.is_max[rows.owner]
@@ -168,16 +174,16 @@ def lower(arena: Arena, play: Play, work: Work) -> Proven | None:
         return full_bound if is_below(arena, full_bound, play.choice) else None
 
     proven_bound = _try_margins(used_rows, play.x, -1.0, attempt, work)
-    return None if proven_bound is None else Proven(*proven_bound, play.choice)
+    return None if proven_bound is None else ProvenBound(*proven_bound, play.choice)
 
 
-def zero_bound(arena: Arena, play: Play) -> Proven:
+def zero_bound(arena: Arena, play: Play) -> ProvenBound:
     """0, which is below every total of rewards of at least 0."""
-    return Proven(np.zeros((2, arena.rows.size + 1)), play.x, play.choice)
+    return ProvenBound(np.zeros((2, arena.rows.size + 1)), play.x, play.choice)
 
 
 def _try_margins(
-    rows: Rows, x: Floats, sign: float, attempt: Attempt, work: Work
+    rows: Rows, x: Floats, sign: float, attempt: Attempt, work: SweepBudget
 ) -> tuple[Floats, Floats] | None:
     """x + e + sign d g that ``attempt`` accepts, and x + e; e is the error of ``x``.
 
@@ -215,7 +221,7 @@ def _try_margins(
     return None
 
 
-def _refine_value(rows: Rows, x: Floats, choice: Ints, work: Work) -> Floats:
+def _refine_value(rows: Rows, x: Floats, choice: Ints, work: SweepBudget) -> Floats:
     """(2, n + 1): ``x``, and its distance from the value of the policy ``choice``.
 
     The distance is itself a total: that of the policy's drift at ``x``.

@@ -27,7 +27,7 @@ from smoothcruiser.problem.tabular import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Attracted:
+class Attraction:
     """The states that joined, and the row by which each of them did."""
 
     member: Bools  # (n,)
@@ -41,7 +41,7 @@ def attract_states(
     seeds: Bools | None = None,
     hits: Bools | None = None,
     alive: Bools | None = None,
-) -> Attracted:
+) -> Attraction:
     """States that reach ``seeds`` or a row of ``hits`` with positive probability.
 
     ``wants`` marks the states of the player that wants to; elsewhere every ``alive``
@@ -55,7 +55,7 @@ def attract_states(
     compiled(graph_kernel.attract)(
         *backward_rows, rows.owner, is_alive, wants, member, is_hit, choice
     )
-    return Attracted(member, choice)
+    return Attraction(member, choice)
 
 
 def touches(rows: Rows, states: Bools, *, outside: bool = False) -> Bools:

@@ -48,7 +48,7 @@ class TooLarge(InvalidInput):
         self.states = states
 
 
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """A known model.
 
     ``states`` and ``depth`` are None where the problem has tables: then states are
@@ -74,10 +74,10 @@ class Known(NamedTuple):
 
 def known_model(
     problem: Problem, deadline: float = math.inf, watch: Watch | None = None
-) -> Known:
+) -> KnownModel:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
-        return Known(problem.tables)
+        return KnownModel(problem.tables)
     check_model(problem)
     return explore(problem, deadline=deadline, watch=watch)
 
@@ -88,7 +88,7 @@ def explore(
     most_states: int | None = None,
     deadline: float = math.inf,
     watch: Watch | None = None,
-) -> Known:
+) -> KnownModel:
     """Tables of the states reachable from ``initial_state``, and these states in order.
 
     With a horizon they are the states within it. Raises ``TooLarge`` where there
@@ -153,7 +153,7 @@ def explore(
     )
     numbered.check_untouched()
     numbered.ask_again(tables, deadline)
-    return Known(
+    return KnownModel(
         tables,
         tuple(numbered.states),
         np.array(depth, dtype=np.int64) if was_cut else None,

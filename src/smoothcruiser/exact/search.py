@@ -45,7 +45,7 @@ class SweptValues:
     top: float  # no number of v, w or the answer computed from them is larger
 
 
-class Sweeping:
+class SweepSearch:
     """The model, its loops, and the count of passes, which alone changes."""
 
     def __init__(
@@ -153,7 +153,7 @@ class Sweeping:
         self.sweeps += passes
         return flow_values
 
-    def narrow(self) -> elimination.Narrow | None:
+    def narrow(self) -> elimination.NarrowOrder | None:
         """The order in which policies are cheap to eliminate, if there is one."""
         if self.tables is None:
             return None
@@ -162,7 +162,7 @@ class Sweeping:
         self.compile_seconds += compile_seconds
         return elimination.narrow(self.tables, self.model)
 
-    def settle(self, narrow: elimination.Narrow, x: Floats, sweeps: int) -> Floats:
+    def settle(self, narrow: elimination.NarrowOrder, x: Floats, sweeps: int) -> Floats:
         """``x`` after sweeps of T for Max in place."""
         sweeps = min(sweeps, self.remaining())
         narrow.settle(self.model, x, sweeps)

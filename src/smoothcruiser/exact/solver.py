@@ -50,10 +50,10 @@ import time
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact.chains import Work
+from smoothcruiser.exact.chains import SweepBudget
 from smoothcruiser.exact.model import Evaluator, evaluator, prepare
-from smoothcruiser.exact.reachable import Known
-from smoothcruiser.exact.search import SearchResult, Sweeping, SweptValues
+from smoothcruiser.exact.reachable import KnownModel
+from smoothcruiser.exact.search import SearchResult, SweepSearch, SweptValues
 from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
@@ -92,7 +92,7 @@ MOST_STAGE_VALUES = 250_000_000  # 2 GB of float64
 
 def solve_model(
     problem: Problem,
-    known: Known,
+    known: KnownModel,
     *,
     tolerance: float | None = None,
     method: str = "auto",
@@ -107,12 +107,14 @@ def solve_model(
     watch = Watch() if watch is None else watch
     watch.begin("compiling", known.tables.num_states)
     if is_undiscounted(problem):
-        return solve_totals(problem, known, Work(max_sweeps, watch), tolerance, method)
+        return solve_totals(
+            problem, known, SweepBudget(max_sweeps, watch), tolerance, method
+        )
     start_time = time.perf_counter()
     model, kernels, compile_seconds = prepare(problem, known.tables)
     watch.skip_compiling(compile_seconds)
     watch.begin("solving", known.tables.num_states)
-    search = Sweeping(
+    search = SweepSearch(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
     search.over, search.tables = watch, known.tables
@@ -151,7 +153,7 @@ def solve_model(
 
 
 def _fixed_point(
-    search: Sweeping, tolerance: float | None, method: str
+    search: SweepSearch, tolerance: float | None, method: str
 ) -> SearchResult:
     """The solution once the bound is at the aim.
 
@@ -223,7 +225,7 @@ def _fixed_point(
     return search.answer(best_point, bound, method_used, note)
 
 
-def _aim(search: Sweeping, point: SweptValues, tolerance: float | None) -> float:
+def _aim(search: SweepSearch, point: SweptValues, tolerance: float | None) -> float:
     """The bound that has to be reached."""
     return (
         tolerance
@@ -233,7 +235,7 @@ def _aim(search: Sweeping, point: SweptValues, tolerance: float | None) -> float
 
 
 def _improve_values(
-    search: Sweeping, point: SweptValues, method: str, budget: int, aim: float
+    search: SweepSearch, point: SweptValues, method: str, budget: int, aim: float
 ) -> tuple[Floats, str, bool]:
     """An improved value function, how it was computed, and whether the budget ran out.
 
@@ -271,7 +273,7 @@ def _improve_values(
 
 
 def _solve_policy(
-    search: Sweeping, point: SweptValues, policy: Evaluator, method: str, budget: int
+    search: SweepSearch, point: SweptValues, policy: Evaluator, method: str, budget: int
 ) -> Floats | None:
     """The fixed point of T_pi, or better; None where sweeps are cheaper.
 
@@ -306,7 +308,7 @@ def _solve_policy(
 
 
 def _backward_induction(
-    search: Sweeping, horizon: int, tolerance: float | None, known: Known
+    search: SweepSearch, horizon: int, tolerance: float | None, known: KnownModel
 ) -> SearchResult:
     """V_h = T V_{h-1} from V_0 = 0, for h up to the horizon.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smoothcruiser.exact.chains import Rows, Work, best_rows, policy_value
+from smoothcruiser.exact.chains import Rows, SweepBudget, best_rows, policy_value
 from smoothcruiser.exact.qualitative import attract_states, touches
 from smoothcruiser.exact.stopped import UNIT
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
@@ -37,7 +37,9 @@ class Play:
     x: Floats  # (n + 1,), the last is 0
 
 
-def best_play(rows: Rows, is_max: Bools, towards: Ints, work: Work) -> Play | None:
+def best_play(
+    rows: Rows, is_max: Bools, towards: Ints, work: SweepBudget
+) -> Play | None:
     """Policies that neither player can improve, beginning at ``towards`` (max).
 
     None where no proper policy was found, which only rounding can cause.
@@ -60,7 +62,9 @@ def best_play(rows: Rows, is_max: Bools, towards: Ints, work: Work) -> Play | No
     return current_play
 
 
-def covering(rows: Rows, least: Floats, choice: Ints, work: Work) -> Floats | None:
+def covering(
+    rows: Rows, least: Floats, choice: Ints, work: SweepBudget
+) -> Floats | None:
     """x >= least + W x for every row: a bound on totals of payments ``least`` (m,) > 0.
 
     Policy iteration from ``choice``, doubled, so that it need not end at the last
@@ -88,7 +92,11 @@ def covering(rows: Rows, least: Floats, choice: Ints, work: Work) -> Floats | No
 
 
 def _reply_to(
-    rows: Rows, is_max: Bools, choice: Ints, earlier_play: Play | None, work: Work
+    rows: Rows,
+    is_max: Bools,
+    choice: Ints,
+    earlier_play: Play | None,
+    work: SweepBudget,
 ) -> tuple[Ints, Floats | None]:
     """A proper policy with the max player's rows of ``choice``, and its value."""
     near_value = np.zeros(rows.size + 1) if earlier_play is None else earlier_play.x
@@ -107,7 +115,9 @@ def _reply_to(
     return choice, x
 
 
-def _improve_play(rows: Rows, mine: Bools, sign: float, play: Play, work: Work) -> Play:
+def _improve_play(
+    rows: Rows, mine: Bools, sign: float, play: Play, work: SweepBudget
+) -> Play:
     """The best reply of the player that moves at ``mine``, by policy iteration."""
     seen_policies: set[bytes] = set()
     for _ in range(MOST_STEPS):

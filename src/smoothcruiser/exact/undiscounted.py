@@ -33,7 +33,7 @@ import numpy as np
 
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.exact import graph_kernel
-from smoothcruiser.exact.chains import Rows, Work, row_sums
+from smoothcruiser.exact.chains import Rows, SweepBudget, row_sums
 from smoothcruiser.exact.proof import Arena, lower, upper, zero_bound
 from smoothcruiser.exact.qualitative import (
     infinite_states,
@@ -41,7 +41,7 @@ from smoothcruiser.exact.qualitative import (
     touches,
     zero_states,
 )
-from smoothcruiser.exact.reachable import Known
+from smoothcruiser.exact.reachable import KnownModel
 from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, UNIT
 from smoothcruiser.exact.strategy import best_play
@@ -69,7 +69,11 @@ class Totals:
 
 
 def solve_totals(
-    problem: Problem, known: Known, work: Work, tolerance: float | None, method: str
+    problem: Problem,
+    known: KnownModel,
+    work: SweepBudget,
+    tolerance: float | None,
+    method: str,
 ) -> Solution:
     """The Solution of a problem with discount 1 and no horizon.
 
@@ -113,7 +117,7 @@ def solve_totals(
 
 
 @dataclass(frozen=True, eq=False)
-class Enclosed:
+class Enclosure:
     """Bounds on V of the n states, a value between them, and the chosen rows."""
 
     low: Floats
@@ -125,7 +129,7 @@ class Enclosed:
 # --- the two kinds of models --------------------------------------------------
 
 
-def _enclose_unsigned(totals: Totals, work: Work) -> Enclosed:
+def _enclose_unsigned(totals: Totals, work: SweepBudget) -> Enclosure:
     """Rewards of at least 0: zeros and infinities by the graph, the rest by proof."""
     rows, is_max = totals.rows, totals.is_max
     is_zero, towards = zero_states(rows, is_max)
@@ -134,7 +138,7 @@ def _enclose_unsigned(totals: Totals, work: Work) -> Enclosed:
     lower_values, state_values, upper_values = (
         np.where(is_infinite, np.inf, 0.0) for _ in range(3)
     )
-    enclosure = Enclosed(
+    enclosure = Enclosure(
         lower_values, state_values, upper_values, _staying_rows(rows, is_zero)
     )
     return _prove_bounds(
@@ -142,7 +146,7 @@ def _enclose_unsigned(totals: Totals, work: Work) -> Enclosed:
     )
 
 
-def _enclose_signed(totals: Totals, known: Known, work: Work) -> Enclosed:
+def _enclose_signed(totals: Totals, known: KnownModel, work: SweepBudget) -> Enclosure:
     """Rewards of both signs, where every play ends."""
     rows, num_states = totals.rows, totals.rows.size
     is_lasting = never_ending(rows)
@@ -154,7 +158,7 @@ def _enclose_signed(totals: Totals, known: Known, work: Work) -> Enclosed:
             "discount below 1, or rewards of one sign."
         )
     lower_values, state_values, upper_values = np.zeros((3, num_states))
-    enclosure = Enclosed(
+    enclosure = Enclosure(
         lower_values,
         state_values,
         upper_values,
@@ -169,12 +173,12 @@ def _enclose_signed(totals: Totals, known: Known, work: Work) -> Enclosed:
 
 def _prove_bounds(
     totals: Totals,
-    enclosure: Enclosed,
+    enclosure: Enclosure,
     is_open: Bools,
     allowed: Bools,
     towards: Ints,
-    work: Work,
-) -> Enclosed:
+    work: SweepBudget,
+) -> Enclosure:
     """``enclosure``, with bounds and rows written to the states of ``is_open``.
 
     ``towards`` are rows with which the max player makes progress, -1 where any does.
@@ -240,7 +244,7 @@ def _staying_rows(rows: Rows, zero: Bools) -> Ints:
 # --- from tables and back -----------------------------------------------------
 
 
-def _totals(known: Known) -> Totals:
+def _totals(known: KnownModel) -> Totals:
     """The rows of the tables, with the reward's sign and unit taken out."""
     tables = known.tables
     num_states, num_actions = tables.legal.shape
@@ -285,7 +289,11 @@ def _totals(known: Known) -> Totals:
 
 
 def _assemble_solution(
-    problem: Problem, known: Known, totals: Totals, enclosure: Enclosed, work: Work
+    problem: Problem,
+    known: KnownModel,
+    totals: Totals,
+    enclosure: Enclosure,
+    work: SweepBudget,
 ) -> Solution:
     """The Solution, in the model's own units."""
     tables, reward_scale = known.tables, totals.sign * totals.unit
@@ -349,7 +357,7 @@ def _action_values(
     return q_values.reshape(tables.legal.shape)
 
 
-def _note(bound: float, size: float, work: Work) -> str:
+def _note(bound: float, size: float, work: SweepBudget) -> str:
     if bound <= DEFAULT_TOLERANCE * size:
         return ""
     if work.over() is not None:
@@ -361,7 +369,7 @@ def _note(bound: float, size: float, work: Work) -> str:
     )
 
 
-def _state_name(known: Known, state: int) -> Any:
+def _state_name(known: KnownModel, state: int) -> Any:
     return state if known.states is None else known.states[state]
 
 

@@ -28,14 +28,14 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     Session,
-    Unbegun,
+    UnstartedAnswer,
     list_arguments,
     unused_options,
     with_delta,
 )
-from smoothcruiser.methods.choosing import Choosing
-from smoothcruiser.methods.exact import Exact, Lookup
-from smoothcruiser.methods.following import Settled
+from smoothcruiser.methods.choosing import AutoChoice
+from smoothcruiser.methods.exact import Exact, SolutionSession
+from smoothcruiser.methods.following import AutoSession
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
 
@@ -75,8 +75,8 @@ class Auto(Method):
     def session(self, query: Query) -> Session:
         """The solution's where the model is known; else that of one choice, in time."""
         if query.problem.tables is not None:
-            return Lookup(self, query)
-        return Settled(self, with_delta(self, query))
+            return SolutionSession(self, query)
+        return AutoSession(self, with_delta(self, query))
 
     def _choose(self, query: Query) -> Prepared:
         if query.problem.tables is not None:
@@ -88,7 +88,7 @@ class Auto(Method):
                     "is needed and delta is 0."
                 )
             )
-        choosing = Choosing(self, query)
+        choosing = AutoChoice(self, query)
         try:
             with stoppable():
                 return choosing.choose()
@@ -100,6 +100,6 @@ class Auto(Method):
             forecast = Forecast(
                 self.name, num_calls, "Stopped by hand before it was decided."
             )
-            return Unbegun(
+            return UnstartedAnswer(
                 method=self, query=query, explanation=forecast, calls=num_calls
             )

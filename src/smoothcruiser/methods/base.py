@@ -432,7 +432,7 @@ def list_arguments(names: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unbegun(Prepared):
+class UnstartedAnswer(Prepared):
     """The answer where a stop came before the first sample."""
 
     why: str = f"{BY_HAND} before the first sample"
@@ -464,7 +464,9 @@ def _prepare_refused(method: Method, query: Query) -> Prepared:
         raise Interrupted(f"{SAID_STOP}, and nothing is known yet.")
     forecast = Forecast(method.name, 0, f"{SAID_STOP} before it was decided.")
     stop_reason = f"{SAID_STOP} before the first sample"
-    return Unbegun(method=method, query=query, explanation=forecast, why=stop_reason)
+    return UnstartedAnswer(
+        method=method, query=query, explanation=forecast, why=stop_reason
+    )
 
 
 def last_report(estimate: Estimate) -> dict[str, Any]:
@@ -489,10 +491,10 @@ def _prepare_terminal(method: Method, query: Query) -> Prepared:
     )
     with suppress(SmoothcruiserError):  # a promise that is missing or cannot be paid
         explanation = method.prepare(query).explanation
-    return Ended(method=method, query=query, explanation=explanation)
+    return TerminalAnswer(method=method, query=query, explanation=explanation)
 
 
-class Ended(Prepared):
+class TerminalAnswer(Prepared):
     """The answer at a terminal state."""
 
     def answer(self) -> Estimate:

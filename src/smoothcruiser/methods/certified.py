@@ -72,7 +72,7 @@ class CertifiedSearch(Method):
         place_keywords = {"executor", "workers", "scheduler", "tls", "progress"}
         return frozenset(place_keywords | {"budget", "seconds", "max_states"})
 
-    def prepare(self, query: Query) -> Searching:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedSearch:  # noqa: D102
         epsilon, relative = _requested_accuracy(query.promise)
         limits, is_known = query.limits, has_rows(query.problem)
         if not is_known:
@@ -94,7 +94,7 @@ class CertifiedSearch(Method):
                 )
         if is_known:
             check_ends(problem)
-            return Searching(
+            return PreparedSearch(
                 method=self, query=query, explanation=_forecast_reading(query)
             )
         forecast = CertifiedForecast(
@@ -107,9 +107,9 @@ class CertifiedSearch(Method):
             priced=is_priced(problem),
             part=delta_in_order(problem, 1.0),
         )
-        return Searching(method=self, query=query, explanation=forecast)
+        return PreparedSearch(method=self, query=query, explanation=forecast)
 
-    def pick_up(self, stored: StoredRun, query: Query) -> Searching:
+    def pick_up(self, stored: StoredRun, query: Query) -> PreparedSearch:
         """The stored search, resumed with its own promise and perhaps new limits."""
         stored_plan = stored.plan
         if stored_plan.get("saved"):
@@ -148,10 +148,10 @@ class CertifiedSearch(Method):
                 "An agent's memory is not kept in a store; drop store, or save a "
                 "Certified."
             )
-        return Remembering(self, with_delta(self, query))
+        return CertifiedSession(self, with_delta(self, query))
 
 
-class Searching(Prepared):
+class PreparedSearch(Prepared):
     """A certified search about to begin, or to go on."""
 
     method: CertifiedSearch
@@ -311,7 +311,7 @@ def _store_record(query: Query, memory: Certified) -> Record:
     )
 
 
-class Remembering(Session):
+class CertifiedSession(Session):
     """Decisions that share a memory of certified search, and so its delta."""
 
     shared = True

@@ -22,7 +22,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
 from smoothcruiser.methods.known import known_model_answer
-from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.pricing import (
     call_ratio,
     least_of_search,
@@ -32,7 +32,7 @@ from smoothcruiser.methods.pricing import (
     suggestion,
     worth_a_try,
 )
-from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
+from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.rows import NoRow
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
 from smoothcruiser.query import Limits, Query
@@ -65,7 +65,7 @@ LISTING = 0.25  # of seconds=, at the most, to list them
 TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
 
 
-class Choosing:
+class AutoChoice:
     """One decision about a simulator."""
 
     def __init__(self, auto: Method, query: Query) -> None:
@@ -273,7 +273,7 @@ class Choosing:
     def _value_span(self) -> float:
         return self.problem.facts.value_span()
 
-    def _is_useful(self, ready: Scheduling) -> bool:
+    def _is_useful(self, ready: PreparedSchedule) -> bool:
         """Whether a schedule's promise is below the useful width, or as requested."""
         epsilon: float = ready.explanation.epsilon
         return epsilon < USEFUL * self._value_span or epsilon == self.promise.epsilon
@@ -366,7 +366,7 @@ class Choosing:
         promise = replace(self.promise, delta=share * self.promise.failure())
         return replace(self.query, promise=promise, limits=limits)
 
-    def _prepare_schedule(self, share: float, limits: Limits) -> Scheduling:
+    def _prepare_schedule(self, share: float, limits: Limits) -> PreparedSchedule:
         """A schedule; raises where there is none, or none in time, or too fine a one."""
         try:
             with self._patience(self.choice_share):
@@ -382,7 +382,7 @@ class Choosing:
         self._check_rounding(scheduling)
         return replace(scheduling, fitted=scheduling.fitted.again())
 
-    def _check_rounding(self, ready: Scheduling) -> None:
+    def _check_rounding(self, ready: PreparedSchedule) -> None:
         """Refuse a promise that is too fine for floating point, before it is run."""
         if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
             return
@@ -419,7 +419,7 @@ class Choosing:
             reason, self._prepare_schedule(1.0, self._limits_left())
         )
 
-    def _choice_of_schedule(self, reason: str, inner: Scheduling) -> Prepared:
+    def _choice_of_schedule(self, reason: str, inner: PreparedSchedule) -> Prepared:
         schedule = inner.explanation
         price = schedule.num_calls + self.problem.inspection_calls
         delta = self.promise.delta
@@ -447,7 +447,7 @@ class Choosing:
         options: list[Option],
         levels: tuple[Level, ...] = (),
     ) -> Prepared:
-        return Chosen(
+        return ChosenMethod(
             method=inner.method,
             query=self.query,
             explanation=self._make_decision(reason, options, 1, levels),
@@ -462,7 +462,7 @@ class Choosing:
         )
 
     def _make_race(
-        self, calls: int | None, reason: str, schedule: Scheduling
+        self, calls: int | None, reason: str, schedule: PreparedSchedule
     ) -> Prepared:
         limits = replace(self.limits, calls=calls)
         search = CertifiedSearch().prepare(self._part_query(0.5, limits))

@@ -24,7 +24,7 @@ from smoothcruiser.progress import part
 from smoothcruiser.query import Query, nearest_to_zero
 
 if TYPE_CHECKING:
-    from smoothcruiser.exact.reachable import Known
+    from smoothcruiser.exact.reachable import KnownModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Exact(Method):
         promise = {"epsilon", "delta", "target"}
         return frozenset(promise | {"budget", "seconds", "seed", "progress"})
 
-    def prepare(self, query: Query) -> Solving:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedSolution:  # noqa: D102
         problem = query.problem
         check_model(problem)
         model_source = (
@@ -58,18 +58,20 @@ class Exact(Method):
             "no chance in it (delta 0)."
         )
         forecast = Forecast(self.name, 0, sentence, delta=0.0)
-        return Solving(method=self, query=query, explanation=forecast)
+        return PreparedSolution(method=self, query=query, explanation=forecast)
 
     def session(self, query: Query) -> Session:
         """One solution for all decisions."""
-        return Lookup(self, query)
+        return SolutionSession(self, query)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Solving(Prepared):
+class PreparedSolution(Prepared):
     """A model about to be solved."""
 
-    listed_model: Known | None = None  # the model, where its states are listed already
+    listed_model: KnownModel | None = (
+        None  # the model, where its states are listed already
+    )
 
     def answer(self) -> Estimate:
         """The row of the solution that belongs to the state.
@@ -143,7 +145,7 @@ class Solving(Prepared):
         return replace(answer, seconds=elapsed, compile_seconds=compile_seconds)
 
 
-class Lookup(Session):
+class SolutionSession(Session):
     """Decisions read from one solution, which is made when the first one is due.
 
     Where a state is not among those that the solution reaches, or its value is that

@@ -11,7 +11,7 @@ is the interval that its samples allow.
             at most ``TIME_SHARE`` of the time, and ``SHARE`` of the price or the budget
             where there is one; the time left, times the workers, is the budget
 
-Where nobody named a limit, ``Scheduling.check`` refuses prices above the default.
+Where nobody named a limit, ``PreparedSchedule.check`` refuses prices above the default.
 This file leaves out stopping a run at its limits (``engines.run``).
 """
 
@@ -66,7 +66,7 @@ SHARD_SECONDS, TURNS = 0.2, 50
 MOST_CALLS = 10**300  # beyond, a count is no float
 
 
-class Maker(Protocol):
+class ScheduleMaker(Protocol):
     """A method that makes schedules."""
 
     def schedule(self, query: Query) -> Schedule:
@@ -80,7 +80,7 @@ class Maker(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class FittedSchedule:
     """The schedule that a request runs within its limits."""
 
     schedule: Schedule
@@ -109,12 +109,12 @@ class Fitted:
         price = self.schedule.num_calls
         return self.beside + (price if price <= self.room else int(self.room))
 
-    def again(self) -> Fitted:
+    def again(self) -> FittedSchedule:
         """The same, where the price of choosing it is counted elsewhere."""
         return replace(self, calls=0, seconds=0.0, compile_seconds=0.0, pressed=False)
 
 
-def fit_schedule(method: Maker, query: Query) -> Fitted:
+def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
     """The schedule to run for a request, whatever its limits are.
 
     With ``seconds`` the simulator is measured. Errors are for requests that lack
@@ -130,7 +130,7 @@ def fit_schedule(method: Maker, query: Query) -> Fitted:
         )
     look_calls = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
-        return Fitted(schedule=method.schedule(query), looks=look_calls)
+        return FittedSchedule(schedule=method.schedule(query), looks=look_calls)
     requested_schedule, price_text = _requested_schedule(method, query, watch)
     budget: float = math.inf
     if limits.calls is not None:
@@ -149,14 +149,14 @@ def fit_schedule(method: Maker, query: Query) -> Fitted:
 
 
 def _within(
-    method: Maker,
+    method: ScheduleMaker,
     query: Query,
     requested_schedule: Schedule | None,
     price_text: str,
     budget: float,
     pace: _Pace,
     watch: Stopwatch | None,
-) -> Fitted:
+) -> FittedSchedule:
     """The schedule for so many calls, and for the time by ``watch`` that is left."""
     limits = query.limits
 
@@ -187,7 +187,7 @@ def _within(
             )
         num_shards = _shards(query, schedule, budget, pace.rate)
     assert schedule is not None
-    return Fitted(
+    return FittedSchedule(
         schedule=schedule,
         notes=notes,
         shards=num_shards,
@@ -252,7 +252,7 @@ def _to_measure(budget: float, requested_schedule: Schedule | None) -> float:
 
 
 def _requested_schedule(
-    method: Maker, query: Query, watch: Stopwatch | None
+    method: ScheduleMaker, query: Query, watch: Stopwatch | None
 ) -> tuple[Schedule | None, str]:
     """The schedule for the requested epsilon, if there is one, and its price."""
     promise, call_limit = query.promise, query.limits.calls
@@ -287,7 +287,7 @@ def _choice_time(
 
 
 def _payable(
-    method: Maker, query: Query, calls: float, quick: bool, clock: Clock
+    method: ScheduleMaker, query: Query, calls: float, quick: bool, clock: Clock
 ) -> Schedule:
     """The schedule with the smallest epsilon for so many calls.
 

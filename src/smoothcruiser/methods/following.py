@@ -4,12 +4,13 @@ Preparing a schedule takes longer than a short decision may: the simulator is ti
 the optimizer takes tenths of a second. ``auto`` looks at the simulator besides. Neither
 depends on more of the state than how many steps are left of a horizon. So
 
-  Following   prepares a schedule once and runs it at every state: the same answers
-  Settled     under a time limit, lets ``auto`` choose once, at the first state, and goes
-              on with the chosen method's own session. Certified search then keeps one
-              memory, and one delta, for all decisions (with a horizon each decision
-              has its own); where ``auto`` would run a schedule after it, the search
-              has all the time.
+  ScheduleSession   prepares a schedule once and runs it at every state: the same
+                    answers
+  AutoSession       under a time limit, lets ``auto`` choose once, at the first state,
+                    and continues with the chosen method's own session. Certified search
+                    then keeps one memory, and one delta, for all decisions (with a
+                    horizon each decision has its own); where ``auto`` would run a
+                    schedule after it, the search has all the time.
 
 Preparing once counts against the seconds of no decision, like compiling
 (``jit.stopwatch``). Without a time limit ``auto`` chooses at every state, as ``plan``
@@ -25,12 +26,12 @@ from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.methods.base import Prepared, Session, prepared
 from smoothcruiser.methods.portfolio import (
-    Chosen,
+    ChosenMethod,
     Race,
     choice_notes,
     with_calls_before,
 )
-from smoothcruiser.methods.scheduled import Scheduling
+from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.query import Query
 
 # A schedule serves all time limits within this factor of the one it was chosen for. The
@@ -38,12 +39,12 @@ from smoothcruiser.query import Query
 SIMILAR = 2.0
 
 
-class Following(Session):
+class ScheduleSession(Session):
     """Decisions that follow one schedule for each number of steps left."""
 
     _schedules: Any = None  # by horizon: the preparation, and its seconds
 
-    def keep(self, query: Query, ready: Scheduling) -> None:
+    def keep(self, query: Query, ready: PreparedSchedule) -> None:
         """Follow a schedule that was prepared for ``query``."""
         fitted_once = None if ready.fitted is None else ready.fitted.again()
         self._schedules = self._schedules or {}
@@ -59,7 +60,7 @@ class Following(Session):
             watch = Stopwatch()
             with uncounted():
                 preparation = prepared(self.method, query)
-            if not isinstance(preparation, Scheduling):
+            if not isinstance(preparation, PreparedSchedule):
                 return preparation.answer()
             self.keep(query, ready := preparation)
             if ready.fitted is not None:
@@ -70,8 +71,8 @@ class Following(Session):
         state_query = replace(state_query, limits=query.limits, progress=query.progress)
         return replace(ready, query=state_query).answer()
 
-    def _similar_schedule(self, query: Query) -> Scheduling | None:
-        ready: Scheduling | None
+    def _similar_schedule(self, query: Query) -> PreparedSchedule | None:
+        ready: PreparedSchedule | None
         ready, earlier_limit = (self._schedules or {}).get(
             query.problem.horizon, (None, None)
         )
@@ -89,7 +90,7 @@ class Following(Session):
         return self.__dict__ | {"_schedules": None}
 
 
-class Settled(Session):
+class AutoSession(Session):
     """Decisions of ``auto``; under a time limit it chooses once."""
 
     _inner: Session | None = None
@@ -131,9 +132,9 @@ class Settled(Session):
 
     def _session(self, ready: Prepared) -> Session | None:
         """The session of the chosen method; None where a stop came before."""
-        chosen = ready.inner if isinstance(ready, Chosen) else ready
-        if isinstance(chosen, Scheduling):
-            following = Following(chosen.method, self.query)
+        chosen = ready.inner if isinstance(ready, ChosenMethod) else ready
+        if isinstance(chosen, PreparedSchedule):
+            following = ScheduleSession(chosen.method, self.query)
             following.keep(ready.query, chosen)
             return following
         if chosen.method is self.method:  # nothing was chosen

@@ -48,7 +48,7 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     Session,
-    Unbegun,
+    UnstartedAnswer,
     prepared,
     refuse_unused,
     with_delta,
@@ -58,7 +58,7 @@ from smoothcruiser.methods.joint import combine_estimates
 from smoothcruiser.methods.portfolio import (
     Race,
     choice_notes,
-    unbegun_in_time,
+    unstarted_if_late,
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
@@ -141,12 +141,12 @@ def _plan_states(method: Method, query: Query, states: Iterable[Any]) -> Estimat
     )
 
 
-def _stopped_answer(query: Query, ready: Prepared) -> Unbegun | None:
+def _stopped_answer(query: Query, ready: Prepared) -> UnstartedAnswer | None:
     """The answer at all states where a stop came before the first sample of any."""
-    if isinstance(ready, Unbegun):
+    if isinstance(ready, UnstartedAnswer):
         return ready
     seconds_spent = getattr(ready, "spent", 0.0)
-    return unbegun_in_time(replace(ready, query=query), seconds_spent)
+    return unstarted_if_late(replace(ready, query=query), seconds_spent)
 
 
 def _answers(
@@ -167,7 +167,7 @@ def _answers(
     open_indices, calls_spent = list(open_states), ready.looked
     for part_index, ready_part in enumerate(ready_parts):
         is_last = part_index == len(ready_parts) - 1
-        call = Call(
+        call = ManyStatesRun(
             method=ready_part.method,
             query=_request_for_all(
                 ready_part.query, query, state_query, alone=len(ready_parts) == 1
@@ -342,7 +342,7 @@ def _budget(query: Query) -> int | None:
 
 
 @dataclass
-class Call:
+class ManyStatesRun:
     """One method on many states."""
 
     method: Method

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, Unbegun
-from smoothcruiser.methods.certified import Searching, ask, memory_of
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
+from smoothcruiser.methods.certified import PreparedSearch, ask, memory_of
 from smoothcruiser.methods.joint import combine_estimates, intersect_intervals
-from smoothcruiser.methods.scheduled import Scheduling
+from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, added, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
@@ -217,17 +217,19 @@ def describe_pilot(pilot: Pilot) -> str:
 # --- running ------------------------------------------------------------------
 
 
-def unbegun_in_time(ready: Prepared, spent: float) -> Unbegun | None:
+def unstarted_if_late(ready: Prepared, spent: float) -> UnstartedAnswer | None:
     """The answer where deciding took all the time that there was; None if not."""
     time_limit = ready.query.limits.seconds
     if time_limit is None or spent < time_limit:
         return None
-    return replace(unbegun(ready), why="The time was up before the first sample")
+    return replace(
+        unstarted_answer(ready), why="The time was up before the first sample"
+    )
 
 
-def unbegun(ready: Prepared) -> Unbegun:
+def unstarted_answer(ready: Prepared) -> UnstartedAnswer:
     """The answer of a decision that is not run."""
-    return Unbegun(
+    return UnstartedAnswer(
         method=ready.method,
         query=ready.query,
         explanation=ready.explanation,
@@ -237,7 +239,7 @@ def unbegun(ready: Prepared) -> Unbegun:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Chosen(Prepared):
+class ChosenMethod(Prepared):
     """One method, after a look that is counted."""
 
     explanation: Decision
@@ -261,7 +263,7 @@ class Chosen(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate of the method, with the calls of the look."""
-        late_answer = unbegun_in_time(self, self.spent)
+        late_answer = unstarted_if_late(self, self.spent)
         if late_answer is not None:
             return late_answer.answer()
         inner, time_limit = self.inner, self.query.limits.seconds
@@ -273,7 +275,7 @@ class Chosen(Prepared):
             return self.annotated(_with_choice(inner.answer(), self))
         except KeyboardInterrupt as stop:  # before the run was ready for it
             hear(stop)
-            return unbegun(self).answer()
+            return unstarted_answer(self).answer()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -281,8 +283,8 @@ class Race(Prepared):
     """Certified search for a bounded number of calls, then a schedule if needed."""
 
     explanation: Decision
-    search: Searching
-    schedule: Scheduling
+    search: PreparedSearch
+    schedule: PreparedSchedule
     spent: float = 0.0  # seconds that preparing took, without compiling
     compiling: float = 0.0  # seconds that compiling took
 
@@ -302,7 +304,7 @@ class Race(Prepared):
         """Calls that the decision took."""
         return self.explanation.calls_before
 
-    def search_alone(self, reason: str) -> Chosen:
+    def search_alone(self, reason: str) -> ChosenMethod:
         """The search alone, with all of delta and of the limits."""
         promise, decision = self.query.promise, self.explanation
         inner = self.search.method.prepare(self.query)
@@ -310,7 +312,7 @@ class Race(Prepared):
         search_decision = replace(
             decision, reason=reason, options=(option,), num_run=1, levels=()
         )
-        return Chosen(
+        return ChosenMethod(
             method=inner.method,
             query=self.query,
             explanation=search_decision,
@@ -326,7 +328,7 @@ class Race(Prepared):
 
     def answer(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
-        late_answer = unbegun_in_time(self, self.spent)
+        late_answer = unstarted_if_late(self, self.spent)
         if late_answer is not None:
             return late_answer.answer()
         watch = Stopwatch()
@@ -392,7 +394,7 @@ class Race(Prepared):
         return None if num_calls is None else max(1, num_calls - self.looked)
 
     def _leads(self, estimate: Estimate) -> bool:
-        """Whether the search, without an epsilon, is as narrow as the schedule."""
+        """Whether the search, without an epsilon, is as narrow as the schedule or more."""
         if self.query.promise.epsilon is not None:
             return False
         reached_width = estimate.epsilon
@@ -463,7 +465,7 @@ class _Judge:
 
 def choice_notes(ready: Prepared) -> tuple[str, ...]:
     """The note on the calls before the first sample, if there were any."""
-    if not isinstance(ready, Chosen | Race) or not ready.looked:
+    if not isinstance(ready, ChosenMethod | Race) or not ready.looked:
         return ()
     timed_calls = ready.explanation.measured
     look_calls = ready.looked - timed_calls
@@ -473,7 +475,7 @@ def choice_notes(ready: Prepared) -> tuple[str, ...]:
     return (f"Of the calls, {' and '.join(call_purposes)}.",)
 
 
-def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
+def _with_choice(estimate: Estimate, ready: ChosenMethod | Race) -> Estimate:
     """The estimate with the calls of choosing, and a note on them.
 
     Where the simulator was timed, that is most of the time of choosing.

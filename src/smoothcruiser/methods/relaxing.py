@@ -20,7 +20,7 @@ from smoothcruiser.estimate import (
     not_excluded,
 )
 from smoothcruiser.methods.base import DEFAULT_BUDGET
-from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
+from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
@@ -30,7 +30,9 @@ from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
 
 
-def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxing:
+def prepare_relaxed(
+    method: SmoothCruiser, query: Query, family: str
+) -> PreparedRelaxation:
     """The cheapest plan for V_0, through an operator of ``family`` or plain max."""
     if query.compute.store is not None:
         raise InvalidInput(
@@ -47,7 +49,7 @@ def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxin
         family=family_of(family),
         target=promise.target,
     )
-    ready = Relaxing(method=method, query=query, explanation=relaxation)
+    ready = PreparedRelaxation(method=method, query=query, explanation=relaxation)
     if query.limits.calls is not None:
         ready.check()
     return ready
@@ -61,7 +63,7 @@ def with_operator(problem: Problem, operator: Operator) -> Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relaxing(Scheduling):
+class PreparedRelaxation(PreparedSchedule):
     """A schedule for V_lambda about to run, with an answer about V_0.
 
     The query's problem is the unregularized one.
@@ -84,7 +86,7 @@ class Relaxing(Scheduling):
         self.check()
         plan: Relaxation = self.explanation
         problem = with_operator(self.query.problem, plan.operator)
-        inner = Scheduling(
+        inner = PreparedSchedule(
             method=self.method,
             query=replace(
                 self.query, problem=problem, progress=_without_interval(self.query)

@@ -22,7 +22,7 @@ from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
 from smoothcruiser.jit.stopwatch import Stopwatch
-from smoothcruiser.methods.fitting import Fitted
+from smoothcruiser.methods.fitting import FittedSchedule
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
 from smoothcruiser.schedule.schedule import Schedule
@@ -47,7 +47,7 @@ GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 
 def start_run(
     query: Query,
-    chosen: Fitted,
+    chosen: FittedSchedule,
     stored: StoredRun | None = None,
     opened: Open | None = None,
 ) -> Estimate:
@@ -86,7 +86,7 @@ def store_record(query: Query, schedule: Schedule) -> Record:
 @stoppable()
 def _run_schedule(
     query: Query,
-    chosen: Fitted,
+    chosen: FittedSchedule,
     keeper: tuple[Store, int] | None,
     opened: Open | None = None,
 ) -> Estimate:
@@ -150,7 +150,7 @@ def _run_schedule(
 
 def _sample_shards(
     query: Query,
-    chosen: Fitted,
+    chosen: FittedSchedule,
     job: Job,
     ledger: Ledger,
     listener: Listener,

@@ -23,7 +23,7 @@ from smoothcruiser.methods.base import (
     Session,
     last_report,
 )
-from smoothcruiser.methods.fitting import COARSEST, Fitted, fit_schedule
+from smoothcruiser.methods.fitting import COARSEST, FittedSchedule, fit_schedule
 from smoothcruiser.methods.running import start_run
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     Open = Callable[[Job, Compute], Workers]
 
 __all__ = [
-    "Fitted",
+    "FittedSchedule",
     "Paper",
+    "PreparedSchedule",
     "Scheduled",
-    "Scheduling",
     "SmoothCruiser",
     "SparseSampling",
     "fit_schedule",
@@ -117,7 +117,7 @@ class Scheduled(Method):
             )
         return {"epsilon": epsilon, "delta": delta, "budget": budget}
 
-    def prepare(self, query: Query) -> Scheduling:
+    def prepare(self, query: Query) -> PreparedSchedule:
         """The schedule that fits the limits of the request."""
         try:
             fitted_schedule = fit_schedule(self, query)
@@ -131,7 +131,7 @@ class Scheduled(Method):
         schedule = fitted_schedule.schedule
         if fitted_schedule.beside:  # the printed price holds all calls
             schedule = replace(schedule, calls_beside=fitted_schedule.beside)
-        return Scheduling(
+        return PreparedSchedule(
             method=self,
             query=replace(query, compute=compute),
             explanation=schedule,
@@ -154,15 +154,15 @@ class Scheduled(Method):
 
     def session(self, query: Query) -> Session:
         """One schedule for all decisions."""
-        from smoothcruiser.methods.following import Following
+        from smoothcruiser.methods.following import ScheduleSession
 
-        return Following(self, query)
+        return ScheduleSession(self, query)
 
     def together(self, query: Query, ready: Prepared) -> Session:
         """One schedule for all states, on workers that are opened once."""
-        return Repeating(self, query, ready)
+        return SharedScheduleSession(self, query, ready)
 
-    def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
+    def pick_up(self, stored: StoredRun, query: Query) -> PreparedSchedule:
         """The stored run, resumed, whichever method made its schedule."""
         from smoothcruiser.store.checks import schedule_from
 
@@ -173,7 +173,9 @@ class Scheduled(Method):
                 f"{schedule.method!r}; start it anew."
             )
         _check_family(query, stored.executor, stored.id)
-        return Scheduling(method=self, query=query, explanation=schedule, stored=stored)
+        return PreparedSchedule(
+            method=self, query=query, explanation=schedule, stored=stored
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +196,7 @@ class SmoothCruiser(Scheduled):
 
             family_of(self.relax)  # refuses what is none
 
-    def prepare(self, query: Query) -> Scheduling:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedSchedule:  # noqa: D102
         if self.relax is None:
             return super().prepare(query)
         from smoothcruiser.methods.relaxing import prepare_relaxed
@@ -308,11 +310,11 @@ def _promise_keywords(query: Query) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Scheduling(Prepared):
+class PreparedSchedule(Prepared):
     """A schedule about to run."""
 
     workers: Lender | None = None  # opens them, where they serve several runs
-    fitted: Fitted | None = None  # how it was chosen; None for a stored run
+    fitted: FittedSchedule | None = None  # how it was chosen; None for a stored run
 
     def check(self) -> None:
         """Refuse a price above the default budget, where no limit was named."""
@@ -374,7 +376,7 @@ class Scheduling(Prepared):
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
-        chosen = self.fitted or Fitted(
+        chosen = self.fitted or FittedSchedule(
             schedule=self.explanation,
             looks=self.query.problem.inspection_calls,
         )
@@ -383,7 +385,7 @@ class Scheduling(Prepared):
         return self.annotated(start_run(self.query, chosen, self.stored, open_workers))
 
 
-class Repeating(Session):
+class SharedScheduleSession(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
     def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
@@ -393,7 +395,7 @@ class Repeating(Session):
         fitted = getattr(ready, "fitted", None)
         self._lender = Lender(None if fitted is None else fitted.workers)
         shared_fields: dict[str, Any] = {"workers": self._lender}
-        if isinstance(ready, Scheduling) and ready.fitted is not None:
+        if isinstance(ready, PreparedSchedule) and ready.fitted is not None:
             # the calls and the time of measuring are counted by the preparation
             shared_fields["fitted"] = replace(
                 ready.fitted, calls=0, compile_seconds=0.0, begun=None
@@ -438,7 +440,7 @@ def run(
         return terminal_estimate(problem, query.place, schedule.method)
     with shown(query.progress):
         look_calls = problem.inspection_calls
-        estimate = start_run(query, Fitted(schedule=schedule, looks=look_calls))
+        estimate = start_run(query, FittedSchedule(schedule=schedule, looks=look_calls))
         finish(query.progress, **last_report(estimate))
     return estimate
 

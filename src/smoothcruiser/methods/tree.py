@@ -99,7 +99,7 @@ class TreeSearch(Method):
             self, search=self.search.with_options(own_options), certify=certify
         )
 
-    def prepare(self, query: Query) -> Growing:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedTree:  # noqa: D102
         limits = query.limits
         if query.compute.executor is not None:
             from smoothcruiser.tree.backends import is_machine_code
@@ -147,11 +147,11 @@ class TreeSearch(Method):
             f"{promise_text}.",
             delta=query.promise.delta,
         )
-        return Growing(method=self, query=query, explanation=forecast)
+        return PreparedTree(method=self, query=query, explanation=forecast)
 
     def session(self, query: Query) -> Session:
         """The tree below the moves made; a certified one is grown anew each time."""
-        return super().session(query) if self.certify else Keeping(self, query)
+        return super().session(query) if self.certify else TreeSession(self, query)
 
     def together(self, query: Query, ready: Prepared) -> Session:
         """One tree for each state."""
@@ -161,7 +161,7 @@ class TreeSearch(Method):
         return str(self.search)
 
 
-class Growing(Prepared):
+class PreparedTree(Prepared):
     """A tree about to be grown."""
 
     method: TreeSearch
@@ -365,7 +365,7 @@ def _plant_tree(method: TreeSearch, query: Query) -> Tree:
         )
 
 
-class Keeping(Session):
+class TreeSession(Session):
     """A tree that is kept below the moves made since the last decision."""
 
     tree: Tree | None = None

@@ -11,7 +11,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
 from smoothcruiser.methods.joint import combine_estimates
-from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.query import Query
 
 PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
@@ -133,13 +133,13 @@ def test_a_budget_alone_asks_for_the_best_promise() -> None:
 @pytest.mark.parametrize("step", [ring, continuum])
 def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
     """Law: what is left of seconds= after the choice is spent on the answer."""
-    from smoothcruiser.methods.choosing import Choosing
+    from smoothcruiser.methods.choosing import AutoChoice
 
     spent = property(lambda self: 0.6)
-    monkeypatch.setattr(Choosing, "_elapsed_seconds", spent)
+    monkeypatch.setattr(AutoChoice, "_elapsed_seconds", spent)
     problem = mdp(step, discount=0.95)
     ready = sc.prepare(problem, epsilon="1%", delta=0.1, seconds=1.0)
-    assert isinstance(ready, Chosen)
+    assert isinstance(ready, ChosenMethod)
     limits: list[float | None] = []
 
     def run(inner: Any) -> sc.Estimate:
@@ -348,7 +348,7 @@ def test_two_answers_that_exclude_each_other_are_an_error(answers) -> None:
 
 def test_a_chosen_method_is_checked_as_itself() -> None:
     ready = sc.prepare(mdp(continuum, discount=0.7), epsilon="1%", delta=0.1)
-    assert isinstance(ready, Chosen)
+    assert isinstance(ready, ChosenMethod)
     with pytest.raises(Unpayable):
         ready.check()
 

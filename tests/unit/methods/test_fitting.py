@@ -10,7 +10,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.stopping import stopping_rule
-from smoothcruiser.methods.fitting import OVERFULL, Fitted, fit_schedule
+from smoothcruiser.methods.fitting import OVERFULL, FittedSchedule, fit_schedule
 from smoothcruiser.methods.running import start_run
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.progress import Progress
@@ -247,11 +247,11 @@ def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon(factor: float) ->
     ).value
     query = Query.of(asked, delta=0.3, epsilon=0.2)
     schedule = SmoothCruiser().schedule(query)
-    early, missed = start_run(query, Fitted(schedule=schedule)), 0
+    early, missed = start_run(query, FittedSchedule(schedule=schedule)), 0
     schedule = schedule.stretch_root(factor * schedule.num_calls)
     assert any("early stop" in note for note in early.notes)
     for seed in range(20):
-        to_the_end = Fitted(schedule=schedule, wanted=0.0, inspects=False)
+        to_the_end = FittedSchedule(schedule=schedule, wanted=0.0, inspects=False)
         found = start_run(replace(query, seed=seed), to_the_end)
         assert found.num_calls == schedule.num_calls > early.num_calls
         assert found.epsilon < 0.2

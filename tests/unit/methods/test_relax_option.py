@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.relaxing import Relaxing, with_operator
+from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.relaxation import q_band, relaxed, value_band
 
@@ -23,7 +23,7 @@ def forced(problem, operator, epsilon, *, target="q_values", delta=0.1, seed=0):
     plan = relaxed(plain.facts, operator, epsilon=epsilon, delta=delta, target=target)
     query = Query.of(plain, 0, epsilon=epsilon, delta=delta, target=target, seed=seed)
     method = sc.SmoothCruiser(relax=operator.name)
-    return Relaxing(method=method, query=query, explanation=plan).run()
+    return PreparedRelaxation(method=method, query=query, explanation=plan).run()
 
 
 def small(*, game=False, **more):
