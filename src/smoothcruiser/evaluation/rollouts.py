@@ -412,7 +412,7 @@ def _row_parts(machine: RowMachine, own_parts: dict[str, Any]) -> dict[str, Any]
 def _with_functions(
     problem: Problem, policy: CompiledPolicy, first_state: Any, num_nodes: int
 ) -> CompiledPolicy:
-    """The policy of a tree of ``count`` nodes, with the user's functions inside."""
+    """The policy of a tree of ``num_nodes``, with the user's functions inside."""
     machine, data, state = machine_for(problem, first_state)
     tree_rows, (ints, hashes) = policy.states, policy.nodes
     states, hash_table = machine.allocate(len(tree_rows)), np.empty_like(hashes)

@@ -200,7 +200,7 @@ class PathRun:
         )
 
     def _warn_of_length(self, spent: float) -> None:
-        """Warn once of a long run that nobody limited and that shows no bar."""
+        """Warn once of a long run without limits and without a bar."""
         if self.warned or spent < WARNED_FROM or not is_unlimited(self.query):
             return
         seconds_left = time_left(self.rollouts.calls, self.price, spent) or 0.0

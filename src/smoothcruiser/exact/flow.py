@@ -68,7 +68,7 @@ class FlowSteps:
     ) -> tuple[Floats | None, int]:
         """Values that a sweep changes by at most ``enough``, and the passes made.
 
-        None where ``most`` passes or the steps' own progress do not suffice.
+        None where ``max_passes`` or the steps' own progress do not suffice.
         """
         least_change, steps_since, passes_done = np.inf, 0, 0
         improve_values, follow_policy = (

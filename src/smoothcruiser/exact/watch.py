@@ -32,7 +32,7 @@ class Watch:
         self._begin = self._told = time.perf_counter()
 
     def __call__(self) -> str | None:
-        """Why to stop now: "hand", "callback", "seconds"; None: go on."""
+        """The reason to stop now: "hand", "callback", "seconds"; None: go on."""
         if self._due:
             self._tell(done=self.sweeps or None)
         if self.hold.came:

@@ -184,7 +184,9 @@ def _advise_on_interval(
     if covered_share <= WIDE or _promised_share(query) > COARSE:
         return None
     assert estimate.certificate is not None
-    if estimate.certificate.kind == "policy":  # its upper end is what rewards allow
+    if (
+        estimate.certificate.kind == "policy"
+    ):  # its upper end is the range of the rewards
         return None
     coverage_text = (
         f"the interval covers {covered_share:.0%} of what is possible, from "

@@ -338,7 +338,7 @@ def prepared(method: Method, query: Query) -> Prepared:
     if query.compute.executor is not None:
         from smoothcruiser.engines.registry import named
 
-        named(query.compute.executor)  # refuses what is no executor
+        named(query.compute.executor)  # refuses an unknown executor
     refuse_unused(method.name, query, method.takes, method.because)
     if not method.sums_totals:
         refuse_undiscounted(query.problem, method.name)
@@ -364,7 +364,7 @@ def prepared(method: Method, query: Query) -> Prepared:
 
 
 def default_delta_note(delta: float) -> str:
-    """The note on a delta that nobody named."""
+    """The note on a default delta."""
     return (
         f"No delta was named: {delta:g}, a chance of {1.0 - delta:.0%} that all holds."
     )

@@ -61,7 +61,7 @@ class CertifiedSearch(Method):
 
     def __post_init__(self) -> None:
         if self.bound is not None:
-            bound_of(self.bound)  # refuses what is no bound
+            bound_of(self.bound)  # refuses an unknown bound
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102

@@ -197,7 +197,7 @@ class AutoChoice:
             )
         if self.limits.seconds is not None:
             limits = self._limits_left(0.5)
-            if limits.calls is not None:  # measuring may take what both leave
+            if limits.calls is not None:  # measuring may take the rest of both
                 limits = replace(limits, calls=self._calls_left - min_search_calls)
             half_schedule = self._prepare_schedule(0.5, limits)
         if half_schedule.explanation.epsilon != self.promise.epsilon:

@@ -69,7 +69,7 @@ def combine_estimates(
         else second_certificate.best_actions,
     )
     epsilon, promised_width = second.epsilon, query.promise.epsilon
-    if epsilon != query.promise.epsilon:  # it was stopped, or promises what it can
+    if epsilon != query.promise.epsilon:  # it was stopped, or promises less
         interval_widths = [
             upper_bound - lower_bound
             for lower_bound, upper_bound in q_intervals or (interval,)

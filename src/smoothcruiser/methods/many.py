@@ -356,14 +356,14 @@ class ManyStatesRun:
     known: int = 0  # states that an earlier part has answered
     total: int = 1  # of all parts
     spent: int = 0
-    ended: str = ""  # why no more states are asked about
+    ended: str = ""  # the reason to answer no more states
     # states that used up their share of the limits: more may help them
     cut: list[int] = field(default_factory=list)
     answers: list[Estimate | None] = field(default_factory=list)
 
     @property
     def reached_states(self) -> list[bool]:
-        """Which states were asked about."""
+        """Whether each state was reached, in the order of the states."""
         return [answer is not None for answer in self.answers]
 
     @property
@@ -372,7 +372,7 @@ class ManyStatesRun:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the caller wants no more."""
+        """Whether the caller stopped the request."""
         return self.ended in (BY_HAND, SAID_STOP)
 
     @stoppable()
@@ -400,7 +400,7 @@ class ManyStatesRun:
             session.close()
 
     def _is_open(self, i: int) -> bool:
-        """Whether a state may be asked about again."""
+        """Whether a state may be answered again."""
         answer = self.answers[i]
         return answer is None or _is_missed(answer, self.query.promise)
 

@@ -194,7 +194,7 @@ class SmoothCruiser(Scheduled):
         if self.relax is not None:
             from smoothcruiser.schedule.relaxation import family_of
 
-            family_of(self.relax)  # refuses what is none
+            family_of(self.relax)  # refuses an unknown name
 
     def prepare(self, query: Query) -> PreparedSchedule:  # noqa: D102
         if self.relax is None:
