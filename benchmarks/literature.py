@@ -62,7 +62,7 @@ def mean_return(problem, tree, seed):
     )
     rollouts = CompiledRollouts.of_tree(task, tree)
     rule = PathRule(problem.horizon, True, problem.discount)
-    return float(rollouts.run(ROLLOUTS, 2**62, rule)[:, X].mean())
+    return float(rollouts.run_paths(ROLLOUTS, 2**62, rule)[:, X].mean())
 
 
 def interval(values):

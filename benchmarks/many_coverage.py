@@ -34,7 +34,7 @@ from timing import signed
 import smoothcruiser as sc
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.exact.solution import Solution
-from smoothcruiser.methods.relaxing import Relaxing, under
+from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.operators import TemperedOperator
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import Query
@@ -162,14 +162,14 @@ def relaxed_runs(
             problem, seed % 5, epsilon=epsilon, delta=DELTA, seed=seed, workers=1
         )
         if shifted:
-            ready = Relaxing(method=method, query=query, explanation=plan)
+            ready = PreparedRelaxation(method=method, query=query, explanation=plan)
             found = ready.run()
             row = truth.index(found.state)
             far = abs(found.value - truth.values[row]) > epsilon
             for q, exact in zip(found.q_values, truth.q_values[row], strict=True):
                 far = far or abs(q - exact) > epsilon
         else:
-            soft = under(problem, operator)
+            soft = with_operator(problem, operator)
             found, far = sc.run(soft, plan.schedule, seed % 5, seed=seed, workers=1), 0
         yield bool(far) or misses(found, truth)
 

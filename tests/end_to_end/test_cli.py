@@ -19,7 +19,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.display.page import answer_page, html_document
 from smoothcruiser.errors import Unpayable
-from smoothcruiser.methods.running import record
+from smoothcruiser.methods.running import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.text import picture, plan_lines
 from smoothcruiser.store import Store
@@ -158,7 +158,7 @@ def test_a_price_beyond_2_to_the_53_stays_readable_in_stores_and_answers(
     assert schedule.num_calls > 2**53
     path = str(tmp_path / "runs.db")
     with Store(path) as store:
-        number = store.begin(record(Query.of(problem), schedule))
+        number = store.begin(store_record(Query.of(problem), schedule))
         assert schedule_from(store.get(number).plan, problem.facts) == schedule
     listed = run("runs", "--store", path, "--json").data["runs"][0]
     assert listed["num_calls"] is None
@@ -379,7 +379,7 @@ def test_a_stored_run_shows_its_number_and_is_resumed_like_a_fresh_one(
     problem = sc.make(f"{own}:points")
     with Store("runs.db") as store:
         schedule = sc.explain(problem, epsilon="20%", delta=0.1)
-        assert store.begin(record(Query.of(problem), schedule)) == 2
+        assert store.begin(store_record(Query.of(problem), schedule)) == 2
     listed = run("runs", "--store", "runs.db")
     assert "unfinished" in listed.out
     assert "smoothcruiser plan --resume 2 --store runs.db" in listed.out

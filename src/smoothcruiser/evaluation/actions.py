@@ -1,9 +1,9 @@
 """Rollouts of a policy that names actions themselves: state -> action.
 
-It is how ``evaluate`` plays a function on a problem whose actions are sampled
-(``problem.sampled``): the step as it was given gets what the function returns, be it among the
-sampled actions or not. A function of (state, rng) may draw lots. There is no regularizer, since
-such a problem has the operator Max; so a path adds up rewards alone.
+``evaluate`` plays a function in this way on a problem with sampled actions
+(``problem.sampled``): the user's own step gets the function's action, be it among the
+sampled ones or not. A function of (state, rng) may draw lots. There is no regularizer,
+since such a problem has the operator Max; so a path adds up rewards alone.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ActionRollouts(PlainRollouts):
                 return False
             action = self._action(state)
             self.calls += 1
-            reward, state, over = answered(
+            reward, state, is_over = answered(
                 self.direct,
                 state,
                 action,
@@ -57,16 +57,16 @@ class ActionRollouts(PlainRollouts):
                 setting.ends,
                 self.guard,
             )
-            ended = over or (setting.ends and self.direct.is_terminal(state))
-            path.take(reward, ended)
+            has_ended = is_over or (setting.ends and self.direct.is_terminal(state))
+            path.take(reward, has_ended)
         return True
 
     def _action(self, state: Any) -> Any:
-        more = (self.rng,) if self.takes_rng else ()
-        found = ask_safely(self.policy, state, *more)
-        if found is None:
+        extra_arguments = (self.rng,) if self.takes_rng else ()
+        chosen_action = ask_safely(self.policy, state, *extra_arguments)
+        if chosen_action is None:
             raise InvalidInput(
                 f"policy({state!r}) must give an action that the step takes, got None; "
                 "is a return missing?"
             )
-        return found
+        return chosen_action

@@ -9,7 +9,7 @@
 
 K numbers that are [0, 1] for K = 2 are probabilities too: action 1. True and False are
 refused, since they may be an action or the answer to a question. Anything else is
-refused in a sentence that says what came and what is accepted.
+refused in a sentence that names the answer and the accepted forms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAITING = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 class PolicyAnswer:
-    """What a policy answered at ``state``; ``source`` is its name in sentences."""
+    """The answer of a policy at ``state``; ``source`` is its name in sentences."""
 
     def __init__(self, problem: Problem, state: Any, source: str) -> None:
         self.problem, self.state, self.source = problem, state, source
@@ -42,27 +42,29 @@ class PolicyAnswer:
         if isinstance(answer, tuple) and len(answer) == 2 and answer[1] is None:
             answer = answer[0]
         if isinstance(answer, str):
-            return self.only(self.labelled(answer))
+            return self.only_action(self.find_labelled(answer))
         if isinstance(answer, Mapping):
-            return self._checked(self._listed(answer), answer)
-        values = self._numbers(answer)
+            return self._check_shares(self._list_shares(answer), answer)
+        number_array = self._numbers(answer)
         K = self.problem.num_actions
-        if values.ndim == 0 or (
-            values.shape == (1,) and K > 1 and not isinstance(answer, list | tuple)
+        if number_array.ndim == 0 or (
+            number_array.shape == (1,)
+            and K > 1
+            and not isinstance(answer, list | tuple)
         ):
-            return self.only(self._whole(values.item(), answer))
-        if values.shape != (K,):
-            raise self.refusal(answer, f"it has shape {values.shape}")
-        return self._checked([float(share) for share in values], answer)
+            return self.only_action(self._action_number(number_array.item(), answer))
+        if number_array.shape != (K,):
+            raise self.refusal(answer, f"it has shape {number_array.shape}")
+        return self._check_shares([float(share) for share in number_array], answer)
 
-    def only(self, action: int) -> list[float]:
+    def only_action(self, action: int) -> list[float]:
         """All probability on one action, which must be legal."""
         self._require_legal(action)
         shares = [0.0] * self.problem.num_actions
         shares[action] = 1.0
         return shares
 
-    def labelled(self, label: str) -> int:
+    def find_labelled(self, label: str) -> int:
         """The number of the action with this label."""
         labels = self.problem.labels(self.state)
         if labels is None:
@@ -72,8 +74,8 @@ class PolicyAnswer:
                 "problem, or return numbers",
             )
         if label not in labels:
-            shown = ", ".join(repr(name) for name in labels[:12])
-            raise self.refusal(label, f"the labels are {shown}")
+            label_text = ", ".join(repr(name) for name in labels[:12])
+            raise self.refusal(label, f"the labels are {label_text}")
         if labels.count(label) > 1:
             raise self.refusal(label, "more than one action has this label there")
         return labels.index(label)
@@ -81,9 +83,9 @@ class PolicyAnswer:
     def refusal(self, answer: Any, why: str) -> InvalidInput:
         """The sentence for an answer that cannot be read."""
         K = self.problem.num_actions
-        named = "" if self.problem.labels(self.state) is None else " or its label"
+        label_hint = "" if self.problem.labels(self.state) is None else " or its label"
         return InvalidInput(
-            f"{self.source} must be an action (0 to {K - 1}{named}), {K} probabilities "
+            f"{self.source} must be an action (0 to {K - 1}{label_hint}), {K} probabilities "
             f"or a dict from actions to probabilities, got {shortened(answer)}: {why}"
             f"{'' if why.endswith('?') else '.'}"
         )
@@ -95,57 +97,61 @@ class PolicyAnswer:
         if isinstance(answer, bool | np.bool_):
             raise self.refusal(answer, "write int(…) if it is the number of an action")
         if isinstance(answer, WAITING):
-            kind = type(answer).__name__
+            type_name = type(answer).__name__
             if isinstance(answer, types.CoroutineType):
                 answer.close()
-            raise self.refusal(answer, f"a {kind} is no answer; drop yield or async")
-        plain = answer.detach().cpu() if hasattr(answer, "detach") else answer
+            raise self.refusal(
+                answer, f"a {type_name} is no answer; drop yield or async"
+            )
+        plain_answer = answer.detach().cpu() if hasattr(answer, "detach") else answer
         try:
-            values = np.asarray(plain)
+            number_array = np.asarray(plain_answer)
         except Exception:
-            values = np.asarray(None)
-        if values.dtype.kind not in "iufb" or (
-            values.dtype.kind == "b" and values.ndim == 0
+            number_array = np.asarray(None)
+        if number_array.dtype.kind not in "iufb" or (
+            number_array.dtype.kind == "b" and number_array.ndim == 0
         ):
-            kind = type(answer).__name__
-            raise self.refusal(answer, f"it is of type {kind}, which is none of these")
-        return values
+            type_name = type(answer).__name__
+            raise self.refusal(
+                answer, f"it is of type {type_name}, which is none of these"
+            )
+        return number_array
 
-    def _whole(self, number: Any, answer: Any) -> int:
+    def _action_number(self, number: Any, answer: Any) -> int:
         """The number of an action."""
         K = self.problem.num_actions
         if isinstance(number, float) and not number.is_integer():
-            why = "it is NaN" if math.isnan(number) else "it is not a whole number"
-            raise self.refusal(answer, why)
+            reason = "it is NaN" if math.isnan(number) else "it is not a whole number"
+            raise self.refusal(answer, reason)
         if not 0 <= number < K:
             raise self.refusal(answer, "there is no such action")
         return int(number)
 
-    def _listed(self, answer: Mapping[Any, Any]) -> list[float]:
+    def _list_shares(self, answer: Mapping[Any, Any]) -> list[float]:
         """The probabilities of a dict, in the order of the actions."""
         shares = [0.0] * self.problem.num_actions
-        named: dict[int, Any] = {}
+        key_of_action: dict[int, Any] = {}
         for key, share in answer.items():
             if isinstance(key, str):
-                action = self.labelled(key)
+                action = self.find_labelled(key)
             elif isinstance(key, int | float | np.generic) and not isinstance(
                 key, bool | np.bool_
             ):
-                action = self._whole(np.asarray(key).item(), answer)
+                action = self._action_number(np.asarray(key).item(), answer)
             else:
                 raise self.refusal(answer, f"{key!r} is no action")
-            if action in named:
+            if action in key_of_action:
                 raise self.refusal(
-                    answer, f"{named[action]!r} and {key!r} are one action"
+                    answer, f"{key_of_action[action]!r} and {key!r} are one action"
                 )
-            named[action] = key
+            key_of_action[action] = key
             try:
                 shares[action] = float(share)
             except (TypeError, ValueError):
                 raise self.refusal(answer, f"{share!r} is no probability") from None
         return shares
 
-    def _checked(self, shares: list[float], answer: Any) -> list[float]:
+    def _check_shares(self, shares: list[float], answer: Any) -> list[float]:
         """Probabilities, which must be those of legal actions."""
         if any(math.isnan(share) for share in shares):
             raise self.refusal(answer, "it holds NaN")
@@ -155,28 +161,28 @@ class PolicyAnswer:
                 "probabilities are not negative; of action values return the best one's "
                 "number",
             )
-        total = math.fsum(shares)
-        if abs(total - 1.0) > SUM_TOLERANCE:
+        share_sum = math.fsum(shares)
+        if abs(share_sum - 1.0) > SUM_TOLERANCE:
             raise self.refusal(
                 answer,
-                f"it sums to {total:.6g} and not to 1; of action values return the best "
+                f"it sums to {share_sum:.6g} and not to 1; of action values return the best "
                 "one's number",
             )
         if self.problem.legal is not None:
-            legal = set(self.problem.legal_actions(self.state))
+            legal_actions = set(self.problem.legal_actions(self.state))
             for action, share in enumerate(shares):
-                if share > SUM_TOLERANCE and action not in legal:
+                if share > SUM_TOLERANCE and action not in legal_actions:
                     self._require_legal(action)
         return shares
 
     def _require_legal(self, action: int) -> None:
         if self.problem.legal is None:
             return
-        legal = self.problem.legal_actions(self.state)
-        if action not in legal:
-            named = self.problem.labels(self.state)
-            label = "" if named is None else f" ({named[action]!r})"
+        legal_actions = self.problem.legal_actions(self.state)
+        if action not in legal_actions:
+            label_names = self.problem.labels(self.state)
+            label_text = "" if label_names is None else f" ({label_names[action]!r})"
             raise InvalidInput(
-                f"{self.source} plays action {action}{label}, which is not legal at state "
-                f"{self.state!r}; legal are {legal}."
+                f"{self.source} plays action {action}{label_text}, which is not legal at state "
+                f"{self.state!r}; legal are {legal_actions}."
             )

@@ -38,7 +38,7 @@ def pole_distance(reach: float, sd: float, count: float, level: float) -> float:
 
 
 def forecast_width(reach: float, sd: float, count: float, level: float) -> float:
-    """How far the bound will be from the mean, about."""
+    """The distance of the bound from the mean, about."""
     distance = pole_distance(reach, sd, count, level)
     if distance <= 0.0:
         return 0.0
@@ -66,40 +66,44 @@ class MeanBound:
     def take(self, samples: NDArray[np.float64]) -> None:
         """Take samples y into the current era."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(samples - self.poles[-1])
+            log_factors = np.log(samples - self.poles[-1])
         self.counts[-1] += len(samples)
-        self.logs[-1] += float(np.sum(logs))
-        self.size += float(np.sum(np.abs(logs)))
+        self.logs[-1] += float(np.sum(log_factors))
+        self.size += float(np.sum(np.abs(log_factors)))
         self.batches += 1
 
     def raise_low(self) -> float:
         """``low`` with all samples so far; bounds of all counts hold together."""
         if not math.isfinite(self.size):  # a sample at its pole: nothing to be had
             return self.low
-        poles, counts = np.array(self.poles), np.array(self.counts, float)
-        known = float(np.sum(self.logs)) - self.level
+        pole_array, count_array = np.array(self.poles), np.array(self.counts, float)
+        log_total = float(np.sum(self.logs)) - self.level
         # every sum is off by less than this share of its absolute terms
-        share = (64.0 + self.batches) * UNIT
+        rounding_share = (64.0 + self.batches) * UNIT
 
         def excess(v: float) -> float:
-            """f(v), less what rounding may have added."""
-            logs = counts * np.log(v - poles)
-            terms = self.size + float(np.sum(np.abs(logs) + counts)) + self.level
-            return known - float(np.sum(logs)) - share * terms
+            """f(v), less the largest possible error of rounding."""
+            log_terms = count_array * np.log(v - pole_array)
+            term_sizes = (
+                self.size + float(np.sum(np.abs(log_terms) + count_array)) + self.level
+            )
+            return log_total - float(np.sum(log_terms)) - rounding_share * term_sizes
 
         # f is convex and falls: Newton's steps from the left stay on the left
-        low = self.low
+        lower_bound = self.low
         for _ in range(MOST_STEPS):
-            above = excess(low)
-            if not above > 0.0:
+            excess_here = excess(lower_bound)
+            if not excess_here > 0.0:
                 break
-            self.low = low
-            step = above / float(np.sum(counts / (low - poles)))
-            if low + step <= low:
+            self.low = lower_bound
+            newton_step = excess_here / float(
+                np.sum(count_array / (lower_bound - pole_array))
+            )
+            if lower_bound + newton_step <= lower_bound:
                 break
-            low = min(low + step, self.most)
-            if low == self.most and excess(low) > 0.0:
-                # it crosses what is known: a failure, or a false declaration
-                self.low = math.nextafter(low, math.inf)
+            lower_bound = min(lower_bound + newton_step, self.most)
+            if lower_bound == self.most and excess(lower_bound) > 0.0:
+                # it crosses the known bound: a failure, or a false declaration
+                self.low = math.nextafter(lower_bound, math.inf)
                 break
         return self.low

@@ -12,7 +12,7 @@ legend   symbol      name
   pi                 ``policy``, read by ``policies``
 
 A Tree's policy depends on the path that led to a state; V_pi <= V holds all the
-same. What this file leaves out: upper bounds on V.
+same. This file leaves out upper bounds on V.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from smoothcruiser.evaluation.path_rules import LONGEST, STEPS, PathRule, X
 from smoothcruiser.evaluation.policies import rollouts_of
 from smoothcruiser.evaluation.rollouts import Rollouts, RolloutTask
 from smoothcruiser.evaluation.sampling import NO_LIMIT, PathRun
-from smoothcruiser.evaluation.unevaluated import unevaluated
+from smoothcruiser.evaluation.unevaluated import unevaluated_estimate
 from smoothcruiser.jit.interrupts import Hold, held
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
 from smoothcruiser.problem.answers import contradiction
@@ -85,8 +85,8 @@ def evaluate(query: Query, policy: Any) -> Estimate:
             (0.05 by default), ``seed``, and ``executor`` ("compiled" or
             "reference"; by default compiled code where policy and problem allow
             it).
-        policy: What ``reading`` and ``policies`` read: a function of the state, a
-            dict, an array, an object that acts, a Solution, a Tree, an Estimate.
+        policy: Any form that ``reading`` and ``policies`` read: a function of the
+            state, a dict, an array, an object that acts, a Solution, a Tree, an Estimate.
 
     Example:
         >>> import smoothcruiser as sc
@@ -104,26 +104,26 @@ def evaluate(query: Query, policy: Any) -> Estimate:
             f"evaluate cannot aim at epsilon={query.promise.words!r}; give it as a "
             "number, or as a percentage of the value span such as 5%."
         )
-    compiled = machine_code(query.compute.executor, "evaluate")
+    wants_compiled = machine_code(query.compute.executor, "evaluate")
     if problem.is_terminal(state):
         return terminal_estimate(problem, state, "evaluate", query.seed)
-    elapsed = policy.elapsed if isinstance(policy, Tree) else 0
-    left = None if problem.horizon is None else problem.horizon - elapsed
-    stakes = Stakes(problem, left)
-    setting = rollout_setting(problem, LONGEST if left is None else left)
+    steps_elapsed = policy.elapsed if isinstance(policy, Tree) else 0
+    steps_left = None if problem.horizon is None else problem.horizon - steps_elapsed
+    stakes = Stakes(problem, steps_left)
+    setting = rollout_setting(problem, LONGEST if steps_left is None else steps_left)
     with held() as hold:
         task = RolloutTask(problem, state, setting, query.seed, hold)
         phases = Phases(query.progress, hold)
         if phases.begin("compiling"):
-            return unevaluated(query, stakes.values, phases.refused)
+            return unevaluated_estimate(query, stakes.values, phases.refused)
         watch = Stopwatch()
         with uncounted():
-            rollouts = rollouts_of(task, policy, compiled)
+            rollouts = rollouts_of(task, policy, wants_compiled)
         with closing(rollouts):
-            return _evaluated(query, policy, stakes, task, rollouts, phases, watch)
+            return _run_evaluation(query, policy, stakes, task, rollouts, phases, watch)
 
 
-def _evaluated(
+def _run_evaluation(
     query: Query,
     policy: Any,
     stakes: Stakes,
@@ -134,81 +134,89 @@ def _evaluated(
 ) -> Estimate:
     """The answer of the rollouts, until a limit or a stop ends them."""
     problem, state, hold = query.problem, query.place, task.hold
-    most_calls, seconds = _most_calls(query, rollouts), query.limits.seconds
-    inspected = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
-    allowed = LOOK_SECONDS if seconds is None else BEFORE_SHARE * seconds
-    allowed = max(allowed, LEAST_SECONDS)
+    most_calls, time_limit = _most_calls(query, rollouts), query.limits.seconds
+    look_calls = None if most_calls == NO_LIMIT else most_calls // INSPECTED_SHARE
+    look_seconds = LOOK_SECONDS if time_limit is None else BEFORE_SHARE * time_limit
+    look_seconds = max(look_seconds, LEAST_SECONDS)
     phases.begin("inspecting")
-    calls, pairs = 0, Looks()
+    calls_made, pairs = 0, Looks()
     if not phases.refused:
-        allowed = min(LOOK_SECONDS, allowed)
-        calls, pairs = _looked(query, hold, None, inspected, allowed)
-    rollouts.spend(calls + len(pairs))  # each pair is called once more at the end
-    each = watch.elapsed() / max(1, calls)
-    after = min(LOOK_SECONDS, len(pairs) * each)
-    if seconds is not None:
-        after = min(after, AFTER_SHARE * seconds)
-        rollouts.deadline = time.perf_counter() + seconds - watch.elapsed() - after
-    found = None
+        look_seconds = min(LOOK_SECONDS, look_seconds)
+        calls_made, pairs = _inspect_step(query, hold, None, look_calls, look_seconds)
+    rollouts.spend(calls_made + len(pairs))  # each pair is called once more at the end
+    call_seconds = watch.elapsed() / max(1, calls_made)
+    last_look_seconds = min(LOOK_SECONDS, len(pairs) * call_seconds)
+    if time_limit is not None:
+        last_look_seconds = min(last_look_seconds, AFTER_SHARE * time_limit)
+        rollouts.deadline = (
+            time.perf_counter() + time_limit - watch.elapsed() - last_look_seconds
+        )
+    summary = None
     if problem.deterministic and not phases.refused:
-        found = _certain(rollouts, stakes, query, most_calls)
-    if found is None:
-        paths = PathRun(rollouts, stakes, query, phases, most_calls, len(pairs))
-        with overdue(seconds):
-            found = paths.run()
-    ran = watch.elapsed()
-    after = min(after, HAND_SECONDS) if hold.came else LOOK_SECONDS
-    if seconds is not None:
-        after = min(after, max(LEAST_SECONDS, seconds - watch.elapsed()))
-    again = 0
-    if pairs and each <= after:
-        again, _ = _looked(query, Hold() if hold.came else hold, pairs, None, after)
-    rollouts.spend(again - len(pairs))
-    inspection = seen(len(pairs), again, rollouts.looks, rollouts.doubts)
+        summary = _certain_summary(rollouts, stakes, query, most_calls)
+    if summary is None:
+        path_run = PathRun(rollouts, stakes, query, phases, most_calls, len(pairs))
+        with overdue(time_limit):
+            summary = path_run.run_paths()
+    run_seconds = watch.elapsed()
+    last_look_seconds = (
+        min(last_look_seconds, HAND_SECONDS) if hold.came else LOOK_SECONDS
+    )
+    if time_limit is not None:
+        last_look_seconds = min(
+            last_look_seconds, max(LEAST_SECONDS, time_limit - watch.elapsed())
+        )
+    repeated_calls = 0
+    if pairs and call_seconds <= last_look_seconds:
+        repeated_calls, _ = _inspect_step(
+            query, Hold() if hold.came else hold, pairs, None, last_look_seconds
+        )
+    rollouts.spend(repeated_calls - len(pairs))
+    inspection = seen(len(pairs), repeated_calls, rollouts.looks, rollouts.doubts)
     assumed = (
         *assumptions(problem, ONE_LAW, inspection),
         "the policy is one fixed function; the rollouts are fresh samples",
         *rollouts.assumed,
     )
-    if found.certain:
-        certain = (
+    if summary.certain:
+        certain_note = (
             "deterministic=True: every state and action has "
-            f"one outcome ({found.count} rollouts agreed)"
+            f"one outcome ({summary.count} rollouts agreed)"
         )
-        assumed = (*assumed, certain)
-    low, high = found.interval
-    if low > high:
+        assumed = (*assumed, certain_note)
+    lower_bound, upper_bound = summary.interval
+    if lower_bound > upper_bound:
         raise contradiction(state, delta_of(query), assumed)
-    certificate = _certificate(query, found, assumed)
+    certificate = _certificate(query, summary, assumed)
     return Estimate(
-        value=found.mean,
-        interval=found.interval,
+        value=summary.mean,
+        interval=summary.interval,
         q_values=(),
         policy=(),
         action=None,
         num_calls=rollouts.calls,
-        epsilon=(high - low) / 2.0,
-        delta=0.0 if found.certain else delta_of(query),
+        epsilon=(upper_bound - lower_bound) / 2.0,
+        delta=0.0 if summary.certain else delta_of(query),
         method="evaluate",
         certificate=certificate,
-        seconds=ran,
+        seconds=run_seconds,
         compile_seconds=watch.stood_still(),
         **about(problem, state),
         seed=query.seed,
         executor=rollouts.name,
-        notes=notes_of(query, policy, found, rollouts, hold),
-        standard_error=found.standard_error,
+        notes=notes_of(query, policy, summary, rollouts, hold),
+        standard_error=summary.standard_error,
     )
 
 
-def _looked(
+def _inspect_step(
     query: Query,
     hold: Hold,
     pairs: Looks | None,
     most_calls: int | None,
     seconds: float,
 ) -> tuple[int, Looks]:
-    """What ``look`` returns; after a stop in the middle the calls alone."""
+    """The result of ``look``; after a stop in the middle the calls alone."""
     problem, state = query.problem, query.place
     try:
         with hold.opened():
@@ -218,7 +226,7 @@ def _looked(
 
 
 def start_of(policy: Any, state: Any) -> Any:
-    """Where a policy starts: ``state``, or the root of a Tree if that is None."""
+    """The start of a policy: ``state``, or the root of a Tree if that is None."""
     return policy.state if state is None and isinstance(policy, Tree) else state
 
 
@@ -229,55 +237,66 @@ def _most_calls(query: Query, rollouts: Rollouts) -> int:
     return DEFAULT_CALLS[rollouts.name] if is_unlimited(query) else NO_LIMIT
 
 
-def _certain(
+def _certain_summary(
     rollouts: Rollouts, stakes: Stakes, query: Query, most_calls: int
 ) -> RolloutSummary | None:
     """The answer of a certain policy in a certain world; None where lots were drawn.
 
     One rollout would do if ``deterministic`` is true. A few from different
     random numbers show where it is not. Without a horizon they are cut after H steps
-    if they have not ended: what follows is worth gamma^H times bounds on values, and
-    about gamma^H times what the H steps would be worth if they went on for ever.
+    if they have not ended: the rest is worth gamma^H times bounds on values, and about
+    gamma^H times the worth of the H steps if they went on for ever.
     """
-    left = most_calls - rollouts.calls
-    rule = PathRule(_certain_steps(stakes, query, left), True, stakes.discount)
-    worths: set[float] = set()
-    row, count = None, 0
+    calls_left = most_calls - rollouts.calls
+    path_rule = PathRule(
+        _certain_steps(stakes, query, calls_left), True, stakes.discount
+    )
+    rollout_values: set[float] = set()
+    last_row, num_rollouts = None, 0
     for _ in range(CERTAIN_ROLLOUTS):
-        samples = rollouts.run(1, most_calls, rule)
+        samples = rollouts.run_paths(1, most_calls, path_rule)
         if len(samples) == 0:
             break
         check_totals(stakes.problem, samples)
         if rollouts.random:
             return None
-        row, count = samples, count + 1
-        worths.add(float(row[0, X]))
-    if row is None:
+        last_row, num_rollouts = samples, num_rollouts + 1
+        rollout_values.add(float(last_row[0, X]))
+    if last_row is None:
         return None
-    if len(worths) > 1:
+    if len(rollout_values) > 1:
         raise OracleError(
             "deterministic=True, but rollouts of one policy that draws no lots "
-            f"paid {min(worths):g} and {max(worths):g}; drop deterministic=."
+            f"paid {min(rollout_values):g} and {max(rollout_values):g}; drop deterministic=."
         )
-    worth, slack = float(row[0, X]), float(stakes.errors(rule, row)[0])
-    cut = stakes.horizon is None and row[0, STEPS] == rule.head
-    rest = stakes.discount**rule.head if cut else 0.0
-    low, high = stakes.values
-    value = stakes.carried_on(rule, row[0]) if cut else worth
-    slack += 4.0 * UNIT * rule.head * rest * max(abs(low), abs(high))
-    ends = stakes.problem.facts.terminals
-    least, most = (min(0.0, low), max(0.0, high)) if ends else (low, high)
+    rollout_value, rounding_slack = (
+        float(last_row[0, X]),
+        float(stakes.errors(path_rule, last_row)[0]),
+    )
+    is_cut = stakes.horizon is None and last_row[0, STEPS] == path_rule.head
+    rest_weight = stakes.discount**path_rule.head if is_cut else 0.0
+    min_value, max_value = stakes.values
+    value = stakes.carried_on(path_rule, last_row[0]) if is_cut else rollout_value
+    rounding_slack += (
+        4.0 * UNIT * path_rule.head * rest_weight * max(abs(min_value), abs(max_value))
+    )
+    has_ends = stakes.problem.facts.terminals
+    least_rest, most_rest = (
+        (min(0.0, min_value), max(0.0, max_value))
+        if has_ends
+        else (min_value, max_value)
+    )
     interval = (
-        max(low, worth + rest * least - slack),
-        min(high, worth + rest * most + slack),
+        max(min_value, rollout_value + rest_weight * least_rest - rounding_slack),
+        min(max_value, rollout_value + rest_weight * most_rest + rounding_slack),
     )
     value = min(max(value, interval[0]), interval[1])
-    error = None if cut else 0.0
-    return RolloutSummary(count, value, interval, error, certain=True)
+    standard_error = None if is_cut else 0.0
+    return RolloutSummary(num_rollouts, value, interval, standard_error, certain=True)
 
 
 def _certain_steps(stakes: Stakes, query: Query, calls: int) -> int:
-    """H: the horizon, or the number of steps until what follows is worth little."""
+    """H: the horizon, or the number of steps until the rest is worth little."""
     if stakes.horizon is not None:
         return stakes.horizon
     if stakes.discount == 0.0:
@@ -286,45 +305,50 @@ def _certain_steps(stakes: Stakes, query: Query, calls: int) -> int:
     def steps(share: float) -> int:
         return max(1, math.ceil(math.log(share) / math.log(stakes.discount)))
 
-    low, high = stakes.values
-    coarse, fine, epsilon = REACH, CERTAIN_REACH, query.promise.epsilon
+    min_value, max_value = stakes.values
+    coarse_share, fine_share, epsilon = REACH, CERTAIN_REACH, query.promise.epsilon
     if epsilon is not None:
-        share = 2.0 * EPSILON_SHARE * epsilon / max(high - low, 1e-300)
-        coarse, fine = min(coarse, share), min(fine, share)
-    return min(steps(fine), max(steps(coarse), calls // CERTAIN_ROLLOUTS))
+        epsilon_share = (
+            2.0 * EPSILON_SHARE * epsilon / max(max_value - min_value, 1e-300)
+        )
+        coarse_share, fine_share = (
+            min(coarse_share, epsilon_share),
+            min(fine_share, epsilon_share),
+        )
+    return min(steps(fine_share), max(steps(coarse_share), calls // CERTAIN_ROLLOUTS))
 
 
 def _certificate(
-    query: Query, found: RolloutSummary, assumed: tuple[str, ...]
+    query: Query, summary: RolloutSummary, assumed: tuple[str, ...]
 ) -> Certificate:
-    how = f"product of bets over {found.count:,} rollouts, none truncated"
-    if found.certain:
-        how = (
-            f"{found.count} equal rollouts, "
+    method_text = f"product of bets over {summary.count:,} rollouts, none truncated"
+    if summary.certain:
+        method_text = (
+            f"{summary.count} equal rollouts, "
             "deterministic=True and a policy without lots"
         )
     return Certificate(
         kind="policy",
-        interval=found.interval,
+        interval=summary.interval,
         q_intervals=(),
-        confidence=1.0 if found.certain else 1.0 - delta_of(query),
-        bound=f"{how}: {claim(query.problem)}",
+        confidence=1.0 if summary.certain else 1.0 - delta_of(query),
+        bound=f"{method_text}: {claim(query.problem)}",
         assumptions=assumed,
     )
 
 
 def rollout_setting(problem: Problem, steps: int) -> Setting:
     """The rules of rollouts of at most ``steps`` steps."""
-    low, high = (float(r) for r in problem.reward_range)
-    ends, varies = problem.facts.terminals, problem.legal is not None
+    min_reward, max_reward = (float(r) for r in problem.reward_range)
+    has_ends, legal_varies = problem.facts.terminals, problem.legal is not None
     return Setting(
         num_actions=problem.num_actions,
         fewest=problem.facts.min_actions,
         discount=float(problem.discount),
-        low=low,
-        high=high,
-        varies=varies,
-        ends=ends,
+        low=min_reward,
+        high=max_reward,
+        varies=legal_varies,
+        ends=has_ends,
         game=problem.is_game,
         limit=steps,
         tail=0.0,

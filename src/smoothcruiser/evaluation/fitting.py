@@ -19,7 +19,7 @@ from smoothcruiser.evaluation.confidence import (
     forecast_width,
     pole_distance,
 )
-from smoothcruiser.evaluation.incomes import earned, step_income, value_range
+from smoothcruiser.evaluation.incomes import earned_range, step_income, value_range
 from smoothcruiser.evaluation.path_rules import (
     BALANCE,
     LOWER,
@@ -33,7 +33,7 @@ from smoothcruiser.problem.problem import Problem
 # heads that a pilot compares, in units of 1/(1 - gamma) steps
 HEADS = (0.0, 1.0, 4.0)
 FEWEST = 8  # paths that a control variate is fitted to
-MARGIN = 0.1  # of what a cut loses: the least distance of a cut
+MARGIN = 0.1  # of the loss of a cut: the least distance of a cut
 # share of all values by which the law of a path's length may move its mean: the
 # logarithm of a length is off by four units, of 2^-53, of 37 at most
 COINS = 1e-13
@@ -41,7 +41,7 @@ MOST_PATHS = 1e12  # that a forecast looks ahead
 
 
 class Fit(NamedTuple):
-    """What earlier paths say of the next ones."""
+    """The forecast for the next paths, from earlier ones."""
 
     control: float
     mean: float
@@ -50,7 +50,7 @@ class Fit(NamedTuple):
 
 
 class Stakes:
-    """What paths of one problem may add up to."""
+    """The range of sums of paths of one problem, and the choices that depend on it."""
 
     def __init__(self, problem: Problem, horizon: int | None) -> None:
         self.problem = problem
@@ -68,10 +68,17 @@ class Stakes:
         return tuple(math.ceil(units / (1.0 - self.discount)) for units in HEADS)
 
     def first_fit(self, head: int) -> Fit:
-        """What is assumed before the first path."""
-        low, high = self.values
-        steps = head + (0.0 if self.horizon is not None else 1 / (1 - self.discount))
-        return Fit(self.clipped(0.0), 0.5 * (low + high), 0.25 * (high - low), steps)
+        """The fit that is assumed before the first path."""
+        min_value, max_value = self.values
+        mean_steps = head + (
+            0.0 if self.horizon is not None else 1 / (1 - self.discount)
+        )
+        return Fit(
+            self.clip_value(0.0),
+            0.5 * (min_value + max_value),
+            0.25 * (max_value - min_value),
+            mean_steps,
+        )
 
     def fit(self, rule: PathRule, samples: Any) -> Fit:
         """The slope of X on its balance, and how X scatters about it.
@@ -79,46 +86,54 @@ class Stakes:
         Sums of products, not ``@``: the bits of BLAS depend on the processor.
         """
         balance = samples[:, BALANCE]
-        bare = samples[:, X] - rule.control * balance
-        control, count = rule.control, len(samples)
-        around = balance - balance.mean()
-        squares = float(np.sum(around * around))
-        used = 1
-        if count >= FEWEST and squares > 0.0 and not rule.fixed:
-            control = self.clipped(-float(np.sum(around * bare)) / squares)
-            used = 2
-        x = bare + control * balance
-        spread = x - x.mean()
-        sd = math.sqrt(float(np.sum(spread * spread)) / max(1, count - used))
-        mean = self.clipped(float(x.mean()))
+        bare_samples = samples[:, X] - rule.control * balance
+        control, num_samples = rule.control, len(samples)
+        centered_balance = balance - balance.mean()
+        balance_squares = float(np.sum(centered_balance * centered_balance))
+        num_fitted = 1
+        if num_samples >= FEWEST and balance_squares > 0.0 and not rule.fixed:
+            control = self.clip_value(
+                -float(np.sum(centered_balance * bare_samples)) / balance_squares
+            )
+            num_fitted = 2
+        fitted_samples = bare_samples + control * balance
+        residuals = fitted_samples - fitted_samples.mean()
+        sd = math.sqrt(
+            float(np.sum(residuals * residuals)) / max(1, num_samples - num_fitted)
+        )
+        mean = self.clip_value(float(fitted_samples.mean()))
         return Fit(control, mean, sd, float(samples[:, STEPS].mean()))
 
     def carried_on(self, rule: PathRule, row: Any) -> float:
         """The worth of a fixed number of steps if they went on for ever like that."""
-        left = self.discount**rule.head
-        if row[BALANCE] <= 0.5 * left:  # it ended
+        rest_weight = self.discount**rule.head
+        if row[BALANCE] <= 0.5 * rest_weight:  # it ended
             return float(row[X])
-        return float(row[X]) / (1.0 - left)
+        return float(row[X]) / (1.0 - rest_weight)
 
-    def clipped(self, value: float) -> float:
-        """``value``, brought into what a policy can be worth."""
+    def clip_value(self, value: float) -> float:
+        """``value``, brought into the range of policies' values."""
         return min(max(value, self.values[0]), self.values[1])
 
     def rule(self, head: int, fit: Fit, count: float, level: float) -> PathRule:
         """The rule of the next paths, ``count`` of them in all."""
         if self.horizon is not None:
             return PathRule(self.horizon, True, self.discount)
-        fixed = PathRule(
+        base_rule = PathRule(
             head, False, self.discount, fit.control, -math.inf, math.inf, *self.values
         )
-        (low, high), (least, most) = self.values, self.income
-        ends = self._head_range(head)
-        floor = self._cut(head, fit, low, least, ends[0], count, level)
-        mirrored = Fit(-fit.control, -fit.mean, fit.sd, fit.steps)
-        ceiling = -self._cut(head, mirrored, -high, -most, -ends[1], count, level)
-        return fixed._replace(floor=floor, ceiling=ceiling)
+        (min_value, max_value), (min_income, max_income) = self.values, self.income
+        head_range = self._head_range(head)
+        floor = self._lower_cut(
+            head, fit, min_value, min_income, head_range[0], count, level
+        )
+        mirrored_fit = Fit(-fit.control, -fit.mean, fit.sd, fit.steps)
+        ceiling = -self._lower_cut(
+            head, mirrored_fit, -max_value, -max_income, -head_range[1], count, level
+        )
+        return base_rule._replace(floor=floor, ceiling=ceiling)
 
-    def _cut(
+    def _lower_cut(
         self,
         head: int,
         fit: Fit,
@@ -134,87 +149,129 @@ class Stakes:
         about once in ``count`` paths. Farther is free until the range of X matters
         more than its noise, or than the range of the head.
         """
-        weight, sd = self.discount**head, fit.sd
-        loss = weight * max(0.0, fit.control - value)
+        head_weight, sd = self.discount**head, fit.sd
+        loss = head_weight * max(0.0, fit.control - value)
         margin = max(MARGIN * loss, 1e-9 * (abs(fit.mean) + abs(value)))
         if sd > 0.0:
             margin = max(margin, sd * (1.0 + math.log1p(count * loss / (sd * level))))
-        start = fit.mean if head else min(fit.mean, fit.control)
-        below = self._lowest(0.0, weight, fit.control, value, income)
-        free = fit.mean - LARGEST_BET * sd * math.sqrt(count / (2.0 * level)) - below
-        return min(start - margin, free, end - below if head else math.inf)
+        start_value = fit.mean if head else min(fit.mean, fit.control)
+        lowest_reach = self._lowest_sample(0.0, head_weight, fit.control, value, income)
+        free_cut = (
+            fit.mean
+            - LARGEST_BET * sd * math.sqrt(count / (2.0 * level))
+            - lowest_reach
+        )
+        return min(
+            start_value - margin, free_cut, end - lowest_reach if head else math.inf
+        )
 
-    def _lowest(
+    def _lowest_sample(
         self, floor: float, weight: float, control: float, value: float, income: float
     ) -> float:
         """The least LOWER of a path that was at ``floor`` or above after its head."""
-        after = floor + weight * (income - (1.0 - self.discount) * control)
-        lowest = min(after, after + weight * (value - control))
+        next_value = floor + weight * (income - (1.0 - self.discount) * control)
+        lowest = min(next_value, next_value + weight * (value - control))
         if self.problem.facts.terminals:
             lowest = min(lowest, floor + weight * (income - control))
         return lowest
 
     def _head_range(self, head: int) -> Interval:
-        """What a head may be worth, with the bounds on values after it."""
-        left = self.discount**head
-        (low, high), (least, most) = earned(self.problem, head, left), self.values
+        """The range of the worth of a head, with the bounds on values after it."""
+        rest_weight = self.discount**head
+        (min_income, max_income), (min_value, max_value) = (
+            earned_range(self.problem, head, rest_weight),
+            self.values,
+        )
         if self.problem.facts.terminals:  # an episode that ended gets nothing more
-            return low + min(0.0, left * least), high + max(0.0, left * most)
-        return low + left * least, high + left * most
+            return min_income + min(0.0, rest_weight * min_value), max_income + max(
+                0.0, rest_weight * max_value
+            )
+        return (
+            min_income + rest_weight * min_value,
+            max_income + rest_weight * max_value,
+        )
 
     def range_of(self, rule: PathRule) -> Interval:
         """LOWER >= the first and UPPER <= the second, for every path of ``rule``."""
         if rule.fixed:
-            return earned(self.problem, self.horizon)
-        (low, high), (least, most) = self.values, self.income
-        weight = self.discount**rule.head
-        bottom = self._lowest(rule.floor, weight, rule.control, low, least)
-        top = -self._lowest(-rule.ceiling, weight, -rule.control, -high, -most)
+            return earned_range(self.problem, self.horizon)
+        (min_value, max_value), (min_income, max_income) = self.values, self.income
+        head_weight = self.discount**rule.head
+        lowest_sample = self._lowest_sample(
+            rule.floor, head_weight, rule.control, min_value, min_income
+        )
+        highest_sample = -self._lowest_sample(
+            -rule.ceiling, head_weight, -rule.control, -max_value, -max_income
+        )
         if rule.head:
-            ends = self._head_range(rule.head)
-            bottom, top = min(bottom, ends[0]), max(top, ends[1])
-        return min(bottom, low), max(top, high)
+            head_range = self._head_range(rule.head)
+            lowest_sample, highest_sample = (
+                min(lowest_sample, head_range[0]),
+                max(highest_sample, head_range[1]),
+            )
+        return min(lowest_sample, min_value), max(highest_sample, max_value)
 
     def poles(
         self, rule: PathRule, fit: Fit, count: float, level: float
     ) -> tuple[float, float]:
         """Poles below LOWER and above UPPER, for ``count`` paths in all."""
-        low, high = self.range_of(rule)
-        least = 1e-9 * (high - low + abs(low) + abs(high)) + 1e-300
-        below = pole_distance(fit.mean - low, fit.sd, count, level)
-        above = pole_distance(high - fit.mean, fit.sd, count, level)
-        return fit.mean - below - least, fit.mean + above + least
+        lowest_sample, highest_sample = self.range_of(rule)
+        min_distance = (
+            1e-9
+            * (
+                highest_sample
+                - lowest_sample
+                + abs(lowest_sample)
+                + abs(highest_sample)
+            )
+            + 1e-300
+        )
+        lower_distance = pole_distance(fit.mean - lowest_sample, fit.sd, count, level)
+        upper_distance = pole_distance(highest_sample - fit.mean, fit.sd, count, level)
+        return (
+            fit.mean - lower_distance - min_distance,
+            fit.mean + upper_distance + min_distance,
+        )
 
     def forecast(self, head: int, fit: Fit, count: float, level: float) -> float:
         """The half-width after ``count`` paths, about."""
-        low, high = self.range_of(self.rule(head, fit, count, level))
-        below = forecast_width(fit.mean - low, fit.sd, count, level)
-        above = forecast_width(high - fit.mean, fit.sd, count, level)
-        below = min(below, fit.mean - self.values[0])
-        return 0.5 * (below + min(above, self.values[1] - fit.mean))
+        lowest_sample, highest_sample = self.range_of(
+            self.rule(head, fit, count, level)
+        )
+        lower_width = forecast_width(fit.mean - lowest_sample, fit.sd, count, level)
+        upper_width = forecast_width(highest_sample - fit.mean, fit.sd, count, level)
+        lower_width = min(lower_width, fit.mean - self.values[0])
+        return 0.5 * (lower_width + min(upper_width, self.values[1] - fit.mean))
 
     def paths_needed(self, head: int, fit: Fit, epsilon: float, level: float) -> float:
         """The number of paths that brings the half-width to ``epsilon``, about."""
-        count = 1.0
-        while count < MOST_PATHS and self.forecast(head, fit, count, level) > epsilon:
-            count *= 1.1
-        return count
+        num_paths = 1.0
+        while (
+            num_paths < MOST_PATHS
+            and self.forecast(head, fit, num_paths, level) > epsilon
+        ):
+            num_paths *= 1.1
+        return num_paths
 
     def errors(self, rule: PathRule, samples: Any) -> Any:
-        """Bounds on what rounding did to each sample, the law of its length included.
+        """Bounds on the rounding of each sample, the law of its length included.
 
         A sum of n terms is off by n units of the sum of their sizes; weights are
         products of as many factors, and an income has its own error.
         """
         steps = samples[:, STEPS]
-        each = max(abs(x) for x in self.income)
-        each += (1.0 - self.discount) * abs(rule.control)
-        sizes = steps * each + 2.0 * abs(rule.control)
-        cut = (samples[:, LOWER] != samples[:, X]) | (
+        income_size = max(abs(x) for x in self.income)
+        income_size += (1.0 - self.discount) * abs(rule.control)
+        term_sizes = steps * income_size + 2.0 * abs(rule.control)
+        is_cut = (samples[:, LOWER] != samples[:, X]) | (
             samples[:, UPPER] != samples[:, X]
         )
-        sizes = sizes + np.where(cut, max(abs(x) for x in self.values), 0.0)
-        lost = 4.0 * UNIT * (steps + 4.0) * sizes
+        term_sizes = term_sizes + np.where(
+            is_cut, max(abs(x) for x in self.values), 0.0
+        )
+        rounding_loss = 4.0 * UNIT * (steps + 4.0) * term_sizes
         if rule.fixed:
-            return lost
-        return lost + COINS * (each / (1.0 - self.discount) + abs(rule.control))
+            return rounding_loss
+        return rounding_loss + COINS * (
+            income_size / (1.0 - self.discount) + abs(rule.control)
+        )

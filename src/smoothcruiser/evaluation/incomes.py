@@ -1,4 +1,4 @@
-"""What a policy can earn: in one step, in some steps, in a whole episode."""
+"""The range of a policy's income: in one step, some steps, a whole episode."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from smoothcruiser.problem.problem import Problem
 ROUNDING = 1e-14
 
 
-def _regularized(problem: Problem) -> Interval:
-    """What the regularizer may add to the reward of one step."""
+def _regularizer_income(problem: Problem) -> Interval:
+    """The range that the regularizer may add to the reward of one step."""
     operator = problem.operator
     if not operator.has_omega:
         raise InvalidInput(
@@ -27,48 +27,62 @@ def _regularized(problem: Problem) -> Interval:
         )
     omega = operator.omega_range(problem.num_actions)
     # |Omega| is a multiple of log K, sqrt K or 1/K: some units in the last place
-    room = ROUNDING * max(abs(omega[0]), abs(omega[1]))
-    low, high = widened((0.0 - omega[1], 0.0 - omega[0]), room)
+    rounding_slack = ROUNDING * max(abs(omega[0]), abs(omega[1]))
+    min_income, max_income = widened((0.0 - omega[1], 0.0 - omega[0]), rounding_slack)
     if problem.is_game:
-        low, high = min(low, -high), max(high, -low)
-    return low, high
+        min_income, max_income = (
+            min(min_income, -max_income),
+            max(max_income, -min_income),
+        )
+    return min_income, max_income
 
 
 def step_income(problem: Problem) -> Interval:
-    """What one step may pay, the regularizer included, rounded outwards."""
-    return added(problem.reward_range, _regularized(problem))
+    """The range of one step's income, the regularizer included, rounded outwards."""
+    return added(problem.reward_range, _regularizer_income(problem))
 
 
-def _scaled(problem: Problem, step: Interval, steps: int | None) -> Interval:
-    """What so many (discounted) steps may add up to, rounded outwards.
+def _income_of_steps(problem: Problem, step: Interval, steps: int | None) -> Interval:
+    """The range of the sum of so many (discounted) steps, rounded outwards.
 
     An episode that may end may also pay nothing more.
     """
-    low, high = problem.facts.earned(step, steps)
+    min_income, max_income = problem.facts.earned(step, steps)
     if problem.facts.terminals:
-        return min(low, 0.0), max(high, 0.0)
-    return low, high
+        return min(min_income, 0.0), max(max_income, 0.0)
+    return min_income, max_income
 
 
-def earned(problem: Problem, steps: int | None, left: float = 0.0) -> Interval:
-    """What so many steps may be worth, the regularizer included, rounded outwards.
+def earned_range(problem: Problem, steps: int | None, left: float = 0.0) -> Interval:
+    """The range of the worth of so many steps, with the regularizer, rounded outwards.
 
-    None is the whole episode. ``left`` is the weight of what follows the steps,
-    which takes a known total apart: rewards of the steps are the total minus
-    ``left`` times the total of the rest (theory, Lemma T).
+    None is the whole episode. ``left`` is the weight of the rest after the steps,
+    which splits a known total: rewards of the steps are the total minus ``left``
+    times the total of the rest (theory, Lemma T).
     """
-    facts, total = problem.facts, problem.facts.total_range
-    low, high = _scaled(problem, step_income(problem), steps)
-    if total is None:
-        return low, high
-    more = _scaled(problem, _regularized(problem), steps)
+    facts, total_range = problem.facts, problem.facts.total_range
+    min_income, max_income = _income_of_steps(problem, step_income(problem), steps)
+    if total_range is None:
+        return min_income, max_income
+    regularizer_range = _income_of_steps(problem, _regularizer_income(problem), steps)
     # an episode that ended has no rest
-    rests = (0.0, *total) if facts.terminals else total
-    most, least = left * max(rests), left * min(rests)
-    off = abs(more[0]) + abs(more[1]) + abs(most) + abs(least)
+    rest_totals = (0.0, *total_range) if facts.terminals else total_range
+    max_rest, min_rest = left * max(rest_totals), left * min(rest_totals)
+    size_sum = (
+        abs(regularizer_range[0])
+        + abs(regularizer_range[1])
+        + abs(max_rest)
+        + abs(min_rest)
+    )
     return (
-        max(low, total[0] + more[0] - most - ROUNDING * off),
-        min(high, total[1] + more[1] - least + ROUNDING * off),
+        max(
+            min_income,
+            total_range[0] + regularizer_range[0] - max_rest - ROUNDING * size_sum,
+        ),
+        min(
+            max_income,
+            total_range[1] + regularizer_range[1] - min_rest + ROUNDING * size_sum,
+        ),
     )
 
 
@@ -78,10 +92,10 @@ def value_range(problem: Problem, steps: int | None) -> Interval:
     In an MDP no policy is worth more than V, so that V's upper bounds hold, those
     that the user declared among them; V's lower bounds say nothing of a policy.
     """
-    low, high = earned(problem, steps)
+    min_value, max_value = earned_range(problem, steps)
     if not problem.is_game:
-        high = min(high, problem.facts.value_bounds(1, steps)[1])
-    return low, max(low, high)
+        max_value = min(max_value, problem.facts.value_bounds(1, steps)[1])
+    return min_value, max(min_value, max_value)
 
 
 def check_totals(problem: Problem, samples: Any) -> None:
@@ -89,11 +103,19 @@ def check_totals(problem: Problem, samples: Any) -> None:
     if problem.facts.total_range is None:
         return
     for steps in np.unique(samples[:, STEPS]).tolist():
-        totals = samples[samples[:, STEPS] == steps, TOTAL]
+        path_totals = samples[samples[:, STEPS] == steps, TOTAL]
         # with a horizon a path ends where nothing is left
-        left = 0.0 if problem.horizon is not None else problem.discount**steps
-        low, high = earned(problem, int(steps), left)
-        slack = ROUNDING * steps * max(abs(low), abs(high), *np.abs(totals).tolist())
-        for total in (float(totals.min()), float(totals.max())):
-            if not low - slack <= total <= high + slack:
-                raise beyond_total(total, low, high)
+        rest_weight = 0.0 if problem.horizon is not None else problem.discount**steps
+        min_total, max_total = earned_range(problem, int(steps), rest_weight)
+        rounding_slack = (
+            ROUNDING
+            * steps
+            * max(abs(min_total), abs(max_total), *np.abs(path_totals).tolist())
+        )
+        for path_total in (float(path_totals.min()), float(path_totals.max())):
+            if (
+                not min_total - rounding_slack
+                <= path_total
+                <= max_total + rounding_slack
+            ):
+                raise beyond_total(path_total, min_total, max_total)

@@ -1,8 +1,8 @@
 """Rollouts of a policy in compiled code, from a table over states or a search tree.
 
 One rollout is a path of ``path_rules``: it ends with its episode, or after the
-number of steps that its coins allow. Omega is what ``exact.policy_value``
-subtracts. A tree's policy is followed from its root for as long as the tree knows
+number of steps that its coins allow. Omega is that of ``exact.policy_value``. A
+tree's policy is followed from its root for as long as the tree knows
 the state. From there on the policy is blind: grad F(0).
 """
 
@@ -90,26 +90,28 @@ def node_policies(
     out: Floats,
 ) -> None:
     """The policy of every node (``Tree.policy``), written to ``out`` (count, K)."""
-    acts = np.empty(K, np.int64)
+    action_ids = np.empty(K, np.int64)
     n = np.empty(K, np.int64)
     x, h = np.zeros(K), np.zeros(K)
     y: Any = np.empty(K)
     w: Any = np.empty(K)
     p: Any = np.empty(K)
     for node in range(count):
-        most = opened(setting, ints, node, 0)
-        size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
+        max_actions = opened(setting, ints, node, 0)
+        num_legal = gather(
+            rule, ints, floats, node, K, head, action_ids, n, x, h, max_actions
+        )
         for a in range(K):
             out[node, a] = 0.0
         if is_greedy(code):
-            out[node, acts[recommended(rule, x, n, size)]] = 1.0
+            out[node, action_ids[recommended(rule, x, n, num_legal)]] = 1.0
             continue
-        for j in range(size):
-            w[j] = weights[acts[j]]
+        for j in range(num_legal):
+            w[j] = weights[action_ids[j]]
             y[j] = x[j]
-        GRADIENT(code, y[:size], w[:size], t, p)
-        for j in range(size):
-            out[node, acts[j]] = p[j]
+        GRADIENT(code, y[:num_legal], w[:num_legal], t, p)
+        for j in range(num_legal):
+            out[node, action_ids[j]] = p[j]
 
 
 def policy_rollouts(
@@ -119,7 +121,7 @@ def policy_rollouts(
     rule: PathRule, most_calls: int, samples: Floats,
     lots: Floats, rng: Any, coins: Any, stop: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """(how it ended, the number of paths finished).
+    """(the status at the end, the number of paths finished).
 
     Path i writes row i of ``samples``; its length comes from ``coins``. A path that
     the budget interrupts is not counted, nor is one that the flag at address ``stop``
@@ -127,39 +129,41 @@ def policy_rollouts(
     chance.
     """
     K = setting.num_actions
-    acts = np.empty(K, np.int64)
+    action_ids = np.empty(K, np.int64)
     p: Any = np.empty(K)
     w: Any = np.empty(K)
     zeros: Any = np.zeros(K)
-    fee = 1.0 - setting.discount  # of the control variate, per step that goes on
-    count = len(samples)
-    for finished in range(count):
+    control_fee = (
+        1.0 - setting.discount
+    )  # of the control variate, per step that goes on
+    num_paths = len(samples)
+    for finished in range(num_paths):
         STORE(scratch, 0, root_state)
         state = LOAD(scratch, 0)
-        cursor = 0 if follows else -1
+        tree_node = 0 if follows else -1
         x, balance, weight = rule.control, 1.0, 1.0
-        total, discounted = 0.0, 1.0
-        lower, upper = math.inf, -math.inf  # where it was cut
+        path_total, step_discount = 0.0, 1.0
+        cut_lower, cut_upper = math.inf, -math.inf  # where it was cut
         depth, length = 0, path_length(rule, coins)
         while depth < length:
             if meta[CALLS] >= most_calls or flag_at(stop) != 0:
                 return CUT, finished
-            size = 0
+            num_legal = 0
             for a in range(K):
                 if not setting.varies or LEGAL(data, state, a):
-                    acts[size] = a
-                    w[size] = weights[a]
-                    size += 1
-            if size < setting.fewest:
+                    action_ids[num_legal] = a
+                    w[num_legal] = weights[a]
+                    num_legal += 1
+            if num_legal < setting.fewest:
                 STORE(scratch, 1, state)
                 return FEW_ACTIONS, finished
-            if follows and cursor < 0:
-                UNINFORMED(code, zeros[:size], w[:size], t, p[:size])
+            if follows and tree_node < 0:
+                UNINFORMED(code, zeros[:num_legal], w[:num_legal], t, p[:num_legal])
             else:
-                row = cursor if follows else ROW(state)
-                for j in range(size):
-                    p[j] = table[row, acts[j]]
-            j = drawn(p, size, rng)
+                row = tree_node if follows else ROW(state)
+                for j in range(num_legal):
+                    p[j] = table[row, action_ids[j]]
+            j = drawn(p, num_legal, rng)
             if p[j] < 1.0:
                 lots[0] = 1.0
             sign = sign_of(setting, data, state)
@@ -167,56 +171,58 @@ def policy_rollouts(
                 STORE(scratch, 1, state)
                 return BAD_PLAYER, finished
             meta[CALLS] += 1
-            reward, after, over = STEP(data, state, acts[j], rng)
+            reward, next_state, is_over = STEP(data, state, action_ids[j], rng)
             if not (setting.low <= reward <= setting.high) or (
-                over and not setting.ends
+                is_over and not setting.ends
             ):
                 STORE(scratch, 1, state)
-                meta[FAULT] = acts[j]
+                meta[FAULT] = action_ids[j]
                 fault[0] = reward
                 return (
                     UNDECLARED_END
                     if setting.low <= reward <= setting.high
                     else BAD_REWARD
                 ), finished
-            income = reward - sign * OMEGA(code, p[:size], w[:size], t)
-            total += discounted * income
+            income = reward - sign * OMEGA(code, p[:num_legal], w[:num_legal], t)
+            path_total += step_discount * income
             depth += 1
-            if setting.ends and (over or TERMINAL(data, after)):
+            if setting.ends and (is_over or TERMINAL(data, next_state)):
                 x += weight * (income - rule.control)
                 balance -= weight
                 break
-            x += weight * (income - fee * rule.control)
-            balance -= weight * fee
-            discounted *= setting.discount
+            x += weight * (income - control_fee * rule.control)
+            balance -= weight * control_fee
+            step_discount *= setting.discount
             if depth <= rule.head:
                 weight *= setting.discount
             if depth >= rule.head and depth < length:
-                if x < rule.floor and lower == math.inf:
-                    lower = x + weight * (rule.value_low - rule.control)
-                if x > rule.ceiling and upper == -math.inf:
-                    upper = x + weight * (rule.value_high - rule.control)
-            if cursor >= 0:
-                cursor = find_child(ints, hashes, states, cursor, acts[j], after)
-                if cursor >= 0 and not tried(ints, cursor, K):
-                    cursor = -1
-            state = KEEP(scratch, 0, after)
+                if x < rule.floor and cut_lower == math.inf:
+                    cut_lower = x + weight * (rule.value_low - rule.control)
+                if x > rule.ceiling and cut_upper == -math.inf:
+                    cut_upper = x + weight * (rule.value_high - rule.control)
+            if tree_node >= 0:
+                tree_node = find_child(
+                    ints, hashes, states, tree_node, action_ids[j], next_state
+                )
+                if tree_node >= 0 and not is_tried(ints, tree_node, K):
+                    tree_node = -1
+            state = KEEP(scratch, 0, next_state)
         samples[finished, X] = x
         samples[finished, BALANCE] = balance
-        samples[finished, LOWER] = x if lower == math.inf else lower
-        samples[finished, UPPER] = x if upper == -math.inf else upper
-        samples[finished, TOTAL] = total
+        samples[finished, LOWER] = x if cut_lower == math.inf else cut_lower
+        samples[finished, UPPER] = x if cut_upper == -math.inf else cut_upper
+        samples[finished, TOTAL] = path_total
         samples[finished, STEPS] = depth
-    return DONE, count
+    return DONE, num_paths
 
 
-def tried(ints: Ints, node: int, K: int) -> bool:
+def is_tried(ints: Ints, node: int, K: int) -> bool:
     """Whether the tree knows anything of a node's actions.
 
     It knows nothing of a leaf that only started a rollout.
     """
-    known = 0
+    num_tried = 0
     for a in range(K):
         if ints[node, EDGE + a] > 0:
-            known += 1
-    return known > 0
+            num_tried += 1
+    return num_tried > 0

@@ -1,4 +1,4 @@
-"""What rollouts found of a policy, and what is said about it."""
+"""The summary of the rollouts of a policy, and the notes on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DEFAULT_DELTA = 0.05
 
 @dataclass(frozen=True)
 class RolloutSummary:
-    """What the rollouts found of V_pi; an interval with low > high is empty."""
+    """The result of rollouts for V_pi; an interval with low > high is empty."""
 
     count: int
     mean: float
@@ -33,7 +33,7 @@ def delta_of(query: Query) -> float:
 
 
 def is_unlimited(query: Query) -> bool:
-    """Whether nothing was said of when to stop."""
+    """Whether the request has no limit and no epsilon."""
     limits = query.limits
     return query.promise.epsilon is None and (limits.calls, limits.seconds) == (
         None,
@@ -42,7 +42,7 @@ def is_unlimited(query: Query) -> bool:
 
 
 def claim(problem: Problem) -> str:
-    """What the interval is about."""
+    """The quantity that the interval holds, in words."""
     if problem.is_game:
         return "the value of the two players' policies"
     return "the value of the policy; its lower end is a lower bound on V(state)"
@@ -51,47 +51,51 @@ def claim(problem: Problem) -> str:
 def notes_of(
     query: Query,
     policy: Any,
-    found: RolloutSummary,
+    summary: RolloutSummary,
     rollouts: Rollouts,
     hold: Hold,
 ) -> tuple[str, ...]:
     """The notes of an evaluation."""
-    sure = "surely" if found.certain else f"with probability {1.0 - delta_of(query):g}"
-    first = (
-        f"{found.count:,} fresh rollout{'s' if found.count != 1 else ''}; the "
-        f"interval holds {claim(query.problem)}, {sure}."
+    certainty_text = (
+        "surely" if summary.certain else f"with probability {1.0 - delta_of(query):g}"
     )
-    if found.count == 0:
-        first = (
+    first_note = (
+        f"{summary.count:,} fresh rollout{'s' if summary.count != 1 else ''}; the "
+        f"interval holds {claim(query.problem)}, {certainty_text}."
+    )
+    if summary.count == 0:
+        first_note = (
             "It ended before the first rollout; the interval is what was known "
             "beforehand."
         )
-    notes = [first, *rollouts.notes]
+    notes = [first_note, *rollouts.notes]
     if isinstance(policy, Estimate):
         notes.append(
             f"The estimate knows its policy at state {policy.state!r} alone; "
             "elsewhere the blind policy was played."
         )
-    half = 0.5 * (found.interval[1] - found.interval[0])
-    if not found.certain:
-        notes += note_agreement("rollouts", found.standard_error, half)
-    epsilon, seconds = query.promise.epsilon, query.limits.seconds
-    if hold.came or found.refused:
-        who = "by hand" if hold.came else "by the callback"
+    half_width = 0.5 * (summary.interval[1] - summary.interval[0])
+    if not summary.certain:
+        notes += note_agreement("rollouts", summary.standard_error, half_width)
+    epsilon, time_limit = query.promise.epsilon, query.limits.seconds
+    if hold.came or summary.refused:
+        stop_source = "by hand" if hold.came else "by the callback"
         notes.append(
-            f"Stopped {who} after {rollouts.calls:,} calls, at half-width {half:.4g}; "
-            "the interval holds as it is."
+            f"Stopped {stop_source} after {rollouts.calls:,} calls, at half-width "
+            f"{half_width:.4g}; the interval holds as it is."
         )
-    elif is_unlimited(query) and not found.certain:
+    elif is_unlimited(query) and not summary.certain:
         notes.append(
             f"No limit was set: {rollouts.calls:,} calls, the default of "
             f"{'compiled code' if rollouts.name == 'compiled' else 'plain Python'}; "
             "epsilon=, budget= or seconds= set another."
         )
-    elif epsilon is not None and half > epsilon:
-        spent = f"{rollouts.calls:,} calls" if seconds is None else f"{seconds:g} s"
+    elif epsilon is not None and half_width > epsilon:
+        limit_text = (
+            f"{rollouts.calls:,} calls" if time_limit is None else f"{time_limit:g} s"
+        )
         notes.append(
-            f"epsilon = {epsilon:g} was not reached within {spent}: the "
-            f"half-width is {half:.4g}; give it more."
+            f"epsilon = {epsilon:g} was not reached within {limit_text}: the "
+            f"half-width is {half_width:.4g}; give it more."
         )
     return tuple(notes)

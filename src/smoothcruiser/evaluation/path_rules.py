@@ -36,7 +36,7 @@ LONGEST = 2**62  # steps: more than any run makes
 
 
 class PathRule(NamedTuple):
-    """How a path is played and what it counts; fixed before it begins."""
+    """The rule by which a path is played and counted; fixed before it begins."""
 
     head: int = 0
     fixed: bool = True  # a path ends with its head: no coins
@@ -60,8 +60,8 @@ def path_length(rule: PathRule, coins: Any) -> int:
         return 1
     # in (0, 1], in multiples of 2^-53: at most 37/(1 - gamma) steps
     luck = 1.0 - coins.random()
-    more = math.floor(math.log(luck) / math.log(rule.discount))
-    return rule.head + 1 + int(more)
+    coin_steps = math.floor(math.log(luck) / math.log(rule.discount))
+    return rule.head + 1 + int(coin_steps)
 
 
 class Path:

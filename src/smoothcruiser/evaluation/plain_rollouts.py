@@ -33,7 +33,7 @@ class PlainRollouts:
 
     name = "reference"
     deadline = math.inf
-    assumed: tuple[str, ...] = ()  # of its policy, beside what is of every one
+    assumed: tuple[str, ...] = ()  # of its policy, beside those of every policy
     notes: tuple[str, ...] = ()  # how its policy was read
 
     def __init__(self, task: RolloutTask, start_walk: Callable[[], Walk]) -> None:
@@ -48,32 +48,32 @@ class PlainRollouts:
         self.hold = task.hold
 
     def close(self) -> None:
-        """Do nothing: nothing is held."""
+        """Do nothing: there is nothing to release."""
 
     @property
     def looks(self) -> int:
-        """How often the step was checked for writing into its state."""
+        """The number of checks that the step does not write into its state."""
         return self.guard.looks
 
     @property
     def doubts(self) -> str:
-        """What these checks could not decide."""
+        """The questions that these checks could not decide."""
         return self.guard.doubts
 
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
         self.calls += calls
 
-    def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
+    def run_paths(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """As in ``Rollouts``."""
-        before = copied(self.state)
+        state_before = copied(self.state)
         with watched(self, self.problem.call_seconds):
-            samples = self._run(rule, count, most_calls)
+            samples = self._play_paths(rule, count, most_calls)
         if not self.hold.came:  # a step that was broken off may leave it changed
-            self.guard.compare(before, self.state, 0)
+            self.guard.compare(state_before, self.state, 0)
         return np.array(samples).reshape(-1, COLUMNS)
 
-    def _run(
+    def _play_paths(
         self, rule: PathRule, count: int, most_calls: int
     ) -> list[tuple[float, ...]]:
         samples: list[tuple[float, ...]] = []
@@ -81,10 +81,10 @@ class PlainRollouts:
             path = Path(rule, self.setting.discount, path_length(rule, self.coins))
             try:
                 with self.hold.opened():
-                    finished = self._follow(path, most_calls)
+                    is_finished = self._follow(path, most_calls)
             except KeyboardInterrupt:
                 break
-            if not finished:
+            if not is_finished:
                 break
             samples.append(path.sample())
         return samples
@@ -97,47 +97,58 @@ class PlainRollouts:
         while path.goes_on:
             if self.calls >= most_calls or time.perf_counter() > self.deadline:
                 return False
-            actions = problem.legal_actions(state)
-            w = [self.weights[a] for a in actions]
-            p = self._probabilities(policy(state, action), state, actions, w)
+            legal_actions = problem.legal_actions(state)
+            w = [self.weights[a] for a in legal_actions]
+            p = self._probabilities(policy(state, action), state, legal_actions, w)
             j = drawn(p, len(p), self.rng)
             self.random = self.random or p[j] < 1.0
-            action = actions[j]
+            action = legal_actions[j]
             sign = 1.0 if problem.mover(state) == 1 else -1.0
             self.calls += 1
-            low, high, ends = self.setting.low, self.setting.high, self.setting.ends
-            reward, state, over = answered(
-                problem, state, action, self.rng, low, high, ends, self.guard
+            min_reward, max_reward, has_ends = (
+                self.setting.low,
+                self.setting.high,
+                self.setting.ends,
             )
-            ended = over or (ends and problem.is_terminal(state))
-            path.take(reward - sign * operator.omega(p, w), ended)
+            reward, state, is_over = answered(
+                problem,
+                state,
+                action,
+                self.rng,
+                min_reward,
+                max_reward,
+                has_ends,
+                self.guard,
+            )
+            has_ended = is_over or (has_ends and problem.is_terminal(state))
+            path.take(reward - sign * operator.omega(p, w), has_ended)
         return True
 
     def _probabilities(
-        self, found: Any, state: Any, actions: list[int], w: list[float]
+        self, answer: Any, state: Any, actions: list[int], w: list[float]
     ) -> list[float]:
         """Checked probabilities of the legal actions; None is the blind policy."""
-        if found is None:
+        if answer is None:
             return self.problem.operator.blind(w)
         K = self.problem.num_actions
         try:
-            values = [float(share) for share in found]
+            all_shares = [float(share) for share in answer]
         except (TypeError, ValueError):
             raise InvalidInput(
                 f"policy({state!r}) must give {K} "
-                f"probabilities, one per action, got {found!r}."
+                f"probabilities, one per action, got {answer!r}."
             ) from None
-        if len(values) != K:
+        if len(all_shares) != K:
             raise InvalidInput(
                 f"policy({state!r}) must give {K} probabilities, "
-                f"one per action, got {len(values)}: {values}."
+                f"one per action, got {len(all_shares)}: {all_shares}."
             )
-        p = [values[a] for a in actions]
-        valid = all(0.0 <= share < math.inf for share in values)
-        if not valid or not abs(sum(p) - 1.0) <= SUM_TOLERANCE:
+        p = [all_shares[a] for a in actions]
+        is_valid = all(0.0 <= share < math.inf for share in all_shares)
+        if not is_valid or not abs(sum(p) - 1.0) <= SUM_TOLERANCE:
             raise InvalidInput(
                 f"policy({state!r}) must give probabilities of "
-                f"legal actions that sum to 1, got {values}."
+                f"legal actions that sum to 1, got {all_shares}."
             )
-        total = added(p)
-        return [share / total for share in p]
+        share_sum = added(p)
+        return [share / share_sum for share in p]

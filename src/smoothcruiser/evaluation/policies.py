@@ -1,4 +1,4 @@
-"""The rollouts of a policy: how ``evaluate`` plays what it is handed.
+"""The rollouts of a policy: how ``evaluate`` plays each form of it.
 
   a Tree                  the policy of the node reached, blind once the tree is left
   an Estimate             its policy at its own state, blind elsewhere
@@ -34,27 +34,29 @@ from smoothcruiser.tree.tree import Tree
 
 
 def rollouts_of(task: RolloutTask, policy: Any, compiled: bool | None) -> Rollouts:
-    """The rollouts of ``policy``, read as what it is, in machine code or not; None:
-    where that can be.
-    """
+    """The rollouts of ``policy``, in machine code or not; None: where that can be."""
     problem = task.problem
-    plain = compiled is False
+    in_python = compiled is False
     if isinstance(policy, Tree):
-        return _of_tree(task, policy, plain=plain)
+        return _of_tree(task, policy, plain=in_python)
     if isinstance(policy, Estimate):
-        return PlainRollouts(task, lambda: _one_state(problem, policy))
+        return PlainRollouts(task, lambda: _follow_estimate(problem, policy))
     # a Solution with a horizon: another policy at every step
     if getattr(policy, "stages", None) is not None:
-        model, steps = known_model(problem).tables, task.setting.limit
-        return PlainRollouts(task, lambda: _staged(problem, policy, model, steps))
-    own = getattr(policy, "policy", policy)  # an Agent's plays numbers of actions
-    if problem.sample_action is not None and not hasattr(own, "over_numbers"):
+        model_tables, num_steps = known_model(problem).tables, task.setting.limit
+        return PlainRollouts(
+            task, lambda: _follow_stages(problem, policy, model_tables, num_steps)
+        )
+    own_policy = getattr(
+        policy, "policy", policy
+    )  # an Agent's plays numbers of actions
+    if problem.sample_action is not None and not hasattr(own_policy, "over_numbers"):
         return _of_actions(task, policy, compiled)
     reading = read_policy(problem, policy)
-    if reading.table is not None and problem.is_compiled and not plain:
-        table = CompiledRollouts.of_table(task, reading.table)
-        table.notes = reading.notes
-        return table
+    if reading.table is not None and problem.is_compiled and not in_python:
+        table_rollouts = CompiledRollouts.of_table(task, reading.table)
+        table_rollouts.notes = reading.notes
+        return table_rollouts
     if compiled:
         raise InvalidInput(
             "A policy that is a function runs in Python; drop "
@@ -105,10 +107,10 @@ def _of_tree(task: RolloutTask, tree: Tree, *, plain: bool) -> Rollouts:
         )
     if isinstance(tree._backend, CompiledTree) and not plain:
         return CompiledRollouts.of_tree(task, tree)
-    return PlainRollouts(task, lambda: _follow(tree))
+    return PlainRollouts(task, lambda: _follow_tree(tree))
 
 
-def _follow(tree: Tree) -> Walk:
+def _follow_tree(tree: Tree) -> Walk:
     """The policy of the node reached, None (blind) once the tree is left."""
     node: int | None = 0
 
@@ -123,46 +125,54 @@ def _follow(tree: Tree) -> Walk:
     return walk
 
 
-def _staged(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
+def _follow_stages(problem: Problem, solution: Any, model: Tables, steps: int) -> Walk:
     """The policy grad F(Q) of an exact solution, with Q for the steps that are left."""
-    left, K = steps, problem.num_actions
+    steps_left, K = steps, problem.num_actions
 
     def walk(state: Any, action: int | None) -> Any:
-        nonlocal left
-        left -= 1
-        after = solution.stages[left]
-        row = solution.index(state)
-        if np.isnan(solution.stages[left + 1][row]):
+        nonlocal steps_left
+        steps_left -= 1
+        next_values = solution.stages[steps_left]
+        state_row = solution.index(state)
+        if np.isnan(solution.stages[steps_left + 1][state_row]):
             raise InvalidInput(
-                f"The solution does not know state {state!r} with {left + 1} steps "
+                f"The solution does not know state {state!r} with {steps_left + 1} steps "
                 f"left: it explored from {solution.states[0]!r} up to the horizon; "
                 "solve the problem with initial_state= set to the requested state."
             )
-        actions = problem.legal_actions(state)
+        legal_actions = problem.legal_actions(state)
         q = []
-        for a in actions:
-            part = slice(model.start[row * K + a], model.start[row * K + a + 1])
-            onward = problem.discount * after[model.next_state[part]]
-            q.append(float(np.sum(model.prob[part] * (model.reward[part] + onward))))
+        for a in legal_actions:
+            row_slice = slice(
+                model.start[state_row * K + a], model.start[state_row * K + a + 1]
+            )
+            future_value = problem.discount * next_values[model.next_state[row_slice]]
+            q.append(
+                float(
+                    np.sum(
+                        model.prob[row_slice] * (model.reward[row_slice] + future_value)
+                    )
+                )
+            )
         weights = problem.operator.weights(K)
-        shares = problem.operator.gradient(
-            q, player=problem.mover(state), weights=[weights[a] for a in actions]
+        legal_shares = problem.operator.gradient(
+            q, player=problem.mover(state), weights=[weights[a] for a in legal_actions]
         )
-        out = [0.0] * K
-        for a, share in zip(actions, shares, strict=True):
-            out[a] = share / added(shares)
-        return out
+        all_shares = [0.0] * K
+        for a, share in zip(legal_actions, legal_shares, strict=True):
+            all_shares[a] = share / added(legal_shares)
+        return all_shares
 
     return walk
 
 
-def _one_state(problem: Problem, estimate: Estimate) -> Walk:
+def _follow_estimate(problem: Problem, estimate: Estimate) -> Walk:
     """The estimate's policy at its own state, blind elsewhere."""
     if len(estimate.policy) != problem.num_actions:
         raise InvalidInput(
             "The estimate has no policy to evaluate; plan with target='q_values'."
         )
-    own = problem.key_of(estimate.state)
+    own_key = problem.key_of(estimate.state)
     return lambda state, action: (
-        estimate.policy if problem.key_of(state) == own else None
+        estimate.policy if problem.key_of(state) == own_key else None
     )

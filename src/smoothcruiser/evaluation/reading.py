@@ -1,7 +1,7 @@
 """One reading of a policy, for ``evaluate``, agents and the command line.
 
-  a function       of the state, or of (state, rng); ``choices`` says what it may return
-  a dict           from states or their keys to what a function may return
+  a function       of the state, or of (state, rng); ``choices`` lists its answers
+  a dict           from states or their keys to such answers
   a list, array    one entry per state (``policy_tables``)
   an object        with ``predict``, ``act`` or ``select_action``, the first that it has
   a Solution       the row of the state; an Agent: its ``policy``
@@ -14,7 +14,7 @@ environment's own actions; it is asked for its deterministic answer where it tak
 A value belongs to a fixed function of the state. So a function is asked twice in its first
 states and ever more rarely later, and refused where the answers differ. A function of
 (state, rng) may draw lots from ``rng``; then there is no distribution to regularize, so the
-operator must be Max. What this file leaves out: policies that depend on the path
+operator must be Max. This file leaves out policies that depend on the path
 (``policies``).
 """
 
@@ -70,10 +70,10 @@ class PolicyReading:
 
 
 def read_policy(problem: Problem, policy: Any) -> PolicyReading:
-    """The reading of ``policy``; what is none is refused in one sentence."""
-    own = getattr(policy, "policy", None)
-    if getattr(own, "over_numbers", False):  # an Agent
-        policy = own
+    """The reading of ``policy``; anything else is refused in one sentence."""
+    own_policy = getattr(policy, "policy", None)
+    if getattr(own_policy, "over_numbers", False):  # an Agent
+        policy = own_policy
     if isinstance(policy, Solution):
         return _of_solution(problem, policy)
     if hasattr(policy, "iloc"):  # of pandas: its index says which states these are
@@ -84,11 +84,11 @@ def read_policy(problem: Problem, policy: Any) -> PolicyReading:
     if is_table(policy) and _method_of(policy) is None:
         table, rule, notes = read_array(problem, policy)
         return PolicyReading(_of_state(rule), table, notes=notes)
-    ask, notes = find_rule(problem, policy)
-    if takes_rng(ask):
+    ask_policy, notes = find_rule(problem, policy)
+    if takes_rng(ask_policy):
         _refuse_lots(problem)
-        return PolicyReading(_drawn(problem, ask), draws_lots=True)
-    rule = _answered(problem, policy, ask)
+        return PolicyReading(_random_shares(problem, ask_policy), draws_lots=True)
+    rule = _answer_rule(problem, policy, ask_policy)
     if getattr(policy, "over_numbers", False):  # it plans, and says the same every time
         return PolicyReading(_of_state(rule))
     return PolicyReading(
@@ -107,19 +107,19 @@ def find_rule(
         )
     if inspect.ismethod(policy) and policy.__name__ == PREDICT:
         policy = policy.__self__  # model.predict, given as a function
-    name = None if getattr(policy, "over_numbers", False) else _method_of(policy)
-    if name is None and not callable(policy):
+    method_name = None if getattr(policy, "over_numbers", False) else _method_of(policy)
+    if method_name is None and not callable(policy):
         raise InvalidInput(
             f"A policy is {FORMS}; got {type(policy).__name__} {shortened(policy)}."
         )
-    if name is None:
+    if method_name is None:
         _check_parameters(policy)
         return policy, ()
-    method = getattr(policy, name)
-    if name != PREDICT:
+    method = getattr(policy, method_name)
+    if method_name != PREDICT:
         _check_parameters(method)
         return method, ()
-    return _predicting(problem, method)
+    return _read_predict(problem, method)
 
 
 # --- functions ----------------------------------------------------------------
@@ -137,23 +137,27 @@ class AskedTwice:
         self.num_states += 1
         if self.num_states > ASKED_TWICE and self.num_states & (self.num_states - 1):
             return shares
-        again = self.rule(state)
-        if any(abs(x - y) > SUM_TOLERANCE for x, y in zip(shares, again, strict=True)):
+        second_shares = self.rule(state)
+        if any(
+            abs(x - y) > SUM_TOLERANCE
+            for x, y in zip(shares, second_shares, strict=True)
+        ):
             raise InvalidInput(
-                f"The policy answered {_shown(shares)} and then {_shown(again)} at state "
-                f"{state!r:.80}, so it draws lots of its own or remembers: return "
-                "probabilities, or draw from rng in a function of (state, rng)."
+                f"The policy answered {_describe_shares(shares)} and then "
+                f"{_describe_shares(second_shares)} at state {state!r:.80}, so it draws "
+                "lots of its own or remembers: return probabilities, or draw from rng in "
+                "a function of (state, rng)."
             )
         return shares
 
 
 def takes_rng(policy: Callable[..., Any]) -> bool:
     """Whether a function wants a stream beside the state."""
-    return _needed(policy) == 2
+    return _count_arguments(policy) == 2
 
 
 def ask_safely(ask: Callable[..., Any], state: Any, *more: Any) -> Any:
-    """What a user's function returns at a state; what it raises names the state."""
+    """The answer of a user's function at a state; its errors name the state."""
     try:
         return ask(lent(state), *more)
     except (SmoothcruiserError, KeyboardInterrupt):
@@ -164,8 +168,8 @@ def ask_safely(ask: Callable[..., Any], state: Any, *more: Any) -> Any:
         ) from error
 
 
-def _needed(policy: Callable[..., Any]) -> int | None:
-    """How many positional arguments a function needs; None where it does not say."""
+def _count_arguments(policy: Callable[..., Any]) -> int | None:
+    """The number of positional arguments of a function; None where it is unknown."""
     try:
         parameters = inspect.signature(getattr(policy, "py_func", policy)).parameters
     except (TypeError, ValueError):
@@ -182,9 +186,9 @@ def _check_parameters(policy: Callable[..., Any]) -> None:
         signature = inspect.signature(getattr(policy, "py_func", policy))
     except (TypeError, ValueError):
         return
-    for count in (1, 2):
+    for num_arguments in (1, 2):
         try:
-            signature.bind(*[None] * count)
+            signature.bind(*[None] * num_arguments)
         except TypeError:
             continue
         return
@@ -194,7 +198,7 @@ def _check_parameters(policy: Callable[..., Any]) -> None:
     )
 
 
-def _answered(problem: Problem, policy: Any, ask: Callable[..., Any]) -> Rule:
+def _answer_rule(problem: Problem, policy: Any, ask: Callable[..., Any]) -> Rule:
     """The rule of a function of the state."""
     if isinstance(ask, _Prediction):
         return ask.shares
@@ -207,7 +211,7 @@ def _answered(problem: Problem, policy: Any, ask: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _drawn(
+def _random_shares(
     problem: Problem, ask: Callable[..., Any]
 ) -> Callable[[Any, Any], list[float]]:
     def shares(state: Any, rng: Any) -> list[float]:
@@ -232,7 +236,7 @@ def _of_state(rule: Rule) -> Callable[[Any, Any], list[float]]:
     return lambda state, rng: rule(state)
 
 
-def _shown(shares: list[float]) -> str:
+def _describe_shares(shares: list[float]) -> str:
     if max(shares) == 1.0:
         return f"action {shares.index(1.0)}"
     return str([round(share, 6) for share in shares])
@@ -245,23 +249,25 @@ def _method_of(policy: Any) -> str | None:
     """The name of the method that an object acts by; None for functions and arrays."""
     if inspect.isroutine(policy):
         return None
-    names = (name for name in METHODS if callable(getattr(policy, name, None)))
-    return next(names, None)
+    method_names = (name for name in METHODS if callable(getattr(policy, name, None)))
+    return next(method_names, None)
 
 
-def _predicting(
+def _read_predict(
     problem: Problem, predict: Callable[..., Any]
 ) -> tuple[Callable[..., Any], tuple[str, ...]]:
-    """What asks ``predict``, and what is said of it."""
+    """The function that asks ``predict``, and the notes on it."""
     try:
-        surely = "deterministic" in inspect.signature(predict).parameters
+        takes_deterministic = "deterministic" in inspect.signature(predict).parameters
     except (TypeError, ValueError):
-        surely = False
+        takes_deterministic = False
     note = (
         "predict was called with deterministic=True; for its random actions give a function "
         "that returns their probabilities."
     )
-    return _Prediction(problem, predict, surely), (note,) if surely else ()
+    return _Prediction(problem, predict, takes_deterministic), (
+        note,
+    ) if takes_deterministic else ()
 
 
 class _Prediction:
@@ -274,12 +280,12 @@ class _Prediction:
         self.options = {"deterministic": True} if surely else {}
 
     def __call__(self, state: Any) -> Any:
-        """What ``predict`` returns at ``state``, without its memory."""
+        """The answer of ``predict`` at ``state``, without its memory."""
         oracle = self.problem.oracle
-        seen = lent(state)
+        observation = lent(state)
         if isinstance(oracle, ObservingOracle):
-            seen = oracle.observe(state)
-        answer = ask_safely(lambda _: self.predict(seen, **self.options), state)
+            observation = oracle.observe(state)
+        answer = ask_safely(lambda _: self.predict(observation, **self.options), state)
         if isinstance(answer, tuple) and len(answer) == 2:
             if answer[1] is not None:
                 raise InvalidInput(
@@ -295,18 +301,18 @@ class _Prediction:
         answer = self(state)
         problem, oracle = self.problem, self.problem.oracle
         choice = PolicyAnswer(problem, state, f"predict at state {state!r:.80}")
-        odd = answer is None or isinstance(answer, (str, Mapping, *WAITING))
-        if odd or not isinstance(oracle, LiveOracle):
+        is_odd = answer is None or isinstance(answer, (str, Mapping, *WAITING))
+        if is_odd or not isinstance(oracle, LiveOracle):
             return choice.shares(answer)
         actions = oracle.actions
-        array = np.asarray(answer)
-        for number, action in enumerate(actions):
-            if array.size == np.size(action) and np.array_equal(
-                array.reshape(-1), np.asarray(action).reshape(-1)
+        answer_array = np.asarray(answer)
+        for action_number, action in enumerate(actions):
+            if answer_array.size == np.size(action) and np.array_equal(
+                answer_array.reshape(-1), np.asarray(action).reshape(-1)
             ):
-                return choice.only(number)
-        if array.ndim == 1 and array.size == problem.num_actions > 1:
-            return choice.shares(array)
+                return choice.only_action(action_number)
+        if answer_array.ndim == 1 and answer_array.size == problem.num_actions > 1:
+            return choice.shares(answer_array)
         raise InvalidInput(
             f"predict at state {state!r:.80} returned {shortened(answer)}, which is none of "
             f"the {problem.num_actions} actions of the environment that the problem has, "
@@ -324,15 +330,15 @@ def _of_solution(problem: Problem, solution: Solution) -> PolicyReading:
             "A Solution with a horizon is another policy at every step; plan with "
             "method='exact' in its place."
         )
-    rows = np.asarray(solution.policy, dtype=float)
+    policy_rows = np.asarray(solution.policy, dtype=float)
     if solution.states is None and problem.tables is not None:
-        table = checked_table(problem, rows)
+        table = checked_table(problem, policy_rows)
         return PolicyReading(_of_state(lambda s: table[s].tolist()), table)
 
     def rule(state: Any) -> list[float]:
-        row = rows[solution.index(state)]
+        policy_row = policy_rows[solution.index(state)]
         return PolicyAnswer(
             problem, state, f"The policy at state {state!r:.80}"
-        ).shares(row)
+        ).shares(policy_row)
 
     return PolicyReading(_of_state(rule))

@@ -47,7 +47,7 @@ _kernels: dict[Any, Any] = {}
 
 @dataclass(frozen=True)
 class RolloutTask:
-    """What all rollouts of one evaluation share."""
+    """The data that all rollouts of one evaluation share."""
 
     problem: Problem
     state: Any  # where they start
@@ -61,16 +61,16 @@ class Rollouts(Protocol):
 
     name: str
     deadline: float  # no step begins after it, in the clock of ``perf_counter``
-    assumed: tuple[str, ...]  # of its policy, beside what is of every one
+    assumed: tuple[str, ...]  # of its policy, beside those of every policy
     notes: tuple[str, ...]  # how its policy was read
 
     @property
     def looks(self) -> int:
-        """How often the step was checked for writing into its state."""
+        """The number of checks that the step does not write into its state."""
 
     @property
     def doubts(self) -> str:
-        """What these checks could not decide."""
+        """The questions that these checks could not decide."""
 
     @property
     def random(self) -> bool:
@@ -83,7 +83,7 @@ class Rollouts(Protocol):
     def spend(self, calls: int) -> None:
         """Count calls that were made elsewhere."""
 
-    def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
+    def run_paths(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """The samples of the paths finished, one row each (``path_rules``).
 
         There are fewer than ``count`` where the calls are used up, the time is up, or
@@ -100,12 +100,12 @@ class CompiledPolicy(NamedTuple):
     """A policy as the kernel reads it, with the compiled world it is played in."""
 
     machine: Any  # the compiled oracle; None for tables
-    data: Any  # what the oracle reads
+    data: Any  # read by the oracle
     state: Any  # the first state, in compiled form
     table: Any  # probabilities, one row per state or per node of the tree
     nodes: Any = None  # integers and hashes of a tree's nodes; None for tables
     states: Any = None  # the states of a tree's nodes
-    held: Any = None  # what has to live as long: a state that is an address
+    held: Any = None  # has to live as long: a state that is an address
 
 
 class _Loop(NamedTuple):
@@ -118,14 +118,16 @@ class _Loop(NamedTuple):
     scratch: Any
 
 
-def _loop(policy: CompiledPolicy, operator: Operator) -> _Loop:
+def _make_loop(policy: CompiledPolicy, operator: Operator) -> _Loop:
     """Prepare the rollouts of ``policy``; they are compiled when they first run."""
     machine, nodes, states = policy.machine, policy.nodes, policy.states
     if nodes is None:
         nodes = (np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
         states = np.zeros(1, np.int64)
-    reserve = compiled(allocate) if machine is None else machine.allocate
-    return _Loop(policy, _kernel(machine, operator), nodes, states, reserve(2))
+    reserve_states = compiled(allocate) if machine is None else machine.allocate
+    return _Loop(
+        policy, _kernel_for(machine, operator), nodes, states, reserve_states(2)
+    )
 
 
 def _no_row(state: Any) -> int:
@@ -134,10 +136,14 @@ def _no_row(state: Any) -> int:
 
 
 def _operator_parts(operator: Operator) -> dict[str, Any]:
-    own = parts_of(operator, omega=True)
-    if own is None:
+    own_parts = parts_of(operator, omega=True)
+    if own_parts is None:
         return {}
-    return {"GRADIENT": own.gradient, "OMEGA": own.omega, "UNINFORMED": own.blind}
+    return {
+        "GRADIENT": own_parts.gradient,
+        "OMEGA": own_parts.omega,
+        "UNINFORMED": own_parts.blind,
+    }
 
 
 class CompiledRollouts:
@@ -155,9 +161,9 @@ class CompiledRollouts:
         policy: CompiledPolicy,
         whole: Callable[[], CompiledPolicy] | None = None,
     ) -> None:
-        """``whole`` is for a policy whose world is called by address.
+        """``whole`` is for a policy in a world that is called by address.
 
-        It returns the same with the user's functions inside.
+        It returns the same policy with the user's functions inside.
         """
         self.problem, self.setting = task.problem, task.setting
         self.follows = policy.nodes is not None
@@ -168,13 +174,13 @@ class CompiledRollouts:
         self.coins = stream(task.seed, Key.COINS)
         self.lots = np.zeros(1)  # whether the policy ever drew lots
         self.hold, self.stop = task.hold, np.zeros(1, np.int64)
-        self.loop = _loop(policy, operator)
+        self.loop = _make_loop(policy, operator)
         self._compile(self.loop)
         self.later = None
         if whole is not None:
-            self.later = Handover(lambda: self._compile(_loop(whole(), operator)))
+            self.later = Handover(lambda: self._compile(_make_loop(whole(), operator)))
         self._counted = 0  # calls that the handover knows of
-        # The main thread has to be free to hear of a stop.
+        # The main thread has to be free to receive a stop.
         self.thread = Threads(1, self, self._interrupt)
 
     def _interrupt(self) -> None:
@@ -190,10 +196,10 @@ class CompiledRollouts:
         """Go on with the user's functions inside the loop, once that is compiled."""
         if self.later is None:
             return
-        found = self.later.after(self.calls - self._counted)
+        new_loop = self.later.after(self.calls - self._counted)
         self._counted = self.calls
-        if found is not None:
-            self.loop, self.later = found, None
+        if new_loop is not None:
+            self.loop, self.later = new_loop, None
 
     def close(self) -> None:
         """End the thread."""
@@ -209,42 +215,47 @@ class CompiledRollouts:
     @classmethod
     def of_tree(cls, task: RolloutTask, tree: Tree) -> CompiledRollouts:
         """Rollouts of a compiled tree's policy from its root."""
-        inner = tree._backend
-        count, K = tree.num_nodes, task.problem.num_actions
-        table = np.empty((count, K))
+        tree_backend = tree._backend
+        num_nodes, K = tree.num_nodes, task.problem.num_actions
+        table = np.empty((num_nodes, K))
         operator = task.problem.operator
         rule: TreeRule = tree.rule
-        own = _operator_parts(operator)
-        compiled(evaluate_kernel.node_policies, **own)(
+        own_parts = _operator_parts(operator)
+        compiled(evaluate_kernel.node_policies, **own_parts)(
             rule,
-            inner.setting,
-            inner.nodes.ints,
-            inner.nodes.floats,
-            count,
+            tree_backend.setting,
+            tree_backend.nodes.ints,
+            tree_backend.nodes.floats,
+            num_nodes,
             K,
-            inner.head,
+            tree_backend.head,
             operator.code,
             np.array(operator.weights(K)),
             operator.strength,
             table,
         )
         table[0] = tree.policy(0)  # of a root with a rule of its own (Gumbel MuZero)
-        nodes = (inner.nodes.ints, inner.nodes.table)
-        first = inner.node(0).state
-        machine, states = inner.machine, inner.states
+        nodes = (tree_backend.nodes.ints, tree_backend.nodes.table)
+        first_state = tree_backend.node(0).state
+        machine, states = tree_backend.machine, tree_backend.states
         if not isinstance(machine, RowMachine):
             return cls(
                 task,
-                CompiledPolicy(machine, inner.data, first, table, nodes, states),
+                CompiledPolicy(
+                    machine, tree_backend.data, first_state, table, nodes, states
+                ),
             )
         machine = machine.twin()  # the tree may go on with its own
-        words = machine.spoken.words(first)
-        address, data = int(words.ctypes.data), machine.data
-        policy = CompiledPolicy(machine, data, address, table, nodes, states, words)
-        whole = checked(
-            lambda: _with_functions(task.problem, policy, first, count), machine.spoken
+        state_words = machine.spoken.words(first_state)
+        state_address, data = int(state_words.ctypes.data), machine.data
+        policy = CompiledPolicy(
+            machine, data, state_address, table, nodes, states, state_words
         )
-        return cls(task, policy, None if tier_choice() == ADDRESS else whole)
+        whole_policy = checked(
+            lambda: _with_functions(task.problem, policy, first_state, num_nodes),
+            machine.spoken,
+        )
+        return cls(task, policy, None if tier_choice() == ADDRESS else whole_policy)
 
     @property
     def calls(self) -> int:
@@ -260,9 +271,11 @@ class CompiledRollouts:
         """Whether the policy has left anything to chance so far."""
         return bool(self.lots[0])
 
-    def _run(self, rule: PathRule, most_calls: int, samples: Any) -> tuple[int, int]:
-        paths = rule, most_calls, samples
-        return self._in_loop(self.loop, self.meta, self.lots, *paths)
+    def _run_loop(
+        self, rule: PathRule, most_calls: int, samples: Any
+    ) -> tuple[int, int]:
+        path_arguments = rule, most_calls, samples
+        return self._in_loop(self.loop, self.meta, self.lots, *path_arguments)
 
     def _in_loop(
         self,
@@ -274,7 +287,7 @@ class CompiledRollouts:
         samples: Any,
     ) -> tuple[int, int]:
         operator = self.problem.operator
-        status, finished = loop.kernel(
+        status, num_finished = loop.kernel(
             self.setting,
             operator.code,
             operator.strength,
@@ -297,14 +310,14 @@ class CompiledRollouts:
             self.coins,
             self.stop.ctypes.data,
         )
-        return int(status), int(finished)
+        return int(status), int(num_finished)
 
-    def run(self, count: int, most_calls: int, rule: PathRule) -> Any:
+    def run_paths(self, count: int, most_calls: int, rule: PathRule) -> Any:
         """As in ``Rollouts``."""
         self._hand_over()
         samples = np.empty((count, COLUMNS))
         try:
-            status, finished = self._in_time(rule, most_calls, samples)
+            status, num_finished = self._in_time(rule, most_calls, samples)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:
@@ -314,18 +327,18 @@ class CompiledRollouts:
             ) from error
         if status not in (kernel.DONE, kernel.CUT):
             self._complain(status)
-        return samples[:finished]
+        return samples[:num_finished]
 
     def _in_time(self, *rollouts: Any) -> tuple[int, int]:
-        """What ``_run`` returns, in the thread, until a stop or the deadline."""
-        found: list[tuple[int, int]] = []
+        """The result of ``_run_loop``, in the thread, until a stop or the deadline."""
+        outcomes: list[tuple[int, int]] = []
 
-        def report(_: Any, ended: tuple[int, int]) -> bool:
-            found.append(ended)
+        def report(_: Any, outcome: tuple[int, int]) -> bool:
+            outcomes.append(outcome)
             return True
 
-        left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
-        timer = threading.Timer(max(0.0, left), self._interrupt)
+        seconds_left = min(self.deadline - time.perf_counter(), threading.TIMEOUT_MAX)
+        timer = threading.Timer(max(0.0, seconds_left), self._interrupt)
         timer.daemon = True
         if self.deadline < math.inf:  # starting a thread takes longer than ten paths
             timer.start()
@@ -333,66 +346,78 @@ class CompiledRollouts:
             with self.hold.opened():
                 self.thread.map(_run_rollouts, iter([rollouts]), report)
         except KeyboardInterrupt:
-            found += [
-                ended for ended in self.thread.abandoned if isinstance(ended, tuple)
+            outcomes += [
+                outcome
+                for outcome in self.thread.abandoned
+                if isinstance(outcome, tuple)
             ]
         finally:
             timer.cancel()
         # a call that did not return even then is left behind (``Threads``)
-        return found[-1] if found else (kernel.CUT, 0)
+        return outcomes[-1] if outcomes else (kernel.CUT, 0)
 
     def _complain(self, status: int) -> None:
         from smoothcruiser.tree.complaints import complain
 
         machine, scratch = self.loop.policy.machine, self.loop.scratch
-        where = int(scratch[1]) if machine is None else machine.load(scratch, 1)
+        fault_state = int(scratch[1]) if machine is None else machine.load(scratch, 1)
         action, reward = int(self.meta[kernel.FAULT]), float(self.fault[0])
-        complain(self.problem, self.setting, status, where, action, reward)
+        complain(self.problem, self.setting, status, fault_state, action, reward)
 
 
 def _run_rollouts(rollouts: CompiledRollouts, item: Any) -> tuple[int, int]:
-    return rollouts._run(*item)
+    return rollouts._run_loop(*item)
 
 
-def _kernel(machine: Any, operator: Operator) -> Any:
+def _kernel_for(machine: Any, operator: Operator) -> Any:
     """The compiled rollouts for one compiled oracle, kept for the next evaluation.
 
     The oracle is kept beside its kernel, so that its identity stays its own.
     """
-    own = _operator_parts(operator)
+    own_parts = _operator_parts(operator)
     if isinstance(machine, RowMachine):
         return compiled(
-            evaluate_kernel.policy_rollouts, nogil=True, **_row_parts(machine, own)
+            evaluate_kernel.policy_rollouts,
+            nogil=True,
+            **_row_parts(machine, own_parts),
         )
-    parts: dict[str, Any] = {}
+    machine_parts: dict[str, Any] = {}
     if machine is not None and machine.parts:
-        parts = machine.parts | {"ROW": compiled(_no_row)}
-    key = (id(machine) if parts else 0, *own.values())
-    if key not in _kernels:
-        used = {name: part for name, part in parts.items() if name != "ALLOCATE"}
-        built = compiled(evaluate_kernel.policy_rollouts, nogil=True, **used, **own)
-        _kernels[key] = (built, machine)
-    return _kernels[key][0]
+        machine_parts = machine.parts | {"ROW": compiled(_no_row)}
+    cache_key = (id(machine) if machine_parts else 0, *own_parts.values())
+    if cache_key not in _kernels:
+        used_parts = {
+            name: function
+            for name, function in machine_parts.items()
+            if name != "ALLOCATE"
+        }
+        built_kernel = compiled(
+            evaluate_kernel.policy_rollouts, nogil=True, **used_parts, **own_parts
+        )
+        _kernels[cache_key] = (built_kernel, machine)
+    return _kernels[cache_key][0]
 
 
-def _row_parts(machine: RowMachine, own: dict[str, Any]) -> dict[str, Any]:
+def _row_parts(machine: RowMachine, own_parts: dict[str, Any]) -> dict[str, Any]:
     """The parts of the rollouts that all users share, which come from the disk.
 
     A user's own operator stands in the code, and no disk knows it.
     """
-    parts = machine.parts | {"ROW": compiled(_no_row)} | own
-    if own:
-        del parts["salt"]
-    return parts
+    machine_parts = machine.parts | {"ROW": compiled(_no_row)} | own_parts
+    if own_parts:
+        del machine_parts["salt"]
+    return machine_parts
 
 
 def _with_functions(
-    problem: Problem, policy: CompiledPolicy, first: Any, count: int
+    problem: Problem, policy: CompiledPolicy, first_state: Any, num_nodes: int
 ) -> CompiledPolicy:
-    """The policy of a tree of ``count`` nodes, with the user's functions inside."""
-    machine, data, state = machine_for(problem, first)
-    rows, (ints, hashes) = policy.states, policy.nodes
-    states, table = machine.allocate(len(rows)), np.empty_like(hashes)
-    as_columns(rows, states, count)
-    machine.rehash(ints, table, states, count)
-    return CompiledPolicy(machine, data, state, policy.table, (ints, table), states)
+    """The policy of a tree of ``num_nodes``, with the user's functions inside."""
+    machine, data, state = machine_for(problem, first_state)
+    tree_rows, (ints, hashes) = policy.states, policy.nodes
+    states, hash_table = machine.allocate(len(tree_rows)), np.empty_like(hashes)
+    as_columns(tree_rows, states, num_nodes)
+    machine.rehash(ints, hash_table, states, num_nodes)
+    return CompiledPolicy(
+        machine, data, state, policy.table, (ints, hash_table), states
+    )

@@ -1,8 +1,8 @@
 """The run of ``evaluate``: a pilot that chooses the paths, then paths until a limit.
 
 Pilot paths are counted as calls and used for nothing but choices. The paths after
-them come in eras that double: what an era uses is fixed from earlier paths. A path
-that a limit interrupts is dropped, and the run is over (``Rollouts.run``).
+them come in eras that double: the rule of an era is fixed from earlier paths. A path
+that a limit interrupts is dropped, and the run is over (``Rollouts.run_paths``).
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ class PathRun:
         self.query, self.phases, self.reserved = query, phases, reserved
         self.most_calls = most_calls
         self.price = None if most_calls == NO_LIMIT else most_calls
-        low, high = stakes.values
+        min_value, max_value = stakes.values
         alpha = 0.5 * delta_of(query)
         self.below, self.above = (
-            MeanBound(alpha, low, high),
-            MeanBound(alpha, -high, -low),
+            MeanBound(alpha, min_value, max_value),
+            MeanBound(alpha, -max_value, -min_value),
         )
         self.level = self.below.level
         self.count, self.mean, self.squares = 0, 0.0, 0.0  # of X
-        self.lost = 0.0  # sum of what rounding may have done to it
+        self.lost = 0.0  # sum of its possible rounding errors
         self.window = np.empty((0, COLUMNS))  # of paths under the current head
         self.crossed = False
         self.shown = stakes.values  # the last interval that was not empty
@@ -84,60 +84,72 @@ class PathRun:
         self.warned = False
         self.started, self.calls_before = time.perf_counter(), rollouts.calls
 
-    def run(self) -> RolloutSummary:
+    def run_paths(self) -> RolloutSummary:
         """The mean of X and the interval of V_pi, when a limit or a stop came."""
         phases = self.phases
         if phases.refused or phases.begin("evaluating", price=self.price):
             return self.summary()
-        piloted, refused = self._pilot()
-        next_check, era_end, used_up = FIRST_CHECK, 0, refused
+        was_piloted, is_refused = self._pilot()
+        next_check, era_end, used_up = FIRST_CHECK, 0, is_refused
         epsilon = self.query.promise.epsilon
-        ratio = IDLE_RATIO if epsilon is None else RATIO
+        check_ratio = IDLE_RATIO if epsilon is None else RATIO
         while not used_up:
             if self.count >= era_end:
                 self._begin_era()
-                era_end = max(FIRST_ERA[piloted], 2 * self.count)
+                era_end = max(FIRST_ERA[was_piloted], 2 * self.count)
             num_paths = min(next_check, era_end, self.count + MOST_PATHS) - self.count
             used_up = self._take_paths(num_paths)
-            low, high = self.interval()
-            due = self.count >= next_check
-            narrow = due and epsilon is not None and (high - low) / 2.0 <= epsilon
-            if self.crossed or narrow:
+            lower_bound, upper_bound = self.interval()
+            is_due = self.count >= next_check
+            is_narrow = (
+                is_due
+                and epsilon is not None
+                and (upper_bound - lower_bound) / 2.0 <= epsilon
+            )
+            if self.crossed or is_narrow:
                 break
-            if due:
-                next_check = math.ceil(next_check * ratio)
+            if is_due:
+                next_check = math.ceil(next_check * check_ratio)
         return self.summary()
 
     def interval(self) -> tuple[float, float]:
-        """What is known of V_pi so far.
+        """The interval of V_pi so far.
 
         Ends that cross are a failure that delta allows: the last interval that was
-        not empty stands. It is empty (low > high) where an end crosses what was
-        declared.
+        not empty stands. It is empty (low > high) where an end crosses a declared
+        bound.
         """
         return self.shown
 
     def _narrow(self) -> bool:
         """Bring the ends up to date; whether they cross."""
-        low, high = self.below.raise_low(), -self.above.raise_low()
-        least, most = self.stakes.values
-        if low <= high or low > most or high < least:
-            self.shown = low, high
-        return low > high
+        lower_bound, upper_bound = self.below.raise_low(), -self.above.raise_low()
+        min_value, max_value = self.stakes.values
+        if (
+            lower_bound <= upper_bound
+            or lower_bound > max_value
+            or upper_bound < min_value
+        ):
+            self.shown = lower_bound, upper_bound
+        return lower_bound > upper_bound
 
     def summary(self) -> RolloutSummary:
         """The estimate, its standard error and the interval."""
-        (low, high), count, mean = self.interval(), self.count, self.mean
-        error = None
+        (lower_bound, upper_bound), count, mean = self.interval(), self.count, self.mean
+        standard_error = None
         if count >= FEWEST_PATHS:
-            error = math.sqrt(self.squares / (count - 1) / count) + self.lost / count
+            standard_error = (
+                math.sqrt(self.squares / (count - 1) / count) + self.lost / count
+            )
         if count == 0:  # the best guess of the pilot
             mean = self.fit.mean
             if len(self.window) >= FEWEST_PATHS:
-                error = self.fit.sd / math.sqrt(len(self.window))
-        mean = min(max(mean, low), high)
+                standard_error = self.fit.sd / math.sqrt(len(self.window))
+        mean = min(max(mean, lower_bound), upper_bound)
         refused = self.phases.refused
-        return RolloutSummary(count, mean, (low, high), error, refused=refused)
+        return RolloutSummary(
+            count, mean, (lower_bound, upper_bound), standard_error, refused=refused
+        )
 
     def _late(self) -> bool:
         return time.perf_counter() >= self.rollouts.deadline
@@ -145,47 +157,58 @@ class PathRun:
     def _take_paths(self, num_paths: int) -> bool:
         """Bet on so many paths at once; whether the run is over.
 
-        They are played in parts that last as long as a report may wait. What the
-        samples add up to does not depend on the parts, and so not on the clock.
+        They are played in parts that last as long as a report may wait. The sums of
+        the samples do not depend on the parts, and so not on the clock.
         """
-        parts, count, over = [np.empty((0, COLUMNS))], 0, False
-        while count < num_paths and not over:
-            speed = (self.count + count) / max(time.perf_counter() - self.started, 1e-9)
-            batch = min(num_paths - count, max(1, int(BATCH_SECONDS * speed)))
-            parts.append(self.rollouts.run(batch, self.most_calls, self.rule))
-            count += len(parts[-1])
-            over = len(parts[-1]) < batch or self._late()
-            over = over or (count < num_paths and self._report())
-        self._take(np.concatenate(parts))
+        sample_parts, num_taken, is_over = [np.empty((0, COLUMNS))], 0, False
+        while num_taken < num_paths and not is_over:
+            speed = (self.count + num_taken) / max(
+                time.perf_counter() - self.started, 1e-9
+            )
+            batch_size = min(num_paths - num_taken, max(1, int(BATCH_SECONDS * speed)))
+            sample_parts.append(
+                self.rollouts.run_paths(batch_size, self.most_calls, self.rule)
+            )
+            num_taken += len(sample_parts[-1])
+            is_over = len(sample_parts[-1]) < batch_size or self._late()
+            is_over = is_over or (num_taken < num_paths and self._report())
+        self._take(np.concatenate(sample_parts))
         self.crossed = self._narrow()
-        return over or self._report()
+        return is_over or self._report()
 
     def _report(self) -> bool:
-        """Tell how far it is; whether the callback wants a stop."""
-        spent, (low, high) = time.perf_counter() - self.started, self.interval()
+        """Report the progress; whether the callback wants a stop."""
+        elapsed_seconds, (lower_bound, upper_bound) = (
+            time.perf_counter() - self.started,
+            self.interval(),
+        )
         if self.query.progress is None:
-            self._warn_of_length(spent)
+            self._warn_of_length(elapsed_seconds)
             return False
-        until = self.rollouts.deadline - time.perf_counter()
-        limit = None if until == math.inf else until
+        seconds_left = self.rollouts.deadline - time.perf_counter()
+        time_limit = None if seconds_left == math.inf else seconds_left
         return self.phases.tell(
             calls=self.rollouts.calls - self.reserved,
-            seconds=spent,
-            seconds_left=time_left(self.rollouts.calls, self.price, spent, limit),
-            interval=(low, high) if low <= high else None,
-            half_width=(high - low) / 2.0 if low <= high else None,
+            seconds=elapsed_seconds,
+            seconds_left=time_left(
+                self.rollouts.calls, self.price, elapsed_seconds, time_limit
+            ),
+            interval=(lower_bound, upper_bound) if lower_bound <= upper_bound else None,
+            half_width=(upper_bound - lower_bound) / 2.0
+            if lower_bound <= upper_bound
+            else None,
         )
 
     def _warn_of_length(self, spent: float) -> None:
-        """Warn once of a long run that nobody limited and that shows no bar."""
+        """Warn once of a long run without limits and without a bar."""
         if self.warned or spent < WARNED_FROM or not is_unlimited(self.query):
             return
-        left = time_left(self.rollouts.calls, self.price, spent) or 0.0
-        self.warned = spent + left > LONG_SECONDS
+        seconds_left = time_left(self.rollouts.calls, self.price, spent) or 0.0
+        self.warned = spent + seconds_left > LONG_SECONDS
         if self.warned:
             warnings.warn(
                 f"evaluate makes {self.most_calls:,} calls where no limit is set, which "
-                f"takes about {spent + left:,.0f} s here; give seconds= or budget= for "
+                f"takes about {spent + seconds_left:,.0f} s here; give seconds= or budget= for "
                 "less, or progress=True for a bar.",
                 stacklevel=2,
             )
@@ -199,26 +222,28 @@ class PathRun:
         if self.stakes.horizon is not None:
             return False, False
         self._scout()
-        calls, until = self.rollouts.calls, self.rollouts.deadline
-        share = (self.most_calls - calls) // PILOT_SHARE
-        seconds = (until - time.perf_counter()) / PILOT_SHARE
-        best, chosen, first = math.inf, False, self.fit
-        for number, head in enumerate(heads, start=1):
-            most = min(self.most_calls, calls + share * number // len(heads))
-            late = self.started + seconds * number / len(heads)
-            rule = self.stakes.rule(head, first, 1.0, self.level)
-            samples, over = self._pilot_paths(rule, most, late)
-            if over and not chosen and len(samples):
+        calls_before, deadline = self.rollouts.calls, self.rollouts.deadline
+        call_share = (self.most_calls - calls_before) // PILOT_SHARE
+        time_share = (deadline - time.perf_counter()) / PILOT_SHARE
+        best_cost, has_choice, first_fit = math.inf, False, self.fit
+        for head_number, head in enumerate(heads, start=1):
+            max_calls = min(
+                self.most_calls, calls_before + call_share * head_number // len(heads)
+            )
+            end_time = self.started + time_share * head_number / len(heads)
+            rule = self.stakes.rule(head, first_fit, 1.0, self.level)
+            samples, is_over = self._pilot_paths(rule, max_calls, end_time)
+            if is_over and not has_choice and len(samples):
                 self.window, self.fit = samples, self.stakes.fit(rule, samples)
-            if over or len(samples) < FEWEST_PILOTS:
-                return chosen, over
+            if is_over or len(samples) < FEWEST_PILOTS:
+                return has_choice, is_over
             fit = self.stakes.fit(rule, samples)
             cost = self._cost(head, fit)
-            if cost < best:
-                best, chosen = cost, True
+            if cost < best_cost:
+                best_cost, has_choice = cost, True
                 self.head, self.fit, self.rule = head, fit, rule
                 self.window = samples
-        return chosen, False
+        return has_choice, False
 
     def _scout(self) -> None:
         """Guess the control variate from some steps, before the first path.
@@ -226,65 +251,69 @@ class PathRun:
         Where a limit allows few paths, those that finish are short: the control
         variate has to be about right from the first one on.
         """
-        begin, calls = time.perf_counter(), self.rollouts.calls
-        share = (self.most_calls - calls) // SCOUT_SHARE
-        seconds = (self.rollouts.deadline - begin) / SCOUT_SHARE
-        longest = math.ceil(1.0 / (1.0 - self.stakes.discount))
-        steps, guesses = min(longest, FIRST_STEPS, share), []
+        start_time, calls = time.perf_counter(), self.rollouts.calls
+        call_share = (self.most_calls - calls) // SCOUT_SHARE
+        time_share = (self.rollouts.deadline - start_time) / SCOUT_SHARE
+        longest_path = math.ceil(1.0 / (1.0 - self.stakes.discount))
+        steps, guesses = min(longest_path, FIRST_STEPS, call_share), []
         for _ in range(SCOUTS + 1):
-            if steps < 1 or time.perf_counter() - begin > seconds:
+            if steps < 1 or time.perf_counter() - start_time > time_share:
                 break
             rule = PathRule(steps, True, self.stakes.discount)
-            samples = self.rollouts.run(1, self.most_calls, rule)
+            samples = self.rollouts.run_paths(1, self.most_calls, rule)
             check_totals(self.stakes.problem, samples)
             guesses += [self.stakes.carried_on(rule, row) for row in samples]
-            if seconds < math.inf:
-                spent = max(time.perf_counter() - begin, 1e-9)
-                share = min(share, int(steps * seconds / spent))
-            steps = min(longest, (share - FIRST_STEPS) // SCOUTS)
+            if time_share < math.inf:
+                elapsed_seconds = max(time.perf_counter() - start_time, 1e-9)
+                call_share = min(call_share, int(steps * time_share / elapsed_seconds))
+            steps = min(longest_path, (call_share - FIRST_STEPS) // SCOUTS)
         if guesses:
-            best = guesses[1:] or guesses
-            guess = self.stakes.clipped(sum(best) / len(best))
+            best_guesses = guesses[1:] or guesses
+            guess = self.stakes.clip_value(sum(best_guesses) / len(best_guesses))
             self.fit = self.fit._replace(control=guess, mean=guess)
 
     def _pilot_paths(
         self, rule: PathRule, most_calls: int, late: float
     ) -> tuple[Any, bool]:
         """(samples of a rule, whether the run is over: a stop or a limit of its own)."""
-        parts, count, told = [np.empty((0, COLUMNS))], 0, time.perf_counter()
-        while count < PILOT_PATHS and time.perf_counter() < late:
-            samples = self.rollouts.run(PILOT_BATCH, most_calls, rule)
+        sample_parts, num_taken, report_time = (
+            [np.empty((0, COLUMNS))],
+            0,
+            time.perf_counter(),
+        )
+        while num_taken < PILOT_PATHS and time.perf_counter() < late:
+            samples = self.rollouts.run_paths(PILOT_BATCH, most_calls, rule)
             check_totals(self.stakes.problem, samples)
-            parts.append(samples)
-            count += len(samples)
+            sample_parts.append(samples)
+            num_taken += len(samples)
             if len(samples) < PILOT_BATCH:
-                over = self.rollouts.calls < most_calls or self._late()
-                return np.concatenate(parts), over
-            if time.perf_counter() - told > BATCH_SECONDS:
-                told = time.perf_counter()
+                is_over = self.rollouts.calls < most_calls or self._late()
+                return np.concatenate(sample_parts), is_over
+            if time.perf_counter() - report_time > BATCH_SECONDS:
+                report_time = time.perf_counter()
                 if self._report():
-                    return np.concatenate(parts), True
-        return np.concatenate(parts), False
+                    return np.concatenate(sample_parts), True
+        return np.concatenate(sample_parts), False
 
     def _cost(self, head: int, fit: Fit) -> float:
-        """What a head would cost: half-width at equal calls, or calls to epsilon."""
-        count, known = self._paths_left(fit)
-        if known:
-            return self.stakes.forecast(head, fit, max(1.0, count), self.level)
+        """The cost of a head: half-width at equal calls, or calls to epsilon."""
+        num_paths, is_limited = self._paths_left(fit)
+        if is_limited:
+            return self.stakes.forecast(head, fit, max(1.0, num_paths), self.level)
         epsilon = self.query.promise.epsilon or 0.0
         return fit.steps * self.stakes.paths_needed(head, fit, epsilon, self.level)
 
     def _paths_left(self, fit: Fit) -> tuple[float, bool]:
-        """How many more paths the limits allow, about, and whether there are any."""
-        calls = math.inf
+        """The number of paths that the limits still allow, about; whether any is set."""
+        calls_left = math.inf
         if self.most_calls != NO_LIMIT:
-            calls = self.most_calls - self.rollouts.calls
+            calls_left = self.most_calls - self.rollouts.calls
         if self.rollouts.deadline < math.inf:
             now = time.perf_counter()
             calls_since = self.rollouts.calls - self.calls_before
             speed = calls_since / max(now - self.started, 1e-9)
-            calls = min(calls, speed * max(0.0, self.rollouts.deadline - now))
-        return calls / max(1.0, fit.steps), calls < math.inf
+            calls_left = min(calls_left, speed * max(0.0, self.rollouts.deadline - now))
+        return calls_left / max(1.0, fit.steps), calls_left < math.inf
 
     # --- eras -------------------------------------------------------------------
 
@@ -294,24 +323,28 @@ class PathRun:
             self.fit = self.stakes.fit(self.rule, self.window)
             sd = math.sqrt(self.squares / max(1, self.count - 1))
             self.fit = self.fit._replace(sd=max(sd, self.fit.sd))
-        more, known = self._paths_left(self.fit)
-        aim = self.count + more if known else math.inf
+        paths_left, is_limited = self._paths_left(self.fit)
+        aimed_paths = self.count + paths_left if is_limited else math.inf
         epsilon = self.query.promise.epsilon
         if epsilon is not None:
-            needed = self.stakes.paths_needed(self.head, self.fit, epsilon, self.level)
-            aim = min(aim, max(needed, 1.1 * self.count))
-        aim = max(1.0, aim)
-        rule = self.stakes.rule(self.head, self.fit, aim, self.level)
+            needed_paths = self.stakes.paths_needed(
+                self.head, self.fit, epsilon, self.level
+            )
+            aimed_paths = min(aimed_paths, max(needed_paths, 1.1 * self.count))
+        aimed_paths = max(1.0, aimed_paths)
+        rule = self.stakes.rule(self.head, self.fit, aimed_paths, self.level)
         self._rebase(rule)
-        below, above = self.stakes.poles(rule, self.fit, aim, self.level)
-        self.below.begin_era(below)
-        self.above.begin_era(-above)
+        lower_pole, upper_pole = self.stakes.poles(
+            rule, self.fit, aimed_paths, self.level
+        )
+        self.below.begin_era(lower_pole)
+        self.above.begin_era(-upper_pole)
 
     def _rebase(self, rule: PathRule) -> None:
         """Let the window's X be those of ``rule``, which a fit takes apart again."""
         self.window = self.window.copy()
-        change = rule.control - self.rule.control
-        self.window[:, X] += change * self.window[:, BALANCE]
+        control_change = rule.control - self.rule.control
+        self.window[:, X] += control_change * self.window[:, BALANCE]
         self.rule = rule
 
     def _take(self, samples: Any) -> None:
@@ -323,11 +356,11 @@ class PathRun:
         self.below.take(samples[:, LOWER] - errors)
         self.above.take(-samples[:, UPPER] - errors)
         self.lost += float(np.sum(errors))
-        x, before = samples[:, X], self.count
+        x, count_before = samples[:, X], self.count
         self.count += len(x)
-        mean, apart = float(x.mean()), x - x.mean()
-        away = mean - self.mean
-        self.mean += away * len(x) / self.count
-        self.squares += float(np.sum(apart * apart))
-        self.squares += away * away * before * len(x) / self.count
+        mean, deviations = float(x.mean()), x - x.mean()
+        mean_shift = mean - self.mean
+        self.mean += mean_shift * len(x) / self.count
+        self.squares += float(np.sum(deviations * deviations))
+        self.squares += mean_shift * mean_shift * count_before * len(x) / self.count
         self.window = np.concatenate((self.window, samples))[-WINDOW:]

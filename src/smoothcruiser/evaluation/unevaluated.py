@@ -7,8 +7,8 @@ from smoothcruiser.problem.assumptions import assumptions
 from smoothcruiser.query import Query
 
 
-def unevaluated(query: Query, interval: Interval, refused: bool) -> Estimate:
-    """What is known of any policy: its value lies in ``interval``.
+def unevaluated_estimate(query: Query, interval: Interval, refused: bool) -> Estimate:
+    """The answer that holds for any policy: its value lies in ``interval``.
 
     ``refused`` says that the progress function returned False; else it was Ctrl-C.
     """
@@ -20,7 +20,9 @@ def unevaluated(query: Query, interval: Interval, refused: bool) -> Estimate:
         bound="what the rewards allow: the policy was not rolled out",
         assumptions=assumptions(query.problem, "what was declared is true", ""),
     )
-    why = "The progress function returned False" if refused else "Stopped by hand"
+    stop_reason = (
+        "The progress function returned False" if refused else "Stopped by hand"
+    )
     return Estimate(
         value=0.5 * (interval[0] + interval[1]),
         interval=interval,
@@ -37,5 +39,7 @@ def unevaluated(query: Query, interval: Interval, refused: bool) -> Estimate:
         problem=query.problem.name,
         state=query.place,
         seed=query.seed,
-        notes=(f"{why} before the first rollout: the interval holds for any policy.",),
+        notes=(
+            f"{stop_reason} before the first rollout: the interval holds for any policy.",
+        ),
     )

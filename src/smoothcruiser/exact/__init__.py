@@ -1,4 +1,4 @@
-"""Exact values of problems whose model is known, with a proven bound.
+"""Exact values of problems with a known model, with a proven bound.
 
 ``solve`` finds the optimal ones, ``policy_value`` those of a fixed policy.
 """

@@ -2,13 +2,13 @@
 
 A row is one choice of one state: reward + sum of weight * x(target). A row that may
 stay in its own state is divided by the chance to leave it, which changes no total:
-x = r + p x + rest is x = (r + rest)/(1 - p), and 1 - p is computed as the sum of
-what leaves. So a rare exit keeps all its digits.
+x = r + p x + rest is x = (r + rest)/(1 - p), and 1 - p is computed as the sum of the
+weights that leave. So a rare exit keeps all its digits.
 
 A policy picks one row for each state. It is *proper* if every play of it leads to the
 outside (number n, worth 0) with probability 1. Then its value is the one solution of
-x = r + W x, solved component by component. What this file leaves out: which policy
-is best (``strategy``), and any proof (``proof``): nothing here is trusted.
+x = r + W x, solved component by component. This file leaves out the best policy
+(``strategy``) and any proof (``proof``): nothing here is trusted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from smoothcruiser.problem.tabular import Bools, Floats, Ints
 LARGEST_ELIMINATION = 400
 LARGEST_SOLVE = 3_000  # 72 MB, a second or two
 FASTER = 300  # multiplications of LAPACK in the time of one of a sweep, times 1/3
-MOST_SWEEPS = 1_000_000  # of Gauss-Seidel for one policy; the proof says what they gave
+MOST_SWEEPS = 1_000_000  # of Gauss-Seidel for one policy; the proof bounds their error
 
 
 @dataclass(eq=False)
-class Work:
-    """What a search has spent, and when it has to stop."""
+class SweepBudget:
+    """The passes that a search has spent, and its limits."""
 
     max_sweeps: int | None = None
     over: Watch = field(default_factory=Watch)
@@ -46,7 +46,7 @@ class Work:
     def spend(self, sweeps: int = 1) -> None:
         """Count passes over the transitions; refuse those beyond ``max_sweeps``."""
         self.sweeps += sweeps
-        self.over.swept(sweeps)
+        self.over.count_sweeps(sweeps)
         if self.max_sweeps is not None and self.sweeps > self.max_sweeps:
             raise Unpayable(
                 f"max_sweeps={self.max_sweeps} passes were not enough to prove a bound "
@@ -65,10 +65,10 @@ class Rows:
     weight: Floats  # (nnz,), of a row they sum to 1
     reward: Floats  # (m,)
     pays: Bools  # (m,): some outcome of the row pays
-    row: Ints  # (m,): which row of the model it stands for
+    row: Ints  # (m,): the row of the model that it stands for
 
     @cached_property
-    def first(self) -> Ints:
+    def first_rows(self) -> Ints:
         """(n + 1,): where the rows of each state begin."""
         return np.searchsorted(self.owner, np.arange(self.size + 1)).astype(np.int64)
 
@@ -80,20 +80,22 @@ class Rows:
     @cached_property
     def backward(self) -> tuple[Ints, Ints]:
         """(back, row_of): the rows that lead to each state, as ``attract`` reads them."""
-        order = np.argsort(self.target, kind="stable")
-        back = np.searchsorted(self.target[order], np.arange(self.size + 1))
-        return back.astype(np.int64), self.entry_row[order]
+        entry_order = np.argsort(self.target, kind="stable")
+        state_starts = np.searchsorted(
+            self.target[entry_order], np.arange(self.size + 1)
+        )
+        return state_starts.astype(np.int64), self.entry_row[entry_order]
 
     def drift(self, x: Floats) -> tuple[Floats, Floats]:
         """(reward + W x - x, the size of its terms) of each row; ``x`` ends with a 0.
 
         It is summed as differences, so that states of equal value add no rounding.
         """
-        step, wide = self.steps(x)
-        count = len(self.owner)
-        mean = sums(self.entry_row, self.weight * step, count)
-        size = sums(self.entry_row, self.weight * wide, count)
-        return self.reward + mean, np.abs(self.reward) + size
+        value_steps, step_sizes = self.steps(x)
+        num_rows = len(self.owner)
+        mean_step = row_sums(self.entry_row, self.weight * value_steps, num_rows)
+        term_size = row_sums(self.entry_row, self.weight * step_sizes, num_rows)
+        return self.reward + mean_step, np.abs(self.reward) + term_size
 
     def steps(self, x: Floats) -> tuple[Floats, Floats]:
         """(x(target) - x(owner), the size of its terms) of each entry.
@@ -101,80 +103,89 @@ class Rows:
         A function of two rows is their sum: the second holds the digits that the
         first has no room for.
         """
-        here, there = self.owner[self.entry_row], self.target
+        from_state, to_state = self.owner[self.entry_row], self.target
         if x.ndim == 1:
-            step = x[there] - x[here]
-            return step, np.abs(step)
-        coarse, fine = x[:, there] - x[:, here]
-        return coarse + fine, np.abs(coarse) + np.abs(fine)
+            value_steps = x[to_state] - x[from_state]
+            return value_steps, np.abs(value_steps)
+        coarse_steps, fine_steps = x[:, to_state] - x[:, from_state]
+        return coarse_steps + fine_steps, np.abs(coarse_steps) + np.abs(fine_steps)
 
-    def only(self, keep: Bools) -> Rows:
+    def select_rows(self, keep: Bools) -> Rows:
         """Some of the rows, all of the states."""
-        inside = keep[self.entry_row]
-        counts = np.diff(self.start)[keep]
+        kept_entries = keep[self.entry_row]
+        row_lengths = np.diff(self.start)[keep]
         return Rows(
             self.size,
             self.owner[keep],
-            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            self.target[inside],
-            self.weight[inside],
+            np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int64),
+            self.target[kept_entries],
+            self.weight[kept_entries],
             self.reward[keep],
             self.pays[keep],
             self.row[keep],
         )
 
-    def renamed(self, label: Ints, size: int) -> Rows:
-        """The rows with other numbers for states; ``size`` is that of the outside."""
-        named = np.append(label, size).astype(np.int64)
-        owner, target = named[self.owner], named[self.target]
+    def renumber_states(self, label: Ints, size: int) -> Rows:
+        """The rows with new numbers for states; ``size`` numbers the outside."""
+        new_numbers = np.append(label, size).astype(np.int64)
+        owner, target = new_numbers[self.owner], new_numbers[self.target]
         return replace(self, size=size, owner=owner, target=target)
 
-    def merged(self, label: Ints, size: int) -> Rows:
+    def merge_classes(self, label: Ints, size: int) -> Rows:
         """The rows between classes of states; ``label`` numbers them below ``size``.
 
         Rows that never leave their class are dropped.
         """
-        named = np.append(label, size).astype(np.int64)
-        owner, target = named[self.owner], named[self.target]
-        leaves = target != owner[self.entry_row]
-        count = len(self.owner)
-        leaving = sums(self.entry_row, self.weight * leaves, count)
-        keep = leaving > 0.0
-        entry = leaves & keep[self.entry_row]
-        counts = sums(self.entry_row, entry, count).astype(np.int64)
-        order = np.argsort(owner[keep], kind="stable")
-        rows, at = np.flatnonzero(keep)[order], gather(counts[keep], order)
-        share = self.weight[entry] / leaving[self.entry_row[entry]]
+        new_numbers = np.append(label, size).astype(np.int64)
+        owner, target = new_numbers[self.owner], new_numbers[self.target]
+        leaves_class = target != owner[self.entry_row]
+        num_rows = len(self.owner)
+        leaving_weight = row_sums(self.entry_row, self.weight * leaves_class, num_rows)
+        keep_row = leaving_weight > 0.0
+        keep_entry = leaves_class & keep_row[self.entry_row]
+        row_lengths = row_sums(self.entry_row, keep_entry, num_rows).astype(np.int64)
+        row_order = np.argsort(owner[keep_row], kind="stable")
+        kept_rows, entry_index = (
+            np.flatnonzero(keep_row)[row_order],
+            gather_entries(row_lengths[keep_row], row_order),
+        )
+        entry_weight = (
+            self.weight[keep_entry] / leaving_weight[self.entry_row[keep_entry]]
+        )
         return Rows(
             size,
-            owner[rows],
-            np.concatenate([[0], np.cumsum(counts[rows])]).astype(np.int64),
-            target[entry][at],
-            share[at],
-            self.reward[rows] / leaving[rows],
-            self.pays[rows],
-            self.row[rows],
+            owner[kept_rows],
+            np.concatenate([[0], np.cumsum(row_lengths[kept_rows])]).astype(np.int64),
+            target[keep_entry][entry_index],
+            entry_weight[entry_index],
+            self.reward[kept_rows] / leaving_weight[kept_rows],
+            self.pays[kept_rows],
+            self.row[kept_rows],
         )
 
 
-def sums(row: Ints, part: Floats | Bools, count: int) -> Floats:
+def row_sums(row: Ints, part: Floats | Bools, count: int) -> Floats:
     """(count,): the sum of ``part`` over the entries of each row."""
     return np.bincount(row, part, count).astype(np.float64)
 
 
-def gather(counts: Ints, order: Ints) -> Ints:
-    """Where the entries of segments of lengths ``counts`` lie, taken in ``order``."""
-    begin = np.concatenate([[0], np.cumsum(counts)])[:-1][order]
-    length = counts[order]
-    ends = np.cumsum(length)
-    shift = np.repeat(begin - (ends - length), length)
-    found: Ints = np.arange(int(length.sum()), dtype=np.int64) + shift
-    return found
+def gather_entries(counts: Ints, order: Ints) -> Ints:
+    """The indices of the entries of segments of lengths ``counts``, in ``order``."""
+    segment_start = np.concatenate([[0], np.cumsum(counts)])[:-1][order]
+    segment_length = counts[order]
+    segment_end = np.cumsum(segment_length)
+    index_shift = np.repeat(
+        segment_start - (segment_end - segment_length), segment_length
+    )
+    entry_index: Ints = (
+        np.arange(int(segment_length.sum()), dtype=np.int64) + index_shift
+    )
+    return entry_index
 
 
 def edges(rows: Rows) -> tuple[Ints, Ints]:
     """The graph of all rows together: where each state's edges begin, and targets."""
-    return rows.start[rows.first], rows.target
+    return rows.start[rows.first_rows], rows.target
 
 
 def components(rows: Rows) -> tuple[Ints, int]:
@@ -184,39 +195,61 @@ def components(rows: Rows) -> tuple[Ints, int]:
     return label, int(compiled(graph_kernel.components)(start, target, label))
 
 
-def policy_value(rows: Rows, choice: Ints, near: Floats, work: Work) -> Floats | None:
+def policy_value(
+    rows: Rows, choice: Ints, near: Floats, work: SweepBudget
+) -> Floats | None:
     """x = r + W x of the policy ``choice``, 0 appended; None if it is not proper.
 
     ``near`` is where sweeps begin, in components too large to solve.
     """
     work.spend()
     n = rows.size
-    counts = np.diff(rows.start)
-    at = gather(counts, choice)
-    start = np.concatenate([[0], np.cumsum(counts[choice])]).astype(np.int64)
-    target, weight, income = rows.target[at], rows.weight[at], rows.reward[choice]
+    row_lengths = np.diff(rows.start)
+    entry_index = gather_entries(row_lengths, choice)
+    start = np.concatenate([[0], np.cumsum(row_lengths[choice])]).astype(np.int64)
+    target, weight, income = (
+        rows.target[entry_index],
+        rows.weight[entry_index],
+        rows.reward[choice],
+    )
     label = np.empty(n, dtype=np.int64)
-    found = int(compiled(graph_kernel.components)(start, target, label))
-    order = np.argsort(label, kind="stable")
-    block = np.searchsorted(label[order], np.arange(found + 1)).astype(np.int64)
+    num_blocks = int(compiled(graph_kernel.components)(start, target, label))
+    state_order = np.argsort(label, kind="stable")
+    block_start = np.searchsorted(label[state_order], np.arange(num_blocks + 1)).astype(
+        np.int64
+    )
     x = np.zeros(n + 1)
-    place = np.zeros(n, dtype=np.int64)
-    solve, b = compiled(graph_kernel.substitute), 0
-    parts = (start, target, weight, income)
-    while b < found:
-        b = int(solve(order, block, b, LARGEST_ELIMINATION, *parts, x, place))
+    place_buffer = np.zeros(n, dtype=np.int64)
+    solve_blocks, b = compiled(graph_kernel.substitute), 0
+    chain_arrays = (start, target, weight, income)
+    while b < num_blocks:
+        b = int(
+            solve_blocks(
+                state_order,
+                block_start,
+                b,
+                LARGEST_ELIMINATION,
+                *chain_arrays,
+                x,
+                place_buffer,
+            )
+        )
         if b < 0:
             return None
-        if b < found:
-            states = order[block[b] : block[b + 1]]
-            x[states] = near[states]
-            most, size = MOST_SWEEPS, len(states)
-            if size <= LARGEST_SOLVE:  # what LAPACK would cost, made of sweeps
-                most = size**3 // (FASTER * int(counts[choice[states]].sum())) + 1
+        if b < num_blocks:
+            block_states = state_order[block_start[b] : block_start[b + 1]]
+            x[block_states] = near[block_states]
+            max_sweeps, num_states = MOST_SWEEPS, len(block_states)
+            if num_states <= LARGEST_SOLVE:  # the cost of LAPACK, in sweeps
+                max_sweeps = (
+                    num_states**3
+                    // (FASTER * int(row_lengths[choice[block_states]].sum()))
+                    + 1
+                )
             if (
-                not _sweep(states, parts, x, work, most)
-                and size <= LARGEST_SOLVE
-                and not _dense(states, parts, x)
+                not _sweep_block(block_states, chain_arrays, x, work, max_sweeps)
+                and num_states <= LARGEST_SOLVE
+                and not _solve_dense(block_states, chain_arrays, x)
             ):
                 return None
             b += 1
@@ -226,49 +259,59 @@ def policy_value(rows: Rows, choice: Ints, near: Floats, work: Work) -> Floats |
 Parts = tuple[Ints, Ints, Floats, Floats]
 
 
-def _dense(states: Ints, parts: Parts, x: Floats) -> bool:
+def _solve_dense(states: Ints, parts: Parts, x: Floats) -> bool:
     """Solve one component by LAPACK; whether that was possible."""
     start, target, weight, income = parts
     n = len(x) - 1
-    place = np.full(n + 1, -1, dtype=np.int64)
-    place[states] = np.arange(len(states))
-    counts = np.diff(start)
-    at = gather(counts, states)
-    row = np.repeat(np.arange(len(states)), counts[states])
-    inside = place[target[at]] >= 0
-    if bool(np.all(inside)):
+    block_place = np.full(n + 1, -1, dtype=np.int64)
+    block_place[states] = np.arange(len(states))
+    row_lengths = np.diff(start)
+    entry_index = gather_entries(row_lengths, states)
+    entry_row = np.repeat(np.arange(len(states)), row_lengths[states])
+    is_inside = block_place[target[entry_index]] >= 0
+    if bool(np.all(is_inside)):
         return False
     matrix = np.zeros((len(states), len(states)))
-    np.add.at(matrix, (row[inside], place[target[at][inside]]), -weight[at][inside])
-    leave = sums(row, weight[at], len(states))
-    matrix[np.arange(len(states)), np.arange(len(states))] += leave
-    known = sums(row, np.where(inside, 0.0, weight[at] * x[target[at]]), len(states))
+    np.add.at(
+        matrix,
+        (entry_row[is_inside], block_place[target[entry_index][is_inside]]),
+        -weight[entry_index][is_inside],
+    )
+    leaving_weight = row_sums(entry_row, weight[entry_index], len(states))
+    matrix[np.arange(len(states)), np.arange(len(states))] += leaving_weight
+    known_income = row_sums(
+        entry_row,
+        np.where(is_inside, 0.0, weight[entry_index] * x[target[entry_index]]),
+        len(states),
+    )
     try:
-        x[states] = np.linalg.solve(matrix, income[states] + known)
+        x[states] = np.linalg.solve(matrix, income[states] + known_income)
     except np.linalg.LinAlgError:
         return False
     return True
 
 
-def _sweep(states: Ints, parts: Parts, x: Floats, work: Work, most: int) -> bool:
+def _sweep_block(
+    states: Ints, parts: Parts, x: Floats, work: SweepBudget, max_sweeps: int
+) -> bool:
     """Whether Gauss-Seidel sweeps over one component came to change nothing."""
-    kernel, done, part = compiled(graph_kernel.relax), 0, 16
-    while done < most and work.over() is None:
-        begin = time.perf_counter()
-        part = min(part, most - done)
-        change = float(kernel(states, *parts, x, part))
-        done += part
-        work.spend(part)
-        if change <= 2.0 * UNIT * float(np.max(np.abs(x[states]))):
+    relax_kernel, num_done, num_sweeps = compiled(graph_kernel.relax), 0, 16
+    while num_done < max_sweeps and work.over() is None:
+        start_time = time.perf_counter()
+        num_sweeps = min(num_sweeps, max_sweeps - num_done)
+        max_change = float(relax_kernel(states, *parts, x, num_sweeps))
+        num_done += num_sweeps
+        work.spend(num_sweeps)
+        if max_change <= 2.0 * UNIT * float(np.max(np.abs(x[states]))):
             return True
-        if time.perf_counter() - begin < PART_SECONDS:
-            part *= 2
+        if time.perf_counter() - start_time < PART_SECONDS:
+            num_sweeps *= 2
     return False
 
 
 def best_rows(rows: Rows, score: Floats) -> Ints:
     """(n,): the row of the largest ``score`` of each state, the first of equal ones."""
-    top = np.maximum.reduceat(score, rows.first[:-1])
-    best = score >= top[rows.owner]
-    found = np.flatnonzero(best)
-    return found[np.searchsorted(rows.owner[found], np.arange(rows.size))]
+    top_score = np.maximum.reduceat(score, rows.first_rows[:-1])
+    is_best = score >= top_score[rows.owner]
+    best_index = np.flatnonzero(is_best)
+    return best_index[np.searchsorted(rows.owner[best_index], np.arange(rows.size))]

@@ -36,7 +36,7 @@ WIDEST = 256  # half bandwidth; with all those entries it takes a second or two
 
 
 @dataclass(frozen=True, eq=False)
-class Narrow:
+class NarrowOrder:
     """An order of the S states in which no edge is longer than ``half``."""
 
     order: Ints  # (S,): the state at each place
@@ -45,16 +45,16 @@ class Narrow:
 
     @property
     def cost(self) -> float:
-        """What one elimination takes, in numbers that a sweep would read."""
+        """The cost of one elimination, in numbers that a sweep would read."""
         return len(self.order) * (self.half + 1.0) ** 2 / FASTER
 
-    def room(self) -> Floats:
+    def allocate_rows(self) -> Floats:
         """Memory for the eliminated rows, which every policy of a search uses again.
 
         Their length is a multiple of ``LANES``, and three zeros end each.
         """
-        width = -(-max(self.half, 1) // LANES) * LANES
-        return np.empty((len(self.order), width + 4))
+        row_width = -(-max(self.half, 1) // LANES) * LANES
+        return np.empty((len(self.order), row_width + 4))
 
     def solve(self, packed: Packed, room: Floats) -> Floats | None:
         """The fixed point of a policy's sweep; None where it is not finite."""
@@ -67,47 +67,72 @@ class Narrow:
         compiled(kernel.settle)(m, self.order, v, sweeps)
 
 
-_orders: WeakKeyDictionary[Tables, Narrow | None] = WeakKeyDictionary()
+_orders: WeakKeyDictionary[Tables, NarrowOrder | None] = WeakKeyDictionary()
 
 
-def narrow(tables: Tables, m: Model) -> Narrow | None:
+def narrow(tables: Tables, m: Model) -> NarrowOrder | None:
     """The narrow order of a model, found once; None where there is none."""
     if tables not in _orders:
-        _orders[tables] = None if m.full else _narrow(m)
+        _orders[tables] = None if m.full else _find_narrow(m)
     return _orders[tables]
 
 
-def _narrow(m: Model) -> Narrow | None:
-    size, num_actions = m.live.shape
+def _find_narrow(m: Model) -> NarrowOrder | None:
+    num_states, num_actions = m.live.shape
     start, target = m.start.astype(np.int64), m.next_state
     if not m.live.all():  # rows that are not live may lead anywhere
-        counts = np.where(m.live.reshape(-1), np.diff(start), 0)
+        row_lengths = np.where(m.live.reshape(-1), np.diff(start), 0)
         target = target[np.repeat(m.live.reshape(-1), np.diff(start))]
-        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        start = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int64)
     start = start[::num_actions].copy()
-    most = min(WIDEST, MOST_ENTRIES // size)
-    if compiled(kernel.widest_level)(start, target, most) > most:
+    max_width = min(WIDEST, MOST_ENTRIES // num_states)
+    if compiled(kernel.widest_level)(start, target, max_width) > max_width:
         return None
-    order, place = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    half = int(compiled(kernel.level_order)(start, target, order, place))
-    return Narrow(order, place, half) if half <= most else None
+    state_order, state_place = (
+        np.empty(num_states, dtype=np.int64),
+        np.empty(num_states, dtype=np.int64),
+    )
+    half_width = int(
+        compiled(kernel.level_order)(start, target, state_order, state_place)
+    )
+    return (
+        NarrowOrder(state_order, state_place, half_width)
+        if half_width <= max_width
+        else None
+    )
 
 
 @cache
-def _warmed() -> list[float]:
+def _compile_seconds() -> list[float]:
     """The seconds of compiling, until they are taken."""
-    begin = time.perf_counter()
-    one, live = np.ones(1), np.ones((1, 1), dtype=np.bool_)
-    start, index = np.arange(2, dtype=np.uint64), np.zeros(1, dtype=np.uint32)
-    m = Model(start, index, one, one, live, one, one, one.copy(), False, 0, 0.0, 0.5)
-    found = _narrow(m)
-    assert found is not None
-    found.solve(Packed(start, index, 0.5 * one, one), found.room())
-    found.settle(m, one.copy(), 1)
-    return [time.perf_counter() - begin]
+    start_time = time.perf_counter()
+    one_value, live_pairs = np.ones(1), np.ones((1, 1), dtype=np.bool_)
+    row_start, next_index = np.arange(2, dtype=np.uint64), np.zeros(1, dtype=np.uint32)
+    m = Model(
+        row_start,
+        next_index,
+        one_value,
+        one_value,
+        live_pairs,
+        one_value,
+        one_value,
+        one_value.copy(),
+        False,
+        0,
+        0.0,
+        0.5,
+    )
+    narrow_order = _find_narrow(m)
+    assert narrow_order is not None
+    narrow_order.solve(
+        Packed(row_start, next_index, 0.5 * one_value, one_value),
+        narrow_order.allocate_rows(),
+    )
+    narrow_order.settle(m, one_value.copy(), 1)
+    return [time.perf_counter() - start_time]
 
 
 def warm() -> float:
     """The seconds that compiling took; 0 after the first call."""
-    taken = _warmed()
-    return taken.pop() if taken else 0.0
+    pending_seconds = _compile_seconds()
+    return pending_seconds.pop() if pending_seconds else 0.0

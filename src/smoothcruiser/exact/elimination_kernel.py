@@ -1,7 +1,7 @@
 """Loops of the elimination in a narrow order: plain functions, compiled on first use.
 
 In the graph of a model, state s leads to ``target[start[s]:start[s + 1]]``, whatever is
-played. What this file leaves out: when an elimination pays (``elimination``, ``solver``).
+played. This file leaves out when an elimination pays (``elimination``, ``solver``).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import numpy as np
 def widest_level(start: Any, target: Any, most: int) -> int:
     """The states of the widest level seen from state 0, in steps that may be taken.
 
-    The search ends with the first level of more than ``most``: graphs without a narrow
-    order are told so after a few of them.
+    The search ends with the first level of more than ``most``: it rejects graphs without
+    a narrow order after a few of them.
     """
     n = len(start) - 1
-    seen = np.zeros(n, dtype=np.bool_)
+    is_seen = np.zeros(n, dtype=np.bool_)
     queue = np.empty(n, dtype=np.int64)
-    queue[0], seen[0] = 0, True
+    queue[0], is_seen[0] = 0, True
     head, tail, widest = 0, 1, 1
     while head < tail and widest <= most:
-        end = tail
-        while head < end:
+        level_end = tail
+        while head < level_end:
             s = queue[head]
             head += 1
             for i in range(start[s], start[s + 1]):
-                if not seen[target[i]]:
-                    seen[target[i]] = True
+                if not is_seen[target[i]]:
+                    is_seen[target[i]] = True
                     queue[tail] = target[i]
                     tail += 1
-        widest = max(widest, tail - end)
+        widest = max(widest, tail - level_end)
     return widest
 
 
@@ -45,11 +45,11 @@ def reversed_edges(start: Any, target: Any, back: Any, source: Any) -> None:
         back[target[i] + 1] += 1
     for z in range(n):
         back[z + 1] += back[z]
-    at = back[:n].copy()
+    write_at = back[:n].copy()
     for s in range(n):
         for i in range(start[s], start[s + 1]):
-            source[at[target[i]]] = s
-            at[target[i]] += 1
+            source[write_at[target[i]]] = s
+            write_at[target[i]] += 1
 
 
 def level_order(start: Any, target: Any, order: Any, place: Any) -> int:
@@ -60,22 +60,22 @@ def level_order(start: Any, target: Any, order: Any, place: Any) -> int:
     of neighbouring ones.
     """
     n = len(order)
-    back, source = (
+    back_start, source = (
         np.empty(n + 1, dtype=np.int64),
         np.empty(len(target), dtype=np.int64),
     )
-    reversed_edges(start, target, back, source)
+    reversed_edges(start, target, back_start, source)
     for s in range(n):
         place[s] = -1
-    done = 0
+    num_done = 0
     for root in range(n):
         if place[root] >= 0:
             continue
-        first = root
+        first_state = root
         for run in range(2):  # the second begins where the first ended
-            place[first] = done
-            order[done] = first
-            head, tail = done, done + 1
+            place[first_state] = num_done
+            order[num_done] = first_state
+            head, tail = num_done, num_done + 1
             while head < tail:
                 s = order[head]
                 head += 1
@@ -85,30 +85,30 @@ def level_order(start: Any, target: Any, order: Any, place: Any) -> int:
                         place[z] = tail
                         order[tail] = z
                         tail += 1
-                for i in range(back[s], back[s + 1]):
+                for i in range(back_start[s], back_start[s + 1]):
                     z = source[i]
                     if place[z] < 0:
                         place[z] = tail
                         order[tail] = z
                         tail += 1
             if run == 0:
-                first = order[tail - 1]
-                for k in range(done, tail):
+                first_state = order[tail - 1]
+                for k in range(num_done, tail):
                     place[order[k]] = -1
             else:
-                done = tail
-    half = 0
+                num_done = tail
+    half_width = 0
     for s in range(n):
         for i in range(start[s], start[s + 1]):
-            half = max(half, abs(place[s] - place[target[i]]))
-    return half
+            half_width = max(half_width, abs(place[s] - place[target[i]]))
+    return half_width
 
 
 def eliminate(packed: Any, order: Any, place: Any, upper: Any, x: Any) -> None:
     """Write the solution of x = income + weight x to ``x``.
 
-    Rows are eliminated one by one in ``order``; ``upper[i]`` keeps what row i still
-    says about itself and the ``half`` states after it, divided by its pivot. No pivots
+    Rows are eliminated one by one in ``order``; ``upper[i]`` keeps the weights of row i
+    on itself and the ``half`` states after it, divided by its pivot. No pivots
     are exchanged: of a row, the weights sum to less than 1. Inner loops have one fixed
     length, which is faster than leaving out their zeros. Four earlier rows are taken
     off at once, so that the row is read and written once for them; their last columns
@@ -117,50 +117,60 @@ def eliminate(packed: Any, order: Any, place: Any, upper: Any, x: Any) -> None:
     start, target, weight = packed.start, packed.target, packed.weight
     n, half = upper.shape[0], upper.shape[1] - 4
     row = np.empty(2 * half + 4)  # row i, from place i - half on
-    rest = np.zeros(n + half)
+    right_side = np.zeros(n + half)
     for i in range(n):
         s = order[i]
         row[:] = 0.0
         row[half] = 1.0
-        first, total = i, packed.income[s]
+        first_place, row_total = i, packed.income[s]
         for e in range(start[s], start[s + 1]):
             j = place[target[e]]
             row[j - i + half] -= weight[e]
-            first = min(first, j)
-        k = first
+            first_place = min(first_place, j)
+        k = first_place
         while k + 4 <= i:
-            at = k - i + half
+            row_offset = k - i + half
             u0, u1, u2, u3 = upper[k], upper[k + 1], upper[k + 2], upper[k + 3]
-            a = row[at]
-            b = row[at + 1] - a * u0[1]
-            c = row[at + 2] - a * u0[2] - b * u1[1]
-            d = row[at + 3] - a * u0[3] - b * u1[2] - c * u2[1]
-            here, v0, v1, v2, v3 = row[at + 4 :], u0[4:], u1[3:], u2[2:], u3[1:]
+            a = row[row_offset]
+            b = row[row_offset + 1] - a * u0[1]
+            c = row[row_offset + 2] - a * u0[2] - b * u1[1]
+            d = row[row_offset + 3] - a * u0[3] - b * u1[2] - c * u2[1]
+            row_tail, v0, v1, v2, v3 = (
+                row[row_offset + 4 :],
+                u0[4:],
+                u1[3:],
+                u2[2:],
+                u3[1:],
+            )
             for j in range(half):
-                here[j] -= a * v0[j] + b * v1[j] + (c * v2[j] + d * v3[j])
-            total -= a * rest[k] + b * rest[k + 1]
-            total -= c * rest[k + 2] + d * rest[k + 3]
+                row_tail[j] -= a * v0[j] + b * v1[j] + (c * v2[j] + d * v3[j])
+            row_total -= a * right_side[k] + b * right_side[k + 1]
+            row_total -= c * right_side[k + 2] + d * right_side[k + 3]
             k += 4
         while k < i:
-            at = k - i + half
-            share, above, here = row[at], upper[k], row[at : at + half + 1]
+            row_offset = k - i + half
+            share, upper_row, row_tail = (
+                row[row_offset],
+                upper[k],
+                row[row_offset : row_offset + half + 1],
+            )
             for j in range(1, half + 1):
-                here[j] -= share * above[j]
-            total -= share * rest[k]
+                row_tail[j] -= share * upper_row[j]
+            row_total -= share * right_side[k]
             k += 1
-        below, here = upper[i], row[half:]
-        scale = 1.0 / here[0]
+        pivot_row, row_tail = upper[i], row[half:]
+        pivot_scale = 1.0 / row_tail[0]
         for j in range(half + 1):
-            below[j] = here[j] * scale
-        below[half + 1 :] = 0.0
-        rest[i] = total * scale
+            pivot_row[j] = row_tail[j] * pivot_scale
+        pivot_row[half + 1 :] = 0.0
+        right_side[i] = row_total * pivot_scale
     for i in range(n - 1, -1, -1):
-        above, known = upper[i, 1:], rest[i + 1 : i + 1 + half]
-        total = rest[i]
+        upper_row, solved_values = upper[i, 1:], right_side[i + 1 : i + 1 + half]
+        row_total = right_side[i]
         for j in range(half):
-            total -= above[j] * known[j]
-        rest[i] = total
-        x[order[i]] = total
+            row_total -= upper_row[j] * solved_values[j]
+        right_side[i] = row_total
+        x[order[i]] = row_total
 
 
 def settle(m: Any, order: Any, v: Any, sweeps: int) -> None:
@@ -171,12 +181,15 @@ def settle(m: Any, order: Any, v: Any, sweeps: int) -> None:
         for k in range(n):
             s = order[k] if sweep % 2 else order[n - 1 - k]
             if m.sign[s] != 0.0:
-                top = -math.inf
+                best_value = -math.inf
                 for a in range(num_actions):
                     if live[s, a]:
                         row = s * num_actions + a
-                        mean = 0.0
+                        mean_value = 0.0
                         for i in range(start[row], start[row + 1]):
-                            mean += prob[i] * v[next_state[i]]
-                        top = max(top, m.sign[s] * (m.reward[row] + m.discount * mean))
-                v[s] = m.sign[s] * top
+                            mean_value += prob[i] * v[next_state[i]]
+                        best_value = max(
+                            best_value,
+                            m.sign[s] * (m.reward[row] + m.discount * mean_value),
+                        )
+                v[s] = m.sign[s] * best_value

@@ -22,20 +22,20 @@ def exact_estimate(
     """The Estimate of ``state`` that an exact solution holds.
 
     Args:
-        problem: what was solved.
-        solution: what ``solve(problem)`` returned.
+        problem: the problem that was solved.
+        solution: the result of ``solve(problem)``.
         state: a state of the solution; another one is refused.
         notes: sentences for the reader, such as why this method was chosen.
     """
-    row = solution.index(state)
-    value, bound = float(solution.values[row]), float(solution.residual_bound)
+    state_row = solution.index(state)
+    value, bound = float(solution.values[state_row]), float(solution.residual_bound)
     if math.isinf(value):
         raise InvalidInput(
             f"State {state!r} is worth {value:+} at discount 1: rewards go on for ever "
             "with positive probability; give horizon=, a discount below 1, or terminal=."
         )
-    q_values = tuple(float(q) for q in solution.q_values[row])
-    policy = tuple(float(p) for p in solution.policy[row])
+    q_values = tuple(float(q) for q in solution.q_values[state_row])
+    policy = tuple(float(p) for p in solution.policy[state_row])
     certificate = Certificate(
         kind="exact",
         interval=(value - bound, value + bound),

@@ -1,9 +1,9 @@
 """Loops over the graph of a model at discount 1: plain functions, compiled on first use.
 
 A graph has n states and m rows; row i belongs to state ``owner[i]`` and leads to
-``target[start[i]:start[i + 1]]`` with ``weight`` there. Number n is the outside, whose
-value is 0. What this file leaves out: which sets and which rows are asked for
-(``qualitative``, ``chains``).
+``target[start[i]:start[i + 1]]`` with ``weight`` there. Number n is the outside, with
+value 0. This file leaves out which sets and rows are needed (``qualitative``,
+``chains``).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def attract(
     back[z + 1]]`` are the rows that lead to z. A state without alive rows never joins.
     """
     num_states, num_rows = len(member), len(owner)
-    left = np.zeros(num_states, dtype=np.int64)  # alive rows that do not hit yet
+    rows_left = np.zeros(num_states, dtype=np.int64)  # alive rows that do not hit yet
     queue = np.empty(num_states, dtype=np.int64)
     head, tail = 0, 0
     for row in range(num_rows):
         if alive[row]:
-            left[owner[row]] += 1
+            rows_left[owner[row]] += 1
     for s in range(num_states):
         if member[s]:
             queue[tail] = s
@@ -44,8 +44,8 @@ def attract(
     for row in range(num_rows):
         if alive[row] and hit[row]:
             s = owner[row]
-            left[s] -= 1
-            if not member[s] and (wants[s] or left[s] == 0):
+            rows_left[s] -= 1
+            if not member[s] and (wants[s] or rows_left[s] == 0):
                 member[s] = True
                 choice[s] = row
                 queue[tail] = s
@@ -58,8 +58,8 @@ def attract(
             if alive[row] and not hit[row]:
                 hit[row] = True
                 s = owner[row]
-                left[s] -= 1
-                if not member[s] and (wants[s] or left[s] == 0):
+                rows_left[s] -= 1
+                if not member[s] and (wants[s] or rows_left[s] == 0):
                     member[s] = True
                     choice[s] = row
                     queue[tail] = s
@@ -74,54 +74,54 @@ def components(start: Any, target: Any, label: Any) -> int:
     """
     n = len(label)
     index = np.full(n, -1, dtype=np.int64)
-    low = np.zeros(n, dtype=np.int64)
-    at = np.zeros(n, dtype=np.int64)  # the next edge of a state on the path
+    low_link = np.zeros(n, dtype=np.int64)
+    next_edge = np.zeros(n, dtype=np.int64)  # the next edge of a state on the path
     path = np.empty(n, dtype=np.int64)
     stack = np.empty(n, dtype=np.int64)
-    found, met, height = 0, 0, 0
+    num_components, num_met, stack_height = 0, 0, 0
     for root in range(n):
         if index[root] >= 0:
             continue
         depth = 0
         path[0] = root
-        index[root] = low[root] = met
-        met += 1
-        stack[height] = root
-        height += 1
+        index[root] = low_link[root] = num_met
+        num_met += 1
+        stack[stack_height] = root
+        stack_height += 1
         label[root] = -1
-        at[root] = start[root]
+        next_edge[root] = start[root]
         while depth >= 0:
             s = path[depth]
-            if at[s] < start[s + 1]:
-                z = target[at[s]]
-                at[s] += 1
+            if next_edge[s] < start[s + 1]:
+                z = target[next_edge[s]]
+                next_edge[s] += 1
                 if z >= n:
                     continue
                 if index[z] < 0:
-                    index[z] = low[z] = met
-                    met += 1
-                    stack[height] = z
-                    height += 1
+                    index[z] = low_link[z] = num_met
+                    num_met += 1
+                    stack[stack_height] = z
+                    stack_height += 1
                     label[z] = -1
-                    at[z] = start[z]
+                    next_edge[z] = start[z]
                     depth += 1
                     path[depth] = z
                 elif label[z] < 0:  # still on the stack
-                    low[s] = min(low[s], index[z])
+                    low_link[s] = min(low_link[s], index[z])
                 continue
-            if low[s] == index[s]:
+            if low_link[s] == index[s]:
                 while True:
-                    height -= 1
-                    z = stack[height]
-                    label[z] = found
+                    stack_height -= 1
+                    z = stack[stack_height]
+                    label[z] = num_components
                     if z == s:
                         break
-                found += 1
+                num_components += 1
             depth -= 1
             if depth >= 0:
-                before = path[depth]
-                low[before] = min(low[before], low[s])
-    return found
+                parent_state = path[depth]
+                low_link[parent_state] = min(low_link[parent_state], low_link[s])
+    return num_components
 
 
 def substitute(
@@ -142,58 +142,62 @@ def substitute(
     themselves and to the outside. The result is the number of blocks if all were
     solved, b where block b has more than ``largest`` states, and -1 - b where no row
     of block b leads out of it. Blocks are eliminated state by state without a
-    subtraction (Grassmann, Taksar and Heyman 1985): what stays is summed, never
-    1 minus what leaves, so that rare exits keep all their digits. ``place`` is room
-    for n numbers.
+    subtraction (Grassmann, Taksar and Heyman 1985): the weights that leave are summed,
+    never 1 minus those that stay, so that rare exits keep all their digits. ``place`` is
+    memory for n numbers.
     """
     for b in range(first, len(block) - 1):
-        low, high = block[b], block[b + 1]
-        size = high - low
-        if size > largest:
+        block_start, block_end = block[b], block[b + 1]
+        block_size = block_end - block_start
+        if block_size > largest:
             return b
-        for k in range(size):
-            place[order[low + k]] = k
-        inside = np.zeros((size, size))
-        out = np.zeros(size)
-        total = np.empty(size)
-        leaving = 0.0
-        for k in range(size):
-            s = order[low + k]
-            value = income[s]
+        for k in range(block_size):
+            place[order[block_start + k]] = k
+        inside = np.zeros((block_size, block_size))
+        out_weight = np.zeros(block_size)
+        row_income = np.empty(block_size)
+        leaving_weight = 0.0
+        for k in range(block_size):
+            s = order[block_start + k]
+            state_value = income[s]
             for i in range(start[s], start[s + 1]):
                 z = target[i]
                 # places of earlier blocks are stale: they name another state
-                if z < len(place) and place[z] < size and order[low + place[z]] == z:
+                if (
+                    z < len(place)
+                    and place[z] < block_size
+                    and order[block_start + place[z]] == z
+                ):
                     inside[k, place[z]] += weight[i]
                 else:
-                    out[k] += weight[i]
-                    value += weight[i] * x[z]
-            total[k] = value
-            leaving += out[k]
-        if leaving <= 0.0:
+                    out_weight[k] += weight[i]
+                    state_value += weight[i] * x[z]
+            row_income[k] = state_value
+            leaving_weight += out_weight[k]
+        if leaving_weight <= 0.0:
             return -1 - b
-        for m in range(size - 1, 0, -1):
-            stays = out[m]
+        for m in range(block_size - 1, 0, -1):
+            exit_weight = out_weight[m]
             for j in range(m):
-                stays += inside[m, j]
-            if stays <= 0.0:
+                exit_weight += inside[m, j]
+            if exit_weight <= 0.0:
                 return -1 - b
             for i in range(m):
-                share = inside[i, m] / stays
-                if share > 0.0:
+                row_share = inside[i, m] / exit_weight
+                if row_share > 0.0:
                     for j in range(m):
-                        inside[i, j] += share * inside[m, j]
-                    out[i] += share * out[m]
-                    total[i] += share * total[m]
-        for m in range(size):
-            stays = out[m]
-            value = total[m]
+                        inside[i, j] += row_share * inside[m, j]
+                    out_weight[i] += row_share * out_weight[m]
+                    row_income[i] += row_share * row_income[m]
+        for m in range(block_size):
+            exit_weight = out_weight[m]
+            state_value = row_income[m]
             for j in range(m):
-                stays += inside[m, j]
-                value += inside[m, j] * x[order[low + j]]
-            if stays <= 0.0:
+                exit_weight += inside[m, j]
+                state_value += inside[m, j] * x[order[block_start + j]]
+            if exit_weight <= 0.0:
                 return -1 - b
-            x[order[low + m]] = value / stays
+            x[order[block_start + m]] = state_value / exit_weight
     return len(block) - 1
 
 
@@ -201,18 +205,18 @@ def relax(
     states: Any, start: Any, target: Any, weight: Any, income: Any, x: Any, most: int
 ) -> float:
     """The largest change of the last of ``most`` Gauss-Seidel sweeps over ``states``."""
-    change = 0.0
+    max_change = 0.0
     for _ in range(most):
-        change = 0.0
+        max_change = 0.0
         for k in range(len(states)):
             s = states[k]
-            value = income[s]
-            stays = 0.0
+            new_value = income[s]
+            exit_weight = 0.0
             for i in range(start[s], start[s + 1]):
                 if target[i] != s:
-                    value += weight[i] * x[target[i]]
-                    stays += weight[i]
-            value /= stays
-            change = max(change, abs(value - x[s]))
-            x[s] = value
-    return change
+                    new_value += weight[i] * x[target[i]]
+                    exit_weight += weight[i]
+            new_value /= exit_weight
+            max_change = max(max_change, abs(new_value - x[s]))
+            x[s] = new_value
+    return max_change

@@ -39,7 +39,7 @@ Starts = NDArray[np.uint64]
 
 
 class Model(NamedTuple):
-    """What the kernels read, and the action values that they write.
+    """The arrays that the kernels read, and the action values that they write.
 
     Row s*A + a belongs to the pair (s, a); terminal states have sign 0.
     """
@@ -98,17 +98,17 @@ def fill_reward(
     Rows that are not live may hold anything and are not read.
     """
     num_states, num_actions = live.shape
-    top = 0.0
+    max_reward = 0.0
     for s in range(num_states):
         for a in range(num_actions):
             row = s * num_actions + a
-            total = 0.0
+            mean_reward = 0.0
             if live[s, a]:
                 for i in range(start[row], start[row + 1]):
-                    total += prob[i] * paid[i]
-                    top = max(top, abs(paid[i]))
-            reward[row] = total
-    return top
+                    mean_reward += prob[i] * paid[i]
+                    max_reward = max(max_reward, abs(paid[i]))
+            reward[row] = mean_reward
+    return max_reward
 
 
 def fill_q(m: Model, v: Floats) -> None:
@@ -126,10 +126,10 @@ def fill_q(m: Model, v: Floats) -> None:
         for a in range(num_actions):
             if live[s, a]:
                 row = s * num_actions + a
-                mean = 0.0
+                mean_value = 0.0
                 for i in range(start[row], start[row + 1]):
-                    mean += prob[i] * v[next_state[i]]
-                q[row] = reward[row] + m.discount * mean
+                    mean_value += prob[i] * v[next_state[i]]
+                q[row] = reward[row] + m.discount * mean_value
 
 
 def greedy(m: Model, s: int) -> tuple[int, float]:
@@ -138,13 +138,15 @@ def greedy(m: Model, s: int) -> tuple[int, float]:
     No branch depends on a value, since random data would mispredict it.
     """
     num_actions = m.live.shape[1]
-    best, top = 0, -math.inf
+    best_action, best_value = 0, -math.inf
     for a in range(num_actions):
-        x = m.sign[s] * m.q[s * num_actions + a] if m.live[s, a] else -math.inf
-        better = x > top
-        best = a if better else best
-        top = x if better else top
-    return best, top
+        signed_value = (
+            m.sign[s] * m.q[s * num_actions + a] if m.live[s, a] else -math.inf
+        )
+        is_better = signed_value > best_value
+        best_action = a if is_better else best_action
+        best_value = signed_value if is_better else best_value
+    return best_action, best_value
 
 
 def fill_values(m: Model, out: Floats) -> None:
@@ -157,7 +159,7 @@ def fill_values(m: Model, out: Floats) -> None:
         for s in range(len(out)):
             out[s] = m.sign[s] * greedy(m, s)[1] if m.sign[s] != 0.0 else 0.0
         return
-    live, sign, weights, values = m.live, m.sign, m.weights, m.q
+    live, sign, weights, action_values = m.live, m.sign, m.weights, m.q
     num_states, num_actions = live.shape
     q, w = np.empty(num_actions), np.empty(num_actions)
     for s in range(num_states):
@@ -166,7 +168,7 @@ def fill_values(m: Model, out: Floats) -> None:
             k = 0
             for a in range(num_actions):
                 if live[s, a]:
-                    q[k] = sign[s] * values[s * num_actions + a]
+                    q[k] = sign[s] * action_values[s * num_actions + a]
                     w[k] = weights[a]
                     k += 1
             if k == num_actions:
@@ -184,14 +186,14 @@ def fill_policy(m: Model, policy: Floats) -> None:
             if m.sign[s] != 0.0:
                 policy[s, greedy(m, s)[0]] = 1.0
         return
-    live, sign, weights, values = m.live, m.sign, m.weights, m.q
+    live, sign, weights, action_values = m.live, m.sign, m.weights, m.q
     num_states, num_actions = live.shape
     q, w, g = np.empty(num_actions), np.empty(num_actions), np.empty(num_actions)
     for s in range(num_states):
         k = 0
         for a in range(num_actions):
             if live[s, a]:
-                q[k] = sign[s] * values[s * num_actions + a]
+                q[k] = sign[s] * action_values[s * num_actions + a]
                 w[k] = weights[a]
                 k += 1
         if k == num_actions:
@@ -213,40 +215,40 @@ def pack(m: Model, policy: Floats, value: Floats, packed: Packed) -> None:
     """
     start, next_state, prob, reward, q = m.start, m.next_state, m.prob, m.reward, m.q
     num_states, num_actions = policy.shape
-    at = 0
+    write_at = 0
     for s in range(num_states):
-        packed.start[s] = at
-        total = value[s]
+        packed.start[s] = write_at
+        row_income = value[s]
         for a in range(num_actions):
             if policy[s, a] != 0.0:
                 row = s * num_actions + a
-                total -= policy[s, a] * (q[row] - reward[row])
-                share = m.discount * policy[s, a]
+                row_income -= policy[s, a] * (q[row] - reward[row])
+                action_weight = m.discount * policy[s, a]
                 for i in range(start[row], start[row + 1]):
-                    packed.weight[at] = share * prob[i]
-                    packed.target[at] = next_state[i]
-                    at += 1
-        packed.income[s] = total
-    packed.start[num_states] = at
+                    packed.weight[write_at] = action_weight * prob[i]
+                    packed.target[write_at] = next_state[i]
+                    write_at += 1
+        packed.income[s] = row_income
+    packed.start[num_states] = write_at
 
 
 def pack_greedy(m: Model, value: Floats, packed: Packed) -> None:
     """``pack`` of the policy of Max, to the last bit, without writing that policy."""
     start, next_state, prob = m.start, m.next_state, m.prob
     num_states, num_actions = m.live.shape
-    at = 0
+    write_at = 0
     for s in range(num_states):
-        packed.start[s] = at
-        total = value[s]
+        packed.start[s] = write_at
+        row_income = value[s]
         if m.sign[s] != 0.0:
             row = s * num_actions + greedy(m, s)[0]
-            total -= m.q[row] - m.reward[row]
+            row_income -= m.q[row] - m.reward[row]
             for i in range(start[row], start[row + 1]):
-                packed.weight[at] = m.discount * prob[i]
-                packed.target[at] = next_state[i]
-                at += 1
-        packed.income[s] = total
-    packed.start[num_states] = at
+                packed.weight[write_at] = m.discount * prob[i]
+                packed.target[write_at] = next_state[i]
+                write_at += 1
+        packed.income[s] = row_income
+    packed.start[num_states] = write_at
 
 
 def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> int:
@@ -261,18 +263,18 @@ def evaluate(packed: Packed, x: Floats, y: Floats, most: int, enough: float) -> 
         packed.income,
     )
     for sweep in range(most):
-        low, high = math.inf, -math.inf
+        min_gap, max_gap = math.inf, -math.inf
         for s in range(len(x)):
-            total = income[s]
+            new_value = income[s]
             for i in range(start[s], start[s + 1]):
-                total += weight[i] * x[target[i]]
-            y[s] = total
-            gap = total - x[s]
-            low = gap if gap < low else low
-            high = gap if gap > high else high
+                new_value += weight[i] * x[target[i]]
+            y[s] = new_value
+            gap = new_value - x[s]
+            min_gap = gap if gap < min_gap else min_gap
+            max_gap = gap if gap > max_gap else max_gap
         for s in range(len(x)):
             x[s] = y[s]
-        if high - low <= enough:
+        if max_gap - min_gap <= enough:
             return -(sweep + 1)
     return most
 
@@ -289,12 +291,12 @@ def difference(v: Floats, w: Floats) -> tuple[float, float, float]:
 
     The last is NaN if one of them is not finite.
     """
-    low, high, top = math.inf, -math.inf, 0.0
+    min_gap, max_gap, max_size = math.inf, -math.inf, 0.0
     for s in range(len(v)):
         gap = w[s] - v[s]
         if not abs(gap) < math.inf:
-            return low, high, math.nan
-        low = min(low, gap)
-        high = max(high, gap)
-        top = max(top, max(abs(v[s]), abs(w[s])))
-    return low, high, top
+            return min_gap, max_gap, math.nan
+        min_gap = min(min_gap, gap)
+        max_gap = max(max_gap, gap)
+        max_size = max(max_size, max(abs(v[s]), abs(w[s])))
+    return min_gap, max_gap, max_size

@@ -1,10 +1,10 @@
 """The solver's view of a problem: a flat model, and loops for its operator.
 
-Tables do not change, so what they alone determine (expected rewards, narrow
-indices, whether they are dense) is worked out once and kept as long as they
-live: a sweep over discounts or temperatures pays for it once. Dense tables go
-through BLAS, which reads them three times as fast as a loop that may not
-reorder its sums; the bound on rounding holds for any order.
+Tables do not change, so all that they alone determine (expected rewards, narrow
+indices, whether they are dense) is computed once and kept as long as they live: a sweep
+over discounts or temperatures pays for it once. Dense tables go through BLAS, which
+reads them three times as fast as a loop that may not reorder its sums; the bound on
+rounding holds for any order.
 """
 
 from __future__ import annotations
@@ -77,28 +77,28 @@ class Evaluator:
         ``watch`` gives a reason to stop.
         """
         watch = Watch() if watch is None else watch
-        done, part = 0, FIRST_PART
-        while done < most and watch() is None:
-            begin = time.perf_counter()
-            found = self._sweep(x, min(part, most - done), enough)
-            done += abs(found)
-            watch.swept(abs(found))
-            if found < 0:
+        num_done, part_sweeps = 0, FIRST_PART
+        while num_done < most and watch() is None:
+            start_time = time.perf_counter()
+            sweeps_made = self._sweep(x, min(part_sweeps, most - num_done), enough)
+            num_done += abs(sweeps_made)
+            watch.count_sweeps(abs(sweeps_made))
+            if sweeps_made < 0:
                 break
-            if time.perf_counter() - begin < PART_SECONDS:
-                part *= 2
-        return done
+            if time.perf_counter() - start_time < PART_SECONDS:
+                part_sweeps *= 2
+        return num_done
 
     def _sweep(self, x: Floats, most: int, enough: float) -> int:
         """The number of sweeps, negative once one was narrow enough."""
         if self.packed is not None:
             return self.kernels.evaluate(self.packed, x, np.empty(len(x)), most, enough)
         assert self.matrix is not None
-        for done in range(most):
-            step = self.income + self.matrix @ x - x
-            x += step
-            if float(np.max(step) - np.min(step)) <= enough:
-                return -(done + 1)
+        for sweep_index in range(most):
+            value_step = self.income + self.matrix @ x - x
+            x += value_step
+            if float(np.max(value_step) - np.min(value_step)) <= enough:
+                return -(sweep_index + 1)
         return most
 
     def solve(self) -> Floats:
@@ -117,14 +117,14 @@ class Evaluator:
 def room_for_policy(m: Model) -> Packed:
     """Memory for one policy's rows, which every step of a search uses again.
 
-    What a sparse policy leaves untouched costs nothing.
+    Memory that a sparse policy leaves untouched costs nothing.
     """
-    size, room = len(m.sign), 0 if m.full else len(m.prob)
+    num_states, num_entries = len(m.sign), 0 if m.full else len(m.prob)
     return Packed(
-        np.empty(size + 1, dtype=np.uint64),
-        np.empty(room, dtype=np.uint32),
-        np.empty(room),
-        np.empty(size),
+        np.empty(num_states + 1, dtype=np.uint64),
+        np.empty(num_entries, dtype=np.uint32),
+        np.empty(num_entries),
+        np.empty(num_states),
     )
 
 
@@ -141,8 +141,8 @@ def evaluator(kernels: Kernels, m: Model, value: Floats, packed: Packed) -> Eval
         if m.full:
             return _dense(kernels, m, value, policy)
         kernels.pack(m, policy, value, packed)
-    reads = int(packed.start[len(value)])
-    return Evaluator(kernels, packed, None, packed.income, reads)
+    numbers_read = int(packed.start[len(value)])
+    return Evaluator(kernels, packed, None, packed.income, numbers_read)
 
 
 def _dense(kernels: Kernels, m: Model, value: Floats, policy: Floats) -> Evaluator:
@@ -161,10 +161,14 @@ def kernels_for(operator: Operator) -> Kernels:
     All built-in operators share one compiled set; others get their own, as a
     user's compiled functions do.
     """
-    own = parts_of(operator)
-    if own is None:
+    operator_parts = parts_of(operator)
+    if operator_parts is None:
         return _kernels(None, None)
-    return _kernels(own.value, own.gradient) if own.compiled else _interpreted(operator)
+    return (
+        _kernels(operator_parts.value, operator_parts.gradient)
+        if operator_parts.compiled
+        else _python_kernels(operator)
+    )
 
 
 @cache
@@ -183,13 +187,13 @@ def _kernels(value: Any, gradient: Any) -> Kernels:
     )
 
 
-def _interpreted(operator: Operator) -> Kernels:
+def _python_kernels(operator: Operator) -> Kernels:
     """The loops for an operator in plain Python: one call of it per state."""
 
     def state_values(m: Model, s: int) -> tuple[Bools, list[float], int]:
-        live = m.live[s]
-        picked = m.q.reshape(m.live.shape)[s, live]
-        return live, [float(x) for x in picked], 1 if m.sign[s] > 0 else 2
+        live_actions = m.live[s]
+        live_values = m.q.reshape(m.live.shape)[s, live_actions]
+        return live_actions, [float(x) for x in live_values], 1 if m.sign[s] > 0 else 2
 
     def values(m: Model, out: Floats) -> None:
         for s in range(len(m.sign)):
@@ -202,8 +206,8 @@ def _interpreted(operator: Operator) -> Kernels:
         out[:] = 0.0
         for s in range(len(m.sign)):
             if m.sign[s] != 0.0:
-                live, q, player = state_values(m, s)
-                out[s, live] = operator.gradient(q, player=player)
+                live_actions, q, player = state_values(m, s)
+                out[s, live_actions] = operator.gradient(q, player=player)
 
     return replace(_kernels(None, None), values=values, policy=policy)
 
@@ -212,8 +216,8 @@ def _interpreted(operator: Operator) -> Kernels:
 
 
 @dataclass(frozen=True, eq=False)
-class _Digest:
-    """What tables alone determine."""
+class _TableDigest:
+    """The parts of a model that tables alone determine."""
 
     start: Starts
     next_state: Indices
@@ -224,29 +228,35 @@ class _Digest:
     full: bool
 
 
-_digests: WeakKeyDictionary[Tables, _Digest] = WeakKeyDictionary()
+_digests: WeakKeyDictionary[Tables, _TableDigest] = WeakKeyDictionary()
 
 
-def _digest(tables: Tables) -> _Digest:
+def _digest(tables: Tables) -> _TableDigest:
     if tables not in _digests:
-        live = np.ascontiguousarray(tables.legal & ~tables.terminal[:, None])
+        live_pairs = np.ascontiguousarray(tables.legal & ~tables.terminal[:, None])
         sign = np.where(tables.terminal, 0.0, np.where(tables.player == 1, 1.0, -1.0))
-        reward = np.zeros(live.size)
-        top = float(
+        reward = np.zeros(live_pairs.size)
+        max_reward = float(
             compiled(loops.fill_reward)(
-                tables.start, tables.prob, tables.reward, live, reward
+                tables.start, tables.prob, tables.reward, live_pairs, reward
             )
         )
-        full = bool(
+        is_full = bool(
             compiled(loops.is_full)(tables.start, tables.next_state, tables.num_states)
         )
-        narrow = (
+        narrow_index = (
             np.empty(0, dtype=np.uint32)
-            if full
+            if is_full
             else tables.next_state.astype(np.uint32)
         )
-        _digests[tables] = _Digest(
-            tables.start.astype(np.uint64), narrow, reward, top, live, sign, full
+        _digests[tables] = _TableDigest(
+            tables.start.astype(np.uint64),
+            narrow_index,
+            reward,
+            max_reward,
+            live_pairs,
+            sign,
+            is_full,
         )
     return _digests[tables]
 
@@ -254,26 +264,26 @@ def _digest(tables: Tables) -> _Digest:
 def prepare(problem: Problem, tables: Tables) -> tuple[Model, Kernels, float]:
     """The model, the loops, and the seconds spent compiling (0 after the first)."""
     kernels = kernels_for(problem.operator)
-    seconds = _warm(kernels, problem.operator, tables.num_actions)
-    known = _digest(tables)
+    compile_seconds = _warm(kernels, problem.operator, tables.num_actions)
+    digest = _digest(tables)
     model = Model(
-        start=known.start,
-        next_state=known.next_state,
+        start=digest.start,
+        next_state=digest.next_state,
         prob=tables.prob,
-        reward=known.reward,
-        live=known.live,
-        sign=known.sign,
+        reward=digest.reward,
+        live=digest.live,
+        sign=digest.sign,
         weights=np.array(
             problem.operator.weights(tables.num_actions), dtype=np.float64
         ),
-        q=np.zeros(len(known.reward)),
-        full=known.full,
+        q=np.zeros(len(digest.reward)),
+        full=digest.full,
         code=problem.operator.code,
         temperature=float(problem.operator.strength),
         discount=float(problem.discount),
-        reward_top=known.reward_top,
+        reward_top=digest.reward_top,
     )
-    return model, kernels, seconds
+    return model, kernels, compile_seconds
 
 
 _warmed: set[int] = set()  # ids of compiled loops, which ``_kernels`` keeps alive
@@ -282,46 +292,48 @@ _warmed: set[int] = set()  # ids of compiled loops, which ``_kernels`` keeps ali
 def _warm(kernels: Kernels, operator: Operator, num_actions: int) -> float:
     """The seconds spent on compiling.
 
-    Every compiled loop runs once on a single state that leads to itself, whose
-    types are those of every model.
+    Every compiled loop runs once on a single state that leads to itself, with the
+    types of every model.
     """
     if not is_compiled(kernels.values):
         kernels, operator = _kernels(None, None), Max()
     if id(kernels.values) in _warmed:
         return 0.0
-    begin = time.perf_counter()
-    one, each = np.ones(1), np.ones(num_actions)
-    live = np.ones((1, num_actions), dtype=np.bool_)
-    start, index = (
+    start_time = time.perf_counter()
+    one_value, one_per_action = np.ones(1), np.ones(num_actions)
+    live_pairs = np.ones((1, num_actions), dtype=np.bool_)
+    row_start, next_index = (
         np.arange(num_actions + 1, dtype=np.int64),
         np.zeros(num_actions, dtype=np.uint32),
     )
     model = Model(
-        start.astype(np.uint64),
-        index,
-        each,
-        each,
-        live,
-        one,
-        each,
-        each.copy(),
+        row_start.astype(np.uint64),
+        next_index,
+        one_per_action,
+        one_per_action,
+        live_pairs,
+        one_value,
+        one_per_action,
+        one_per_action.copy(),
         False,
         operator.code,
         float(operator.strength),
         0.5,
         1.0,
     )
-    compiled(loops.fill_reward)(start, each, each, live, each.copy())
-    compiled(loops.is_full)(start, index.astype(np.int64), 1)
-    kernels.q(model, one)
-    kernels.values(model, one.copy())
-    room, policy = room_for_policy(model), np.empty(live.shape)
+    compiled(loops.fill_reward)(
+        row_start, one_per_action, one_per_action, live_pairs, one_per_action.copy()
+    )
+    compiled(loops.is_full)(row_start, next_index.astype(np.int64), 1)
+    kernels.q(model, one_value)
+    kernels.values(model, one_value.copy())
+    packed_rows, policy = room_for_policy(model), np.empty(live_pairs.shape)
     kernels.policy(model, policy)
-    kernels.pack(model, policy, one, room)
-    kernels.pack_greedy(model, one, room)
-    sweeps = evaluator(kernels, model, one, room)
-    sweeps.sweep(one.copy(), 1, 0.0)
-    sweeps.solve()
-    kernels.difference(one, one)
+    kernels.pack(model, policy, one_value, packed_rows)
+    kernels.pack_greedy(model, one_value, packed_rows)
+    policy_sweeps = evaluator(kernels, model, one_value, packed_rows)
+    policy_sweeps.sweep(one_value.copy(), 1, 0.0)
+    policy_sweeps.solve()
+    kernels.difference(one_value, one_value)
     _warmed.add(id(kernels.values))
-    return time.perf_counter() - begin
+    return time.perf_counter() - start_time

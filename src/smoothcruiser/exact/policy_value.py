@@ -52,84 +52,100 @@ def policy_value(problem: Problem, policy: Any, *, tolerance: float = 1e-12) -> 
     largest income of one step. At discount 1 without a horizon it is the expected
     total, perhaps infinite, with a rounding that grows with the length of plays.
     """
-    known = known_model(problem)
-    tables = known.tables
-    live = tables.legal & ~tables.terminal[:, None]
-    chosen = _checked(policy, live)
-    pair = np.repeat(np.arange(live.size), np.diff(tables.start))
-    weight = chosen.reshape(-1)[pair]
-    keep = weight > 0.0  # rows that are not live may hold anything
-    state, target = pair[keep] // live.shape[1], tables.next_state[keep]
-    flow = weight[keep] * tables.prob[keep]
+    model = known_model(problem)
+    tables = model.tables
+    live_pairs = tables.legal & ~tables.terminal[:, None]
+    checked_policy = check_policy(policy, live_pairs)
+    entry_pair = np.repeat(np.arange(live_pairs.size), np.diff(tables.start))
+    action_weight = checked_policy.reshape(-1)[entry_pair]
+    is_used = action_weight > 0.0  # rows that are not live may hold anything
+    from_state, to_state = (
+        entry_pair[is_used] // live_pairs.shape[1],
+        tables.next_state[is_used],
+    )
+    edge_flow = action_weight[is_used] * tables.prob[is_used]
     sign = np.where(tables.player == 1, 1.0, -1.0)
-    income = np.bincount(state, weights=flow * tables.reward[keep], minlength=len(live))
+    income = np.bincount(
+        from_state,
+        weights=edge_flow * tables.reward[is_used],
+        minlength=len(live_pairs),
+    )
     income = np.where(
         tables.terminal,
         0.0,
-        income - sign * regularizer(problem.operator, chosen, live),
+        income - sign * regularizer(problem.operator, checked_policy, live_pairs),
     )
 
     def sweep(v: Floats) -> Floats:
-        moved: Floats = income + problem.discount * np.bincount(
-            state, weights=flow * v[target], minlength=len(live)
+        next_values: Floats = income + problem.discount * np.bincount(
+            from_state, weights=edge_flow * v[to_state], minlength=len(live_pairs)
         )
-        return moved
+        return next_values
 
-    values = np.zeros(len(live))
+    values = np.zeros(len(live_pairs))
     if problem.horizon is not None:
         for _ in range(problem.horizon):
             values = sweep(values)
-        values[known.unknown(problem.horizon, problem.horizon)] = np.nan
+        values[model.unknown(problem.horizon, problem.horizon)] = np.nan
         return values
     if is_undiscounted(problem):
-        return _total(
-            income.astype(np.float64), np.stack([state, target]), flow, tables.terminal
+        return _expected_totals(
+            income.astype(np.float64),
+            np.stack([from_state, to_state]),
+            edge_flow,
+            tables.terminal,
         )
-    if len(live) <= LARGEST_SOLVE:
-        matrix = np.eye(len(live))
-        np.subtract.at(matrix, (state, target), problem.discount * flow)
+    if len(live_pairs) <= LARGEST_SOLVE:
+        matrix = np.eye(len(live_pairs))
+        np.subtract.at(matrix, (from_state, to_state), problem.discount * edge_flow)
         return np.asarray(np.linalg.solve(matrix, income), dtype=np.float64)
-    aim = tolerance * float(np.max(np.abs(income))) * (1.0 - problem.discount)
+    target_gap = tolerance * float(np.max(np.abs(income))) * (1.0 - problem.discount)
     while True:
-        moved = sweep(values)
-        gap = float(np.max(np.abs(moved - values)))
-        values = moved
-        if gap * problem.discount <= max(
-            aim, 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))
+        next_values = sweep(values)
+        max_change = float(np.max(np.abs(next_values - values)))
+        values = next_values
+        if max_change * problem.discount <= max(
+            target_gap, 4.0 * np.finfo(float).eps * float(np.max(np.abs(values)))
         ):
             return values
 
 
-def _total(income: Floats, edge: Ints, flow: Floats, terminal: Bools) -> Floats:
+def _expected_totals(
+    income: Floats, edge: Ints, flow: Floats, terminal: Bools
+) -> Floats:
     """Expected totals of a chain at discount 1; ``edge`` leads from row 0 to row 1.
 
     States that reach no income are worth 0. Of the others those that cannot reach
     these, and all that may lead there, have incomes for ever: infinite where all
     have one sign, and refused where they do not.
     """
-    state, target = edge[:, flow > 0.0]
-    idle = ~_reaching(state, target, (income != 0.0) & ~terminal) | terminal
-    endless = ~_reaching(state, target, idle)
-    low, high = float(income.min()), float(income.max())
-    if endless.any() and low < 0.0 < high:
+    from_state, to_state = edge[:, flow > 0.0]
+    is_idle = (
+        ~_reaching_states(from_state, to_state, (income != 0.0) & ~terminal) | terminal
+    )
+    is_endless = ~_reaching_states(from_state, to_state, is_idle)
+    min_income, max_income = float(income.min()), float(income.max())
+    if is_endless.any() and min_income < 0.0 < max_income:
         raise InvalidInput(
-            f"The policy never ends from state {int(np.flatnonzero(endless)[0])}, and "
+            f"The policy never ends from state {int(np.flatnonzero(is_endless)[0])}, and "
             "incomes have both signs: its total is not defined at discount 1; give "
             "horizon= or a discount below 1."
         )
-    infinite = _reaching(state, target, endless)
-    rest = ~idle & ~infinite
-    values = np.where(infinite, np.inf if high > 0.0 else -np.inf, 0.0)
-    place = np.cumsum(rest) - 1
-    moves = rest[edge[0]] & (edge[0] != edge[1])
+    is_infinite = _reaching_states(from_state, to_state, is_endless)
+    is_open = ~is_idle & ~is_infinite
+    values = np.where(is_infinite, np.inf if max_income > 0.0 else -np.inf, 0.0)
+    open_place = np.cumsum(is_open) - 1
+    is_move = is_open[edge[0]] & (edge[0] != edge[1])
     # divided by the chance to leave a state, so that a rare exit keeps its digits
-    leave = np.bincount(edge[0][moves], flow[moves], len(rest))
-    inside = moves & rest[edge[1]]
-    matrix = np.eye(int(rest.sum()))
-    share = flow[inside] / leave[edge[0][inside]]
-    np.subtract.at(matrix, tuple(place[edge[:, inside]]), share)
+    leaving_flow = np.bincount(edge[0][is_move], flow[is_move], len(is_open))
+    is_inside = is_move & is_open[edge[1]]
+    matrix = np.eye(int(is_open.sum()))
+    move_share = flow[is_inside] / leaving_flow[edge[0][is_inside]]
+    np.subtract.at(matrix, tuple(open_place[edge[:, is_inside]]), move_share)
     try:
-        values[rest] = np.linalg.solve(matrix, income[rest] / leave[rest])
+        values[is_open] = np.linalg.solve(
+            matrix, income[is_open] / leaving_flow[is_open]
+        )
     except np.linalg.LinAlgError:
         raise InvalidInput(
             "The policy's plays are too long for float64 at discount 1; give horizon= "
@@ -138,39 +154,42 @@ def _total(income: Floats, edge: Ints, flow: Floats, terminal: Bools) -> Floats:
     return values
 
 
-def _reaching(state: Ints, target: Ints, goal: Bools) -> Bools:
+def _reaching_states(state: Ints, target: Ints, goal: Bools) -> Bools:
     """(S,): where a chain with these edges may lead to ``goal``."""
-    found = goal.copy()
+    is_reaching = goal.copy()
     while True:
-        more = state[found[target] & ~found[state]]
-        if not len(more):
-            return found
-        found[more] = True
+        new_states = state[is_reaching[target] & ~is_reaching[state]]
+        if not len(new_states):
+            return is_reaching
+        is_reaching[new_states] = True
 
 
-def _checked(policy: Any, live: Bools) -> Floats:
-    array = np.asarray(policy, dtype=float)
-    if array.shape != live.shape:
+def check_policy(policy: Any, live: Bools) -> Floats:
+    """The policy (S, A) as an array with rows that sum to 1; refuse any other."""
+    policy_array = np.asarray(policy, dtype=float)
+    if policy_array.shape != live.shape:
         raise InvalidInput(
-            f"policy must have shape (S, A) = {live.shape}, got {array.shape}."
+            f"policy must have shape (S, A) = {live.shape}, got {policy_array.shape}."
         )
-    kept = np.where(live, array, 0.0)
-    acting = live.any(axis=1)
+    legal_policy = np.where(live, policy_array, 0.0)
+    is_acting = live.any(axis=1)
     if (
-        not np.all(np.isfinite(array))
-        or np.any(array < 0.0)
-        or np.any(array[acting] * ~live[acting] > 0.0)
+        not np.all(np.isfinite(policy_array))
+        or np.any(policy_array < 0.0)
+        or np.any(policy_array[is_acting] * ~live[is_acting] > 0.0)
     ):
         raise InvalidInput(
             "policy must hold probabilities of legal actions; it has a negative, "
             "undefined or illegal entry."
         )
-    sums = kept.sum(axis=1)
-    if np.any(np.abs(sums[acting] - 1.0) > POLICY_TOLERANCE):
-        bad = int(np.flatnonzero(acting & (np.abs(sums - 1.0) > POLICY_TOLERANCE))[0])
-        raise InvalidInput(
-            f"policy must sum to 1 over the legal actions, but state {bad} sums to "
-            f"{sums[bad]:.6g}."
+    row_sums = legal_policy.sum(axis=1)
+    if np.any(np.abs(row_sums[is_acting] - 1.0) > POLICY_TOLERANCE):
+        bad_state = int(
+            np.flatnonzero(is_acting & (np.abs(row_sums - 1.0) > POLICY_TOLERANCE))[0]
         )
-    normalized: Floats = kept / np.where(acting, sums, 1.0)[:, None]
+        raise InvalidInput(
+            f"policy must sum to 1 over the legal actions, but state {bad_state} sums to "
+            f"{row_sums[bad_state]:.6g}."
+        )
+    normalized: Floats = legal_policy / np.where(is_acting, row_sums, 1.0)[:, None]
     return normalized

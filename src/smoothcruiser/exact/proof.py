@@ -16,13 +16,13 @@ are in docs/theory.md, section 13.
 
 The inequalities are checked on the rows of the model, as sums of differences
 p (r + U(z) - U(s)), with all roundings counted against them. Where the candidates
-come from does not matter: U = x + e + d g and L = x + e - d g for the value x that
-``strategy`` found, what rounding took from it, e, and a bound g on what the roundings
-of all rows that a nearly optimal play takes add up to; d is doubled until the check
-succeeds. Functions are
-sums of two float64 numbers: x alone is too coarse where plays are long, because its
-last digit moves a difference by more than a rare outcome does. For U the states of an end component
-have one value between them, and g is that of its quotient: there every play ends.
+come from does not matter: U = x + e + d g and L = x + e - d g for the value x of
+``strategy``, its error of rounding, e, and a bound g on the sum of the roundings of all
+rows that a nearly optimal play takes; d is doubled until the check succeeds. Functions
+are sums of two float64 numbers: x alone is too coarse where plays are long, because its
+last digit moves a difference by more than a rare outcome does. For U the states of an
+end component have one value between them, and g is that of its quotient: there every
+play ends.
 """
 
 from __future__ import annotations
@@ -32,13 +32,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smoothcruiser.exact.chains import Rows, Work, best_rows, policy_value, sums
+from smoothcruiser.exact.chains import (
+    Rows,
+    SweepBudget,
+    best_rows,
+    policy_value,
+    row_sums,
+)
 from smoothcruiser.exact.qualitative import end_components, never_ending
 from smoothcruiser.exact.stopped import SLACK, UNIT
 from smoothcruiser.exact.strategy import Play, covering
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
-# Rows whose value is within this share of the best are "nearly optimal": fewer rows
+# Rows with a value within this share of the best are "nearly optimal": fewer rows
 # make g smaller, and the others must not exceed U by d g. The last takes all rows.
 MARGINS = (1e-6, 1e-9, 1e-3, 1e-12, np.inf)
 FIRST = 2.0**-80  # of the largest value: every row counts that much against a bound
@@ -48,12 +54,12 @@ TINY = 1e-290  # numbers below are no digits: rewards are scaled to 1
 UNDERFLOW = 1e-300  # more than a row's sums lose below the normal numbers
 
 
-Attempt = Callable[[Floats], Floats | None]  # what was proven, if it was
+Attempt = Callable[[Floats], Floats | None]  # the proven bound, if there is one
 
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """The states F, their rows with and without self-loops, and who moves."""
+    """The states F, their rows with and without self-loops, and their players."""
 
     raw: Rows  # of the model: probabilities, as they are
     rows: Rows  # the same rows without self-loops; ``rows.row`` numbers those of raw
@@ -69,25 +75,31 @@ class Arena:
         subtracted inside), 3 for differences, their sum and that with r, 1 for the
         product, n for the sum, and 4 to spare.
         """
-        raw, row = self.raw, self.raw.entry_row
-        step, wide = raw.steps(x)
-        count = len(raw.owner)
-        mean = sums(row, raw.weight * (self.paid + step), count)
-        size = sums(row, raw.weight * (np.abs(self.paid) + wide), count)
-        room = SLACK * UNIT * (2.0 * np.diff(raw.start) + 10.0) * size
+        raw, entry_row = self.raw, self.raw.entry_row
+        value_steps, step_sizes = raw.steps(x)
+        num_rows = len(raw.owner)
+        mean_drift = row_sums(
+            entry_row, raw.weight * (self.paid + value_steps), num_rows
+        )
+        term_size = row_sums(
+            entry_row, raw.weight * (np.abs(self.paid) + step_sizes), num_rows
+        )
+        rounding_slack = SLACK * UNIT * (2.0 * np.diff(raw.start) + 10.0) * term_size
         # a row that pays nothing, between equal values, is 0 without any rounding
-        room[raw.pays | (sums(row, wide != 0.0, count) > 0.0)] += UNDERFLOW
-        return mean - room, mean + room
+        rounding_slack[
+            raw.pays | (row_sums(entry_row, step_sizes != 0.0, num_rows) > 0.0)
+        ] += UNDERFLOW
+        return mean_drift - rounding_slack, mean_drift + rounding_slack
 
-    def fixed(self, choice: Ints) -> Bools:
+    def chosen_rows(self, choice: Ints) -> Bools:
         """(m of raw,): the chosen rows of the model."""
-        found = np.zeros(len(self.raw.owner), dtype=np.bool_)
-        found[self.rows.row[choice]] = True
-        return found
+        is_chosen = np.zeros(len(self.raw.owner), dtype=np.bool_)
+        is_chosen[self.rows.row[choice]] = True
+        return is_chosen
 
 
 @dataclass(frozen=True, eq=False)
-class Proven:
+class ProvenBound:
     """A function that was proven to bound V, with the policy that keeps it."""
 
     x: Floats  # (2, n + 1): the sum of two rows; the last column is 0
@@ -99,115 +111,126 @@ def is_above(arena: Arena, x: Floats, choice: Ints) -> bool:
     """Whether V <= ``x`` is proven, with the min player's rows of ``choice``."""
     if not np.all(np.isfinite(x)) or (not arena.signed and np.any(x.sum(axis=0) < 0)):
         return False
-    needed = arena.fixed(choice) | arena.is_max[arena.raw.owner]
-    return not np.any(arena.signs(x)[1][needed] > 0.0)
+    is_needed = arena.chosen_rows(choice) | arena.is_max[arena.raw.owner]
+    return not np.any(arena.signs(x)[1][is_needed] > 0.0)
 
 
 def is_below(arena: Arena, x: Floats, choice: Ints) -> bool:
     """Whether ``x`` <= V is proven, with the max player's rows of ``choice``."""
     if not np.all(np.isfinite(x)):
         return False
-    raw, is_max, total = arena.raw, arena.is_max, x.sum(axis=0)
-    needed = arena.fixed(choice) | ~is_max[raw.owner]
+    raw, is_max, x_total = arena.raw, arena.is_max, x.sum(axis=0)
+    is_needed = arena.chosen_rows(choice) | ~is_max[raw.owner]
     if arena.signed:
-        return not np.any(arena.signs(x)[0][needed] < 0.0)
-    positive = total[:-1] > 0.0
-    kept = needed & positive[raw.owner]
-    if np.any(total < 0.0) or np.any(arena.signs(x)[0][kept] < 0.0):
+        return not np.any(arena.signs(x)[0][is_needed] < 0.0)
+    is_positive = x_total[:-1] > 0.0
+    is_kept = is_needed & is_positive[raw.owner]
+    if np.any(x_total < 0.0) or np.any(arena.signs(x)[0][is_kept] < 0.0):
         return False
     # the states where x is 0 are outside
-    label = np.where(positive, np.cumsum(positive) - 1, int(positive.sum()))
-    inside = raw.only(kept).renamed(label, int(positive.sum()))
-    return not never_ending(inside, unpaid=True).any()
+    label = np.where(is_positive, np.cumsum(is_positive) - 1, int(is_positive.sum()))
+    inside_rows = raw.select_rows(is_kept).renumber_states(
+        label, int(is_positive.sum())
+    )
+    return not never_ending(inside_rows, unpaid=True).any()
 
 
-def upper(arena: Arena, play: Play, work: Work) -> Proven | None:
+def upper(arena: Arena, play: Play, work: SweepBudget) -> ProvenBound | None:
     """A function above V, near the value of ``play``; None if no attempt succeeded."""
     rows = arena.rows
-    kept = arena.is_max[rows.owner].copy()
-    kept[play.choice] = True
-    used = rows.only(kept)
-    label, count = end_components(used)
-    merged = used.merged(label, count)
-    top = np.full(count + 1, -np.inf)
-    np.maximum.at(top, label, play.x[:-1])
-    top[count] = 0.0
-    every = np.append(label, count)
+    keep_row = arena.is_max[rows.owner].copy()
+    keep_row[play.choice] = True
+    used_rows = rows.select_rows(keep_row)
+    label, num_classes = end_components(used_rows)
+    merged_rows = used_rows.merge_classes(label, num_classes)
+    class_value = np.full(num_classes + 1, -np.inf)
+    np.maximum.at(class_value, label, play.x[:-1])
+    class_value[num_classes] = 0.0
+    class_index = np.append(label, num_classes)
 
     def attempt(x: Floats) -> Floats | None:
-        full = x[:, every]
+        full_bound = x[:, class_index]
         if not arena.signed:
-            full = np.where(full.sum(axis=0) < 0.0, 0.0, full)
-        return full if is_above(arena, full, play.choice) else None
+            full_bound = np.where(full_bound.sum(axis=0) < 0.0, 0.0, full_bound)
+        return full_bound if is_above(arena, full_bound, play.choice) else None
 
-    found = _attempts(merged, top, 1.0, attempt, work)
-    return None if found is None else Proven(found[0], found[1][every], play.choice)
+    proven_bound = _try_margins(merged_rows, class_value, 1.0, attempt, work)
+    return (
+        None
+        if proven_bound is None
+        else ProvenBound(proven_bound[0], proven_bound[1][class_index], play.choice)
+    )
 
 
-def lower(arena: Arena, play: Play, work: Work) -> Proven | None:
+def lower(arena: Arena, play: Play, work: SweepBudget) -> ProvenBound | None:
     """A function below V, near the value of ``play``; None if no attempt succeeded."""
     rows = arena.rows
-    kept = ~arena.is_max[rows.owner]
-    kept[play.choice] = True
-    used = rows.only(kept)
+    keep_row = ~arena.is_max[rows.owner]
+    keep_row[play.choice] = True
+    used_rows = rows.select_rows(keep_row)
 
     def attempt(x: Floats) -> Floats | None:
-        full = x if arena.signed else np.where(x.sum(axis=0) < TINY, 0.0, x)
-        return full if is_below(arena, full, play.choice) else None
+        full_bound = x if arena.signed else np.where(x.sum(axis=0) < TINY, 0.0, x)
+        return full_bound if is_below(arena, full_bound, play.choice) else None
 
-    found = _attempts(used, play.x, -1.0, attempt, work)
-    return None if found is None else Proven(*found, play.choice)
+    proven_bound = _try_margins(used_rows, play.x, -1.0, attempt, work)
+    return None if proven_bound is None else ProvenBound(*proven_bound, play.choice)
 
 
-def nothing(arena: Arena, play: Play) -> Proven:
+def zero_bound(arena: Arena, play: Play) -> ProvenBound:
     """0, which is below every total of rewards of at least 0."""
-    return Proven(np.zeros((2, arena.rows.size + 1)), play.x, play.choice)
+    return ProvenBound(np.zeros((2, arena.rows.size + 1)), play.x, play.choice)
 
 
-def _attempts(
-    rows: Rows, x: Floats, sign: float, attempt: Attempt, work: Work
+def _try_margins(
+    rows: Rows, x: Floats, sign: float, attempt: Attempt, work: SweepBudget
 ) -> tuple[Floats, Floats] | None:
-    """x + e + sign d g that ``attempt`` accepts, and x + e; e is what ``x`` lacks.
+    """x + e + sign d g that ``attempt`` accepts, and x + e; e is the error of ``x``.
 
-    A row is nearly optimal if its ``excess`` is about 0: by how much it exceeds what
-    is to be proven.
+    A row is nearly optimal if its ``excess`` over the bound to be proven is about 0.
     """
     choice = best_rows(rows, sign * rows.drift(x)[0])
-    fine = _refined(rows, x, choice, work)
-    drift, size = rows.drift(fine)
-    excess, scale = sign * drift, max(float(np.max(np.abs(x))), TINY)
-    # what the check counts against a row, and the last digit of what is added to x
-    least = UNIT * (2.0 * np.diff(rows.start) + 12.0) * size
-    least += 4.0 * UNIT * float(np.max(np.abs(fine[1]))) + FIRST * scale + TINY
+    refined_value = _refine_value(rows, x, choice, work)
+    row_drift, term_size = rows.drift(refined_value)
+    excess, value_scale = sign * row_drift, max(float(np.max(np.abs(x))), TINY)
+    # the rounding that the check counts against a row, and the last digit of the addend
+    min_payment = UNIT * (2.0 * np.diff(rows.start) + 12.0) * term_size
+    min_payment += (
+        4.0 * UNIT * float(np.max(np.abs(refined_value[1])))
+        + FIRST * value_scale
+        + TINY
+    )
     for margin in MARGINS:
-        near = excess >= -margin * scale
-        near[choice] = True
-        some = rows.only(near)
-        if never_ending(some).any():
+        is_near = excess >= -margin * value_scale
+        is_near[choice] = True
+        near_rows = rows.select_rows(is_near)
+        if never_ending(near_rows).any():
             continue
-        at = np.searchsorted(np.flatnonzero(near), choice)
-        cover = covering(some, least[near], at, work)
-        if cover is None:
+        choice_place = np.searchsorted(np.flatnonzero(is_near), choice)
+        cover_value = covering(near_rows, min_payment[is_near], choice_place, work)
+        if cover_value is None:
             continue
-        d = max(float(np.max((excess / least)[near])), 0.5)
+        d = max(float(np.max((excess / min_payment)[is_near])), 0.5)
         for _ in range(DOUBLINGS):
-            found = attempt(np.stack([fine[0], fine[1] + sign * d * cover]))
-            if found is not None:
-                return found, fine.sum(axis=0)
+            proven_bound = attempt(
+                np.stack([refined_value[0], refined_value[1] + sign * d * cover_value])
+            )
+            if proven_bound is not None:
+                return proven_bound, refined_value.sum(axis=0)
             d *= 2.0
     return None
 
 
-def _refined(rows: Rows, x: Floats, choice: Ints, work: Work) -> Floats:
-    """(2, n + 1): ``x``, and what it lacks to be the value of the policy ``choice``.
+def _refine_value(rows: Rows, x: Floats, choice: Ints, work: SweepBudget) -> Floats:
+    """(2, n + 1): ``x``, and its distance from the value of the policy ``choice``.
 
-    What it lacks is itself a total: that of the policy's drift at ``x``.
+    The distance is itself a total: that of the policy's drift at ``x``.
     """
-    fine = np.stack([x, np.zeros(len(x))])
+    refined_value = np.stack([x, np.zeros(len(x))])
     for _ in range(REFINEMENTS):
-        missing = replace(rows, reward=rows.drift(fine)[0])
-        more = policy_value(missing, choice, np.zeros(len(x)), work)
-        if more is None:
-            return fine
-        fine[1] += more
-    return fine
+        missing_rows = replace(rows, reward=rows.drift(refined_value)[0])
+        missing_value = policy_value(missing_rows, choice, np.zeros(len(x)), work)
+        if missing_value is None:
+            return refined_value
+        refined_value[1] += missing_value
+    return refined_value

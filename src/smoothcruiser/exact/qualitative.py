@@ -1,7 +1,7 @@
-"""What the graph of a model at discount 1 decides: ends, zeros and infinities.
+"""Ends, zeros and infinities of a model at discount 1, decided by its graph.
 
-Rewards are nonnegative here, or every play ends. All sets are attractors: a player
-who wants to reach a set, helped by chance, against one who does not. Only the
+Rewards are nonnegative here, or every play ends. All sets are attractors: one player
+wants to reach a set, helped by chance, and the other does not. Only the
 support of the probabilities is read, so there is no rounding in any of it.
 
 legend   symbol      here
@@ -21,45 +21,47 @@ from dataclasses import dataclass
 import numpy as np
 
 from smoothcruiser.exact import graph_kernel
-from smoothcruiser.exact.chains import Rows, components, sums
+from smoothcruiser.exact.chains import Rows, components, row_sums
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.problem.tabular import Bools, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Attracted:
+class Attraction:
     """The states that joined, and the row by which each of them did."""
 
     member: Bools  # (n,)
     choice: Ints  # (n,), -1 where none did
 
 
-def attracted(
+def attract_states(
     rows: Rows,
     *,
     wants: Bools,
     seeds: Bools | None = None,
     hits: Bools | None = None,
     alive: Bools | None = None,
-) -> Attracted:
+) -> Attraction:
     """States that reach ``seeds`` or a row of ``hits`` with positive probability.
 
-    ``wants`` marks the states of the player who wants to; elsewhere every ``alive``
+    ``wants`` marks the states of the player that wants to; elsewhere every ``alive``
     row has to. The outside is no seed: rows that lead to it are named by ``hits``.
     """
-    count, back = len(rows.owner), rows.backward
+    num_rows, backward_rows = len(rows.owner), rows.backward
     member = np.zeros(rows.size, dtype=np.bool_) if seeds is None else seeds.copy()
-    hit = np.zeros(count, dtype=np.bool_) if hits is None else hits.copy()
-    live = np.ones(count, dtype=np.bool_) if alive is None else alive
+    is_hit = np.zeros(num_rows, dtype=np.bool_) if hits is None else hits.copy()
+    is_alive = np.ones(num_rows, dtype=np.bool_) if alive is None else alive
     choice = np.full(rows.size, -1, dtype=np.int64)
-    compiled(graph_kernel.attract)(*back, rows.owner, live, wants, member, hit, choice)
-    return Attracted(member, choice)
+    compiled(graph_kernel.attract)(
+        *backward_rows, rows.owner, is_alive, wants, member, is_hit, choice
+    )
+    return Attraction(member, choice)
 
 
 def touches(rows: Rows, states: Bools, *, outside: bool = False) -> Bools:
     """(m,): whether a row may lead to one of ``states`` (or to the outside)."""
-    named = np.append(states, outside)[rows.target]
-    return sums(rows.entry_row, named, len(rows.owner)) > 0
+    is_named = np.append(states, outside)[rows.target]
+    return row_sums(rows.entry_row, is_named, len(rows.owner)) > 0
 
 
 def never_ending(rows: Rows, *, unpaid: bool = False) -> Bools:
@@ -68,54 +70,62 @@ def never_ending(rows: Rows, *, unpaid: bool = False) -> Bools:
     With ``unpaid`` rows that pay count as ways out. None are left if and only if
     there is no end component (of rows that do not pay).
     """
-    nobody = np.zeros(rows.size, dtype=np.bool_)
-    out = touches(rows, nobody, outside=True)
-    return ~attracted(
-        rows, wants=nobody, hits=out | rows.pays if unpaid else out
+    no_states = np.zeros(rows.size, dtype=np.bool_)
+    leads_out = touches(rows, no_states, outside=True)
+    return ~attract_states(
+        rows, wants=no_states, hits=leads_out | rows.pays if unpaid else leads_out
     ).member
 
 
 def zero_states(rows: Rows, is_max: Bools) -> tuple[Bools, Ints]:
     """(Z, for each other state of the max player a row on the way to a payment)."""
-    found = attracted(rows, wants=is_max, hits=rows.pays)
-    return ~found.member, found.choice
+    attraction = attract_states(rows, wants=is_max, hits=rows.pays)
+    return ~attraction.member, attraction.choice
 
 
 def infinite_states(rows: Rows, is_max: Bools, zero: Bools) -> Bools:
     """I, where the max player can be paid for ever with positive probability.
 
-    ``_surely`` finds where that is certain as long as the min player avoids what was
-    found before; from there, and from wherever the max player may get there, it has
-    positive probability. Repeat until nothing is found.
+    ``_surely_paid`` finds where that is certain as long as the min player avoids the
+    states found before; from there, and from wherever the max player may get there, it
+    has positive probability. Repeat until nothing is found.
     """
-    found = np.zeros(rows.size, dtype=np.bool_)
+    is_infinite = np.zeros(rows.size, dtype=np.bool_)
     while True:
-        sure = _surely(rows, is_max, zero | found, ~touches(rows, found))
-        if not sure.any():
-            return found
-        found = attracted(rows, wants=is_max, seeds=found | sure).member
+        is_sure = _surely_paid(
+            rows, is_max, zero | is_infinite, ~touches(rows, is_infinite)
+        )
+        if not is_sure.any():
+            return is_infinite
+        is_infinite = attract_states(
+            rows, wants=is_max, seeds=is_infinite | is_sure
+        ).member
 
 
-def _surely(rows: Rows, is_max: Bools, out: Bools, allowed: Bools) -> Bools:
+def _surely_paid(rows: Rows, is_max: Bools, out: Bools, allowed: Bools) -> Bools:
     """Where the max player is paid for ever with probability 1, by ``allowed`` rows.
 
     Each round takes away the states that cannot reach a payment, and those from which
     the min player may get there.
     """
-    lost = out
+    is_lost = out
     while True:
-        # rows of the max player that may lead out of what is left are of no use, those
-        # of the min player are a way out
-        leave = touches(rows, lost, outside=True)
-        lost = attracted(
-            rows, wants=~is_max, seeds=lost, hits=leave, alive=allowed
+        # rows of the max player that may lead out of the rest are of no use, those of the
+        # min player are a way out
+        may_leave = touches(rows, is_lost, outside=True)
+        is_lost = attract_states(
+            rows, wants=~is_max, seeds=is_lost, hits=may_leave, alive=allowed
         ).member
-        inside = allowed & ~touches(rows, lost, outside=True) & ~lost[rows.owner]
-        paid = attracted(rows, wants=is_max, hits=rows.pays & inside, alive=inside)
-        stuck = ~paid.member & ~lost
-        if not stuck.any():
-            return ~lost
-        lost = lost | stuck
+        is_inside = (
+            allowed & ~touches(rows, is_lost, outside=True) & ~is_lost[rows.owner]
+        )
+        payment = attract_states(
+            rows, wants=is_max, hits=rows.pays & is_inside, alive=is_inside
+        )
+        is_stuck = ~payment.member & ~is_lost
+        if not is_stuck.any():
+            return ~is_lost
+        is_lost = is_lost | is_stuck
 
 
 def end_components(rows: Rows) -> tuple[Ints, int]:
@@ -124,15 +134,22 @@ def end_components(rows: Rows) -> tuple[Ints, int]:
     An end component is a set of states that rows without payment keep inside and
     connect.
     """
-    alive = never_ending(rows, unpaid=True)
-    if not alive.any():
+    is_alive = never_ending(rows, unpaid=True)
+    if not is_alive.any():
         return np.arange(rows.size), rows.size
-    keep = alive[rows.owner] & ~touches(rows, ~alive, outside=True) & ~rows.pays
+    keep_row = (
+        is_alive[rows.owner] & ~touches(rows, ~is_alive, outside=True) & ~rows.pays
+    )
     while True:
-        inner = rows.only(keep)
-        label, count = components(inner)
-        same = np.append(label, -1)[inner.target] == label[inner.owner[inner.entry_row]]
-        closed = sums(inner.entry_row, ~same, len(inner.owner)) == 0
-        if closed.all():
-            return label, count
-        keep[np.flatnonzero(keep)[~closed]] = False
+        inner_rows = rows.select_rows(keep_row)
+        label, num_components = components(inner_rows)
+        same_label = (
+            np.append(label, -1)[inner_rows.target]
+            == label[inner_rows.owner[inner_rows.entry_row]]
+        )
+        is_closed = (
+            row_sums(inner_rows.entry_row, ~same_label, len(inner_rows.owner)) == 0
+        )
+        if is_closed.all():
+            return label, num_components
+        keep_row[np.flatnonzero(keep_row)[~is_closed]] = False

@@ -48,15 +48,15 @@ class TooLarge(InvalidInput):
         self.states = states
 
 
-class Known(NamedTuple):
+class KnownModel(NamedTuple):
     """A known model.
 
-    ``states`` and ``depth`` are None where the problem has tables, whose states
-    are numbers already.
+    ``states`` and ``depth`` are None where the problem has tables: then states are
+    numbers already.
     """
 
     tables: Tables
-    states: tuple[Any, ...] | None = None  # what the rows stand for
+    states: tuple[Any, ...] | None = None  # the state of each row
     # (S,), the fewest steps from the initial state, 0 in terminal states; None if no
     # horizon truncated the walk
     depth: Ints | None = None
@@ -68,16 +68,16 @@ class Known(NamedTuple):
         """
         if self.depth is None:
             return np.zeros(self.tables.num_states, dtype=np.bool_)
-        found: Bools = self.depth + remaining > horizon
-        return found
+        is_unknown: Bools = self.depth + remaining > horizon
+        return is_unknown
 
 
 def known_model(
     problem: Problem, deadline: float = math.inf, watch: Watch | None = None
-) -> Known:
+) -> KnownModel:
     """The tables of ``problem``, or those of the states that ``outcomes`` leads to."""
     if problem.tables is not None:
-        return Known(problem.tables)
+        return KnownModel(problem.tables)
     check_model(problem)
     return explore(problem, deadline=deadline, watch=watch)
 
@@ -88,74 +88,80 @@ def explore(
     most_states: int | None = None,
     deadline: float = math.inf,
     watch: Watch | None = None,
-) -> Known:
+) -> KnownModel:
     """Tables of the states reachable from ``initial_state``, and these states in order.
 
     With a horizon they are the states within it. Raises ``TooLarge`` where there
     are more than ``most_states`` (by default ``MOST_STATES``), or where
     ``time.perf_counter()`` passes ``deadline`` first; ``Interrupted`` where ``watch``
-    hears from the progress function that it is to stop.
+    learns from the progress function that it is to stop.
     """
     watch = Watch() if watch is None else watch
     watch.begin("exploring")
     check_ends(problem)
-    rows = _NumberedStates(problem, MOST_STATES if most_states is None else most_states)
-    depth: list[int] = rows.depth
-    cut = False
-    counts: list[int] = []
-    target: list[int] = []
-    prob: list[float] = []
-    paid: list[float] = []
+    numbered = _NumberedStates(
+        problem, MOST_STATES if most_states is None else most_states
+    )
+    depth: list[int] = numbered.depth
+    was_cut = False
+    row_lengths: list[int] = []
+    next_rows: list[int] = []
+    probabilities: list[float] = []
+    rewards: list[float] = []
     player: list[int] = []
     terminal: list[bool] = []
     legal: list[list[bool]] = []
     # grows while we walk: first met, first expanded
-    for row, state in enumerate(rows.states):
+    for row, state in enumerate(numbered.states):
         if time.perf_counter() > deadline:
             raise TooLarge(
-                f"The time was up when {len(rows.states):,} states had been met and "
+                f"The time was up when {len(numbered.states):,} states had been met and "
                 f"{row:,} of them explored; allow more, or {_instead(problem)}.",
-                len(rows.states),
+                len(numbered.states),
             )
-        if watch.found(len(rows.states)):
+        if watch.report_states(len(numbered.states)):
             raise Interrupted(
                 "The progress function returned False when "
-                f"{len(rows.states):,} states had been met, and not all."
+                f"{len(numbered.states):,} states had been met, and not all."
             )
-        profile = rows.profiles[row]
+        profile = numbered.profiles[row]
         if profile is None:
             depth[row] = 0
         elif depth[row] == problem.horizon:
-            profile, cut = None, True
-        allowed = set() if profile is None else set(profile[1:])
+            profile, was_cut = None, True
+        legal_set = set() if profile is None else set(profile[1:])
         terminal.append(profile is None)
         player.append(1 if profile is None else profile[0])
-        legal.append([action in allowed for action in range(problem.num_actions)])
+        legal.append([action in legal_set for action in range(problem.num_actions)])
         for action in range(problem.num_actions):
-            found = read_row(problem, state, action) if action in allowed else []
-            counts.append(len(found))
-            for p, reward, following in found:
-                target.append(rows.number_of(following, depth[row] + 1))
-                prob.append(p)
-                paid.append(reward)
+            row_outcomes = (
+                read_row(problem, state, action) if action in legal_set else []
+            )
+            row_lengths.append(len(row_outcomes))
+            for p, reward, next_state in row_outcomes:
+                next_rows.append(numbered.number_of(next_state, depth[row] + 1))
+                probabilities.append(p)
+                rewards.append(reward)
     tables = Tables(
-        start=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        next_state=np.array(target, dtype=np.int64),
-        prob=np.array(prob, dtype=np.float64),
-        reward=np.array(paid, dtype=np.float64),
+        start=np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int64),
+        next_state=np.array(next_rows, dtype=np.int64),
+        prob=np.array(probabilities, dtype=np.float64),
+        reward=np.array(rewards, dtype=np.float64),
         player=np.array(player, dtype=np.int8),
         terminal=np.array(terminal, dtype=np.bool_),
         legal=np.array(legal, dtype=np.bool_),
     )
-    rows.check_untouched()
-    rows.ask_again(tables, deadline)
-    return Known(
-        tables, tuple(rows.states), np.array(depth, dtype=np.int64) if cut else None
+    numbered.check_untouched()
+    numbered.ask_again(tables, deadline)
+    return KnownModel(
+        tables,
+        tuple(numbered.states),
+        np.array(depth, dtype=np.int64) if was_cut else None,
     )
 
 
 def _instead(problem: Problem) -> str:
-    """What to do where there are too many states."""
+    """The remedy where there are too many states."""
     if is_undiscounted(problem):
         return "give horizon= or a discount below 1, and use certified search"
     return "use certified search"
@@ -211,20 +217,24 @@ class _NumberedStates:
 
         Nothing more is asked when time is up.
         """
-        problem, actions = self.problem, self.problem.num_actions
-        listed = np.flatnonzero(np.diff(tables.start))
-        for pair in listed[:: 1 + len(listed) // READ_AGAIN].tolist():
+        problem, num_actions = self.problem, self.problem.num_actions
+        listed_pairs = np.flatnonzero(np.diff(tables.start))
+        for pair in listed_pairs[:: 1 + len(listed_pairs) // READ_AGAIN].tolist():
             if time.perf_counter() > deadline:
                 return
-            row, action = divmod(pair, actions)
-            state, kept = self.states[row], slice(*tables.start[pair : pair + 2])
+            row, action = divmod(pair, num_actions)
+            state, row_slice = self.states[row], slice(*tables.start[pair : pair + 2])
             if problem.profile(state) != self.profiles[row]:
                 raise flickering(state)
-            columns = tables.next_state[kept], tables.reward[kept], tables.prob[kept]
-            again = [
+            stored_columns = (
+                tables.next_state[row_slice],
+                tables.reward[row_slice],
+                tables.prob[row_slice],
+            )
+            new_outcomes = [
                 (self._number.get(problem.key_of(z), -1), reward, p)
                 for p, reward, z in read_row(problem, state, action)
             ]
-            before = [column.tolist() for column in columns]
-            if not same_rows(list(zip(*before, strict=True)), again):
+            old_columns = [column.tolist() for column in stored_columns]
+            if not same_rows(list(zip(*old_columns, strict=True)), new_outcomes):
                 raise answered_again(state, action)

@@ -1,4 +1,4 @@
-"""What a search for V = TV keeps: the model, its passes, and the bound of a point.
+"""The state of a search for V = TV: the model, its passes, and the bound of a point.
 
 Symbols and proofs are those of ``solver``.
 """
@@ -24,7 +24,7 @@ UNLIMITED = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """Values with their bound, how they were computed, and why the bound is no smaller."""
 
     values: Floats
@@ -45,7 +45,7 @@ class SweptValues:
     top: float  # no number of v, w or the answer computed from them is larger
 
 
-class Sweeping:
+class SweepSearch:
     """The model, its loops, and the count of passes, which alone changes."""
 
     def __init__(
@@ -59,8 +59,8 @@ class Sweeping:
     ) -> None:
         self.model, self.kernels, self.finite = model, kernels, finite
         self.max_sweeps, self.sweeps = max_sweeps, 0
-        self.over = Watch()  # says when to stop with what was reached
-        self.tables: Tables | None = None  # what the model was made of
+        self.over = Watch()  # says when to stop with the best point so far
+        self.tables: Tables | None = None  # the source of the model
         self.slow = False  # an evaluation has used up its sweeps
         self.compile_seconds = 0.0  # of loops that not every search needs
         self.room = room_for_policy(model)
@@ -69,8 +69,12 @@ class Sweeping:
         self.clamped = not operator.shift_invariant or bool(np.any(model.sign == 0.0))
         self.rounding_scale = operator.rounding_scale(model.live.shape[1])
         self.longest = int(np.max(np.diff(model.start), initial=1))
-        rewards = model.reward[model.live.reshape(-1)]
-        self.span = float(np.max(rewards) - np.min(rewards)) if len(rewards) else 0.0
+        live_rewards = model.reward[model.live.reshape(-1)]
+        self.span = (
+            float(np.max(live_rewards) - np.min(live_rewards))
+            if len(live_rewards)
+            else 0.0
+        )
 
     def backup(self, v: Floats, *, zero: bool = False) -> SweptValues:
         """One sweep of T: the values, and how far they moved.
@@ -78,30 +82,30 @@ class Sweeping:
         At v = 0 action values are rewards, and the transitions need not be
         read.
         """
-        m, low_high = self.model, self.kernels.difference
+        m, find_difference = self.model, self.kernels.difference
         if zero:
             m.q[:] = m.reward
         else:
             self.kernels.q(m, v)
             self.sweeps += 1
-            self.over.swept(1)
+            self.over.count_sweeps(1)
         w = np.empty(len(v))
         self.kernels.values(m, w)
-        low, high, top = low_high(v, w)
-        if math.isnan(top):
+        min_gap, max_gap, max_size = find_difference(v, w)
+        if math.isnan(max_size):
             raise InvalidInput(
                 "A value is NaN or infinite after one sweep: the operator must "
                 "return finite numbers; see check_operator."
             )
         if self.clamped:
-            low, high = min(low, 0.0), max(high, 0.0)
-        middle = 0.5 * (low + high)
+            min_gap, max_gap = min(min_gap, 0.0), max(max_gap, 0.0)
+        middle = 0.5 * (min_gap + max_gap)
         return SweptValues(
             v,
             w,
-            high - low,
+            max_gap - min_gap,
             middle,
-            top if self.finite else top + abs(middle) / (1.0 - m.discount),
+            max_size if self.finite else max_size + abs(middle) / (1.0 - m.discount),
         )
 
     def rounding(self, top: float) -> float:
@@ -109,7 +113,7 @@ class Sweeping:
 
         Derivation, in units of 2**-53. Action values, relative to Q = max |r| +
         gamma top, for n successors: n + 2 for the normalization of the stored
-        rows (we solve the problem whose rows sum to 1), n + 1 for the mean
+        rows (we solve the problem with rows that sum to 1), n + 1 for the mean
         reward, n + 1 for the mean of V (in any order), 2 for the last two
         operations.
 
@@ -122,9 +126,9 @@ class Sweeping:
         that, with |F(0)| in the place of lambda.
         """
         k = len(self.model.weights)
-        size = self.model.reward_top + self.model.discount * top
+        q_size = self.model.reward_top + self.model.discount * top
         return UNIT * (
-            size * (3.0 * self.longest + 14.0)
+            q_size * (3.0 * self.longest + 14.0)
             + self.rounding_scale * (2.0 * k * k + 16.0)
         )
 
@@ -132,38 +136,38 @@ class Sweeping:
         """Values that a sweep in place changes by at most ``enough``, or None.
 
         It is tried once, for Max without a min player and where an order of levels
-        exists: later steps polish what came out, or do without.
+        exists: later steps polish the result, or do without.
         """
         if self.flowed or not is_greedy(self.model.code):
             return None
         self.flowed, narrow = True, self.narrow()
         if narrow is None or float(np.min(self.model.sign)) < 0.0:
             return None
-        seconds = flow.warm()
-        self.over.compiled(seconds)
-        self.compile_seconds += seconds
-        steps = flow.flow(self.model, narrow.order)
-        if steps is None:
+        compile_seconds = flow.warm()
+        self.over.skip_compiling(compile_seconds)
+        self.compile_seconds += compile_seconds
+        flow_steps = flow.flow(self.model, narrow.order)
+        if flow_steps is None:
             return None
-        found, passes = steps.values(enough, self.remaining(), self.over)
+        flow_values, passes = flow_steps.values(enough, self.remaining(), self.over)
         self.sweeps += passes
-        return found
+        return flow_values
 
-    def narrow(self) -> elimination.Narrow | None:
+    def narrow(self) -> elimination.NarrowOrder | None:
         """The order in which policies are cheap to eliminate, if there is one."""
         if self.tables is None:
             return None
-        seconds = elimination.warm()
-        self.over.compiled(seconds)
-        self.compile_seconds += seconds
+        compile_seconds = elimination.warm()
+        self.over.skip_compiling(compile_seconds)
+        self.compile_seconds += compile_seconds
         return elimination.narrow(self.tables, self.model)
 
-    def settle(self, narrow: elimination.Narrow, x: Floats, sweeps: int) -> Floats:
+    def settle(self, narrow: elimination.NarrowOrder, x: Floats, sweeps: int) -> Floats:
         """``x`` after sweeps of T for Max in place."""
         sweeps = min(sweeps, self.remaining())
         narrow.settle(self.model, x, sweeps)
         self.sweeps += sweeps
-        self.over.swept(sweeps)
+        self.over.count_sweeps(sweeps)
         return x
 
     def remaining(self) -> int:
@@ -178,21 +182,21 @@ class Sweeping:
         """Refuse to continue once ``max_sweeps`` is used up."""
         if self.max_sweeps is None or self.sweeps < self.max_sweeps:
             return
-        reached = (
+        reached_text = (
             ""
             if best is None
             else (
-                f"; they reached max |values - V*| <= {self.bound(best):.3g}, not "
+                f"; they reached max |values - V*| <= {self.proven_bound(best):.3g}, not "
                 f"{aim:.3g}"
             )
         )
         raise Unpayable(
-            f"max_sweeps={self.max_sweeps} passes were not enough{reached}; raise "
+            f"max_sweeps={self.max_sweeps} passes were not enough{reached_text}; raise "
             "max_sweeps, or tolerance."
         )
 
     def floor(self, top: float) -> float:
-        """What rounding adds to the bound, summed over all later sweeps.
+        """The part of the bound that rounding adds, summed over all later sweeps.
 
         It is eta and the last bit of the difference itself.
         """
@@ -201,16 +205,18 @@ class Sweeping:
             + 2.0 * UNIT * top
         )
 
-    def bound(self, point: SweptValues) -> float:
+    def proven_bound(self, point: SweptValues) -> float:
         """Return the proven distance of ``answer(point)`` from V*."""
         gamma = self.model.discount
         return SLACK * 0.5 * point.width * gamma / (1.0 - gamma) + self.floor(point.top)
 
     def is_rounded(self, point: SweptValues) -> bool:
-        """Whether rounding may be what keeps the width from shrinking."""
-        return self.bound(point) <= 8.0 * self.floor(point.top)
+        """Whether rounding may keep the width from shrinking."""
+        return self.proven_bound(point) <= 8.0 * self.floor(point.top)
 
-    def answer(self, point: SweptValues, bound: float, method: str, note: str) -> Found:
+    def answer(
+        self, point: SweptValues, bound: float, method: str, note: str
+    ) -> SearchResult:
         """The middle of MacQueen's two lines.
 
         From v + lo/(1-gamma) <= V* <= v + hi/(1-gamma), action values shift by
@@ -219,7 +225,7 @@ class Sweeping:
         gamma = self.model.discount
         shift = point.middle * gamma / (1.0 - gamma)
         self.model.q[:] += shift
-        return Found(
+        return SearchResult(
             np.where(self.model.sign == 0.0, 0.0, point.w + shift),
             bound,
             method,

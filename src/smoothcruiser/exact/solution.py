@@ -56,9 +56,9 @@ class Solution(Shown, Data, Framed):
     # (horizon + 1, S): row h is the value with h steps left, NaN where it depends on
     # states that were not explored
     stages: Floats | None = None
-    # what row i stands for, where the states were explored from ``outcomes``
+    # the state of row i, where the states were explored from ``outcomes``
     states: tuple[Any, ...] | None = None
-    # what distinguishes states
+    # the key that distinguishes states
     key_of: Callable[[Any], Hashable] = field(default=state_key, repr=False)
     note: str = ""  # why residual_bound is larger than the default aim, if it is
     problem: str = ""  # its name
@@ -75,31 +75,31 @@ class Solution(Shown, Data, Framed):
         return hash((self.problem, self.method, self.sweeps, self.q_values.shape))
 
     def json_flaw(self) -> str | None:
-        """Arrays, states or labels whose lengths differ."""
-        count = self.values.size
-        if self.values.ndim != 1 or count == 0:
+        """Arrays, states or labels with lengths that differ."""
+        num_states = self.values.size
+        if self.values.ndim != 1 or num_states == 0:
             return "values must be a list of numbers, one per state"
         for name, table in (("q_values", self.q_values), ("policy", self.policy)):
             if table.ndim != 2 or table.shape != self.q_values.shape:
                 return f"{name} must be lists of equal lengths, one number per action"
         stages, states = self.stages, self.states
-        found = [
-            miscounted("q_values", len(self.q_values), count, "state"),
+        length_flaws = [
+            miscounted("q_values", len(self.q_values), num_states, "state"),
             None
             if states is None
-            else miscounted("states", len(states), count, "state"),
+            else miscounted("states", len(states), num_states, "state"),
             None
             if self.labels is None
             else miscounted(
                 "labels", len(self.labels), self.q_values.shape[1], "action"
             ),
         ]
-        if stages is not None and (stages.ndim != 2 or stages.shape[1] != count):
+        if stages is not None and (stages.ndim != 2 or stages.shape[1] != num_states):
             return "stages must be lists of one number per state"
-        return next((flaw for flaw in found if flaw is not None), None)
+        return next((flaw for flaw in length_flaws if flaw is not None), None)
 
     def label(self, action: int) -> str:
-        """What an action is called: its number where it has no name."""
+        """The name of an action: its number where it has none."""
         return str(action) if self.labels is None else self.labels[action]
 
     def records(self) -> list[dict[str, Any]]:
@@ -108,18 +108,20 @@ class Solution(Shown, Data, Framed):
         ``action`` is None in terminal states, and where the policy is not known.
         """
         states = range(len(self.values)) if self.states is None else self.states
-        acts = np.nan_to_num(self.policy).sum(axis=1) > 0.0
-        best = np.where(acts, np.nan_to_num(self.policy).argmax(axis=1), -1)
-        rows = []
+        has_action = np.nan_to_num(self.policy).sum(axis=1) > 0.0
+        best_actions = np.where(
+            has_action, np.nan_to_num(self.policy).argmax(axis=1), -1
+        )
+        table_rows = []
         for i, state in enumerate(states):
-            row = {"state": state, "value": float(self.values[i])}
-            action = int(best[i]) if best[i] >= 0 else None
-            row["action"] = action
-            row["label"] = None if action is None else self.label(action)
+            state_row = {"state": state, "value": float(self.values[i])}
+            action = int(best_actions[i]) if best_actions[i] >= 0 else None
+            state_row["action"] = action
+            state_row["label"] = None if action is None else self.label(action)
             for name, table in (("policy", self.policy), ("q", self.q_values)):
-                row |= {f"{name}_{a}": float(x) for a, x in enumerate(table[i])}
-            rows.append(row)
-        return rows
+                state_row |= {f"{name}_{a}": float(x) for a, x in enumerate(table[i])}
+            table_rows.append(state_row)
+        return table_rows
 
     def plot(
         self, ax: Axes | None = None, shape: tuple[int, int] | None = None
@@ -131,7 +133,7 @@ class Solution(Shown, Data, Framed):
 
         Args:
             ax: where to draw; by default a figure of its own.
-            shape: (rows, columns) of a grid whose state is row * columns + column.
+            shape: (rows, columns) of a grid; its states are row * columns + column.
         """
         return drawn("solution", self, ax, shape=shape)
 
@@ -151,26 +153,28 @@ class Solution(Shown, Data, Framed):
     def index(self, state: Any) -> int:
         """The row of ``state`` in the arrays."""
         if self.states is None:
-            whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
-            if not whole or not 0 <= state < len(self.values):
+            is_whole = isinstance(state, int | np.integer) and not isinstance(
+                state, bool
+            )
+            if not is_whole or not 0 <= state < len(self.values):
                 raise InvalidInput(
                     "state must be a whole number from 0 to "
                     f"{len(self.values) - 1}, got {state!r}."
                 )
             return int(state)
-        row = self._rows.get(self.key_of(state))
-        if row is None:
+        state_row = self._rows.get(self.key_of(state))
+        if state_row is None:
             raise InvalidInput(
                 f"State {state!r} is not among the {len(self.states):,} states that "
                 "this solution explored, those that can follow "
                 f"{self.states[0]!r}; solve the problem with initial_state= set to it, "
                 "or plan there with method 'exact'."
             )
-        return row
+        return state_row
 
 
 def names_of(problem: Problem, states: tuple[Any, ...] | None) -> dict[str, Any]:
-    """The fields of a Solution that say what its rows stand for."""
+    """The fields of a Solution that name its rows."""
     return {
         "states": states,
         "key_of": state_key if states is None else problem.key_of,

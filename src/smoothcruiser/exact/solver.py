@@ -25,8 +25,8 @@ legend   symbol      public name
 
 Methods. Value iteration: V <- TV. Policy iteration: V <- the fixed point of T_pi
 (Newton's step), by LAPACK or ``elimination``. Modified: V <- T_pi^m V, or ``flow``.
-For MDPs with the built-in operators the last two are known to converge (Puterman 1994, Geist et
-al. 2019); in games, where both players' policies change at once, they may
+For MDPs with the built-in operators the last two are known to converge (Puterman 1994,
+Geist et al. 2019); in games, where both players' policies change at once, they may
 cycle. So steps are tested: where a few of them do not shrink the width by gamma
 they are undone and replaced by TV, which does. How many is ``FIRST_WINDOW`` at
 first, and half as many each time that they were in vain. So all of them converge
@@ -34,11 +34,11 @@ at least as fast as value iteration, up to a factor of two in sweeps of T and th
 first 2 ``FIRST_WINDOW`` steps.
 
 The solver never stops silently: a requested ``tolerance`` is met, or the call
-raises and says what was reached. Without one the solver aims at 1e-10 of the
-span of the expected rewards, or at twice what rounding allows where that is
+raises and says which bound was reached. Without one the solver aims at 1e-10 of the
+span of the expected rewards, or at twice the floor of rounding where that is
 more. So the relative accuracy is the same in any unit, and an offset of all
-rewards does not loosen it. ``residual_bound`` is what holds; ``note`` says why
-if it is more. What this file leaves out: sampling. It reads ``tables`` or
+rewards does not loosen it. ``residual_bound`` is the proven bound; ``note`` says why
+if it is larger than the aim. This file leaves out sampling. It reads ``tables`` or
 ``outcomes`` and never calls the oracle.
 """
 
@@ -50,10 +50,10 @@ import time
 import numpy as np
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.exact.chains import Work
+from smoothcruiser.exact.chains import SweepBudget
 from smoothcruiser.exact.model import Evaluator, evaluator, prepare
-from smoothcruiser.exact.reachable import Known
-from smoothcruiser.exact.search import Found, Sweeping, SweptValues
+from smoothcruiser.exact.reachable import KnownModel
+from smoothcruiser.exact.search import SearchResult, SweepSearch, SweptValues
 from smoothcruiser.exact.solution import Solution, names_of
 from smoothcruiser.exact.stopped import SLACK, last_stage, left_early
 from smoothcruiser.exact.undiscounted import solve_totals
@@ -92,14 +92,14 @@ MOST_STAGE_VALUES = 250_000_000  # 2 GB of float64
 
 def solve_model(
     problem: Problem,
-    known: Known,
+    known: KnownModel,
     *,
     tolerance: float | None = None,
     method: str = "auto",
     max_sweeps: int | None = None,
     watch: Watch | None = None,
 ) -> Solution:
-    """The Solution of a problem whose states are listed, as in ``solve``.
+    """The Solution of a problem with listed states, as in ``solve``.
 
     Where ``watch`` gives a reason to stop, it is the Solution of the sweeps so far,
     with the bound that these have proven.
@@ -107,88 +107,106 @@ def solve_model(
     watch = Watch() if watch is None else watch
     watch.begin("compiling", known.tables.num_states)
     if is_undiscounted(problem):
-        return solve_totals(problem, known, Work(max_sweeps, watch), tolerance, method)
-    begin = time.perf_counter()
+        return solve_totals(
+            problem, known, SweepBudget(max_sweeps, watch), tolerance, method
+        )
+    start_time = time.perf_counter()
     model, kernels, compile_seconds = prepare(problem, known.tables)
-    watch.compiled(compile_seconds)
+    watch.skip_compiling(compile_seconds)
     watch.begin("solving", known.tables.num_states)
-    search = Sweeping(
+    search = SweepSearch(
         model, kernels, problem.operator, max_sweeps, finite=problem.horizon is not None
     )
     search.over, search.tables = watch, known.tables
     if problem.horizon is not None:
-        found = _backward_induction(search, problem.horizon, tolerance, known)
+        result = _backward_induction(search, problem.horizon, tolerance, known)
     else:
-        found = _fixed_point(search, tolerance, method)
-    if not math.isfinite(found.bound):
+        result = _fixed_point(search, tolerance, method)
+    if not math.isfinite(result.bound):
         raise InvalidInput(
             "The values are too large to bound the error of float64; take a smaller "
             "temperature, discount or horizon, or measure rewards in a larger unit."
         )
     policy = np.empty(model.live.shape)
     kernels.policy(model, policy)
-    unknown = np.isnan(found.values)
-    policy[unknown] = np.nan
+    is_unknown = np.isnan(result.values)
+    policy[is_unknown] = np.nan
     compile_seconds += search.compile_seconds
     return Solution(
-        values=found.values,
+        values=result.values,
         q_values=np.where(
-            model.live & ~unknown[:, None], model.q.reshape(model.live.shape), np.nan
+            model.live & ~is_unknown[:, None], model.q.reshape(model.live.shape), np.nan
         ),
         policy=policy,
-        residual_bound=found.bound,
-        method=found.method,
+        residual_bound=result.bound,
+        method=result.method,
         sweeps=search.sweeps,
-        seconds=time.perf_counter() - begin - compile_seconds,
+        seconds=time.perf_counter() - start_time - compile_seconds,
         compile_seconds=compile_seconds,
-        stages=found.stages,
+        stages=result.stages,
         **names_of(problem, known.states),
-        note=found.note,
+        note=result.note,
     )
 
 
 # --- fixed point --------------------------------------------------------------
 
 
-def _fixed_point(search: Sweeping, tolerance: float | None, method: str) -> Found:
+def _fixed_point(
+    search: SweepSearch, tolerance: float | None, method: str
+) -> SearchResult:
     """The solution once the bound is at the aim.
 
     It ends: every step shrinks the width by gamma, or rounding stops it and
     PATIENCE runs out.
     """
-    point = best = search.backup(np.zeros(len(search.model.sign)), zero=True)
-    anchor, tries, window = point, 0, FIRST_WINDOW
-    budget, used_up, stalled, used = FIRST_SWEEPS, False, 0, "value-iteration"
+    point = best_point = search.backup(np.zeros(len(search.model.sign)), zero=True)
+    anchor_point, num_tries, window = point, 0, FIRST_WINDOW
+    sweep_budget, used_up, steps_stalled, method_used = (
+        FIRST_SWEEPS,
+        False,
+        0,
+        "value-iteration",
+    )
     while (
-        search.bound(best) > (aim := _aim(search, best, tolerance))
-        and stalled < PATIENCE
+        search.proven_bound(best_point) > (aim := _aim(search, best_point, tolerance))
+        and steps_stalled < PATIENCE
         and search.over() is None
     ):
-        search.check_budget(best, aim)
+        search.check_budget(best_point, aim)
         proposal = point.w
         if method != "value-iteration":
-            proposal, used, used_up = _improve(search, point, method, budget, aim)
+            proposal, method_used, used_up = _improve_values(
+                search, point, method, sweep_budget, aim
+            )
             search.slow = search.slow or used_up
         point = search.backup(proposal)
-        tries += 1
-        if point.width <= search.model.discount * anchor.width:
-            anchor, tries = point, 0
-            budget = 2 * budget if used_up else budget
-        elif tries >= (1 if search.is_rounded(best) else window):
+        num_tries += 1
+        if point.width <= search.model.discount * anchor_point.width:
+            anchor_point, num_tries = point, 0
+            sweep_budget = 2 * sweep_budget if used_up else sweep_budget
+        elif num_tries >= (1 if search.is_rounded(best_point) else window):
             # undone: one sweep of T shrinks the width for sure
-            point = anchor = search.backup(anchor.w)
-            tries, window, budget = 0, max(1, window // 2), max(1, budget // 2)
-            stalled += 1
-        if point.width < best.width:
-            best, stalled = point, 0
-        search.over.proved(search.bound(best))
-    bound, floor = search.bound(best), search.floor(best.top)
+            point = anchor_point = search.backup(anchor_point.w)
+            num_tries, window, sweep_budget = (
+                0,
+                max(1, window // 2),
+                max(1, sweep_budget // 2),
+            )
+            steps_stalled += 1
+        if point.width < best_point.width:
+            best_point, steps_stalled = point, 0
+        search.over.note_bound(search.proven_bound(best_point))
+    bound, rounding_floor = (
+        search.proven_bound(best_point),
+        search.floor(best_point.top),
+    )
     note = ""
-    if bound > aim and stalled < PATIENCE:
+    if bound > aim and steps_stalled < PATIENCE:
         note = left_early(search.sweeps, bound)
     elif bound > aim:
         note = (
-            f"rounding of float64 stops at {bound:.3g}, of which {floor:.3g} is the "
+            f"rounding of float64 stops at {bound:.3g}, of which {rounding_floor:.3g} is the "
             "proven worst case of one answer's rounding"
         )
         if tolerance is not None:
@@ -200,15 +218,15 @@ def _fixed_point(search: Sweeping, tolerance: float | None, method: str) -> Foun
         note = (
             f"the aim of {DEFAULT_TOLERANCE * search.span:.3g} (1e-10 of the span of "
             "rewards) is below what rounding of float64 can "
-            f"prove here ({floor:.3g})"
+            f"prove here ({rounding_floor:.3g})"
         )
-    if best is not point:
-        search.kernels.q(search.model, best.v)
-    return search.answer(best, bound, used, note)
+    if best_point is not point:
+        search.kernels.q(search.model, best_point.v)
+    return search.answer(best_point, bound, method_used, note)
 
 
-def _aim(search: Sweeping, point: SweptValues, tolerance: float | None) -> float:
-    """Return what the bound has to reach."""
+def _aim(search: SweepSearch, point: SweptValues, tolerance: float | None) -> float:
+    """The bound that has to be reached."""
     return (
         tolerance
         if tolerance is not None
@@ -216,8 +234,8 @@ def _aim(search: Sweeping, point: SweptValues, tolerance: float | None) -> float
     )
 
 
-def _improve(
-    search: Sweeping, point: SweptValues, method: str, budget: int, aim: float
+def _improve_values(
+    search: SweepSearch, point: SweptValues, method: str, budget: int, aim: float
 ) -> tuple[Floats, str, bool]:
     """An improved value function, how it was computed, and whether the budget ran out.
 
@@ -226,36 +244,36 @@ def _improve(
     """
     m = search.model
     policy = evaluator(search.kernels, m, point.w, search.room)
-    solved = _solved(search, point, policy, method, budget)
-    if solved is not None:
-        return solved, "policy-iteration", False
+    solved_values = _solve_policy(search, point, policy, method, budget)
+    if solved_values is not None:
+        return solved_values, "policy-iteration", False
     # the width at which the bound is at the aim
-    target = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)
+    target_width = 2.0 * aim * (1.0 - m.discount) / max(m.discount, 0.5)
     if method == "auto" and search.slow:
-        flowed = search.flow(0.5 * target)
-        if flowed is not None:
-            return flowed, "modified-policy-iteration", False
+        flow_values = search.flow(0.5 * target_width)
+        if flow_values is not None:
+            return flow_values, "modified-policy-iteration", False
     if method == "policy-iteration":
-        most, enough = search.remaining(), 0.25 * target
+        max_sweeps, enough_width = search.remaining(), 0.25 * target_width
     else:
-        most, enough = (
+        max_sweeps, enough_width = (
             min(budget, search.remaining()),
-            max(0.25 * target, FORCING * point.width),
+            max(0.25 * target_width, FORCING * point.width),
         )
     x = point.w.copy()
-    done = policy.sweep(x, most, enough, search.over)
-    search.sweeps += done
+    num_done = policy.sweep(x, max_sweeps, enough_width, search.over)
+    search.sweeps += num_done
     return (
         x,
         "policy-iteration"
         if method == "policy-iteration"
         else "modified-policy-iteration",
-        done == most,
+        num_done == max_sweeps,
     )
 
 
-def _solved(
-    search: Sweeping, point: SweptValues, policy: Evaluator, method: str, budget: int
+def _solve_policy(
+    search: SweepSearch, point: SweptValues, policy: Evaluator, method: str, budget: int
 ) -> Floats | None:
     """The fixed point of T_pi, or better; None where sweeps are cheaper.
 
@@ -266,39 +284,39 @@ def _solved(
     """
     if method not in ("auto", "policy-iteration"):
         return None
-    always, size = method == "policy-iteration", len(policy.income)
-    paid = math.inf if always else float(budget * policy.reads)
-    dense = size**3 / 15 if size <= LARGEST_SOLVE else math.inf
-    narrow = search.narrow() if always or search.slow else None
+    always, num_states = method == "policy-iteration", len(policy.income)
+    sweep_cost = math.inf if always else float(budget * policy.reads)
+    dense_cost = num_states**3 / 15 if num_states <= LARGEST_SOLVE else math.inf
+    narrow_order = search.narrow() if always or search.slow else None
     if (
-        narrow is not None
+        narrow_order is not None
         and policy.packed is not None
-        and narrow.cost <= min(dense, WORTH * paid)
+        and narrow_order.cost <= min(dense_cost, WORTH * sweep_cost)
     ):
-        greedy = is_greedy(search.model.code)
+        for_max = is_greedy(search.model.code)
         if search.eliminated is None:
-            search.eliminated = narrow.room()
-            if greedy:
-                return search.settle(narrow, point.w.copy(), FIRST_SETTLING)
-        x = narrow.solve(policy.packed, search.eliminated)
+            search.eliminated = narrow_order.allocate_rows()
+            if for_max:
+                return search.settle(narrow_order, point.w.copy(), FIRST_SETTLING)
+        x = narrow_order.solve(policy.packed, search.eliminated)
         if x is not None:
-            return search.settle(narrow, x, SETTLING) if greedy else x
-    return policy.solve() if dense < paid else None
+            return search.settle(narrow_order, x, SETTLING) if for_max else x
+    return policy.solve() if dense_cost < sweep_cost else None
 
 
 # --- horizon ------------------------------------------------------------------
 
 
 def _backward_induction(
-    search: Sweeping, horizon: int, tolerance: float | None, known: Known
-) -> Found:
+    search: SweepSearch, horizon: int, tolerance: float | None, known: KnownModel
+) -> SearchResult:
     """V_h = T V_{h-1} from V_0 = 0, for h up to the horizon.
 
     There is no iteration error: the bound is the rounding of each stage, passed
     on with factor gamma.
     """
-    size = (horizon + 1) * len(search.model.sign)
-    if size > MOST_STAGE_VALUES:
+    num_values = (horizon + 1) * len(search.model.sign)
+    if num_values > MOST_STAGE_VALUES:
         raise InvalidInput(
             f"The exact solution keeps a value for each of the {len(search.model.sign):,} "
             f"states and each step of the horizon, at most {MOST_STAGE_VALUES:,} of them; "
@@ -315,7 +333,7 @@ def _backward_induction(
             bound = last_stage(search.model, stages[: h + 1], horizon, bound)
             stages[h, known.unknown(horizon, horizon)] = np.nan
             note = left_early(search.sweeps, bound)
-            return Found(stages[h], bound, "backward-induction", note=note)
+            return SearchResult(stages[h], bound, "backward-induction", note=note)
     if tolerance is not None and bound > tolerance:
         raise InvalidInput(
             f"tolerance={tolerance!r} cannot be proven: rounding of float64 over "
@@ -324,4 +342,6 @@ def _backward_induction(
     for h in range(1, horizon + 1):
         # only after the last sweep, since known values never depend on unknown ones
         stages[h, known.unknown(horizon, h)] = np.nan
-    return Found(stages[horizon].copy(), bound, "backward-induction", stages=stages)
+    return SearchResult(
+        stages[horizon].copy(), bound, "backward-induction", stages=stages
+    )

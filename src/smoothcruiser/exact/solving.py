@@ -1,6 +1,6 @@
 """``solve``: the request for an exact solution, checked and watched.
 
-What this file leaves out: the iterations (``solver``, ``undiscounted``).
+This file leaves out the iterations (``solver``, ``undiscounted``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def solve(
     max_sweeps: int | None = None,
     progress: bool | Callback | None = None,
 ) -> Solution:
-    """The Solution of a problem whose model is known.
+    """The Solution of a problem with a known model.
 
     The problem has ``tables``, or ``outcomes`` and hashable states; then the
     states reachable from ``initial_state`` are solved. With a horizon the
@@ -35,7 +35,7 @@ def solve(
     horizon it is strategy iteration (``undiscounted``).
 
     Args:
-        problem: what to solve.
+        problem: the problem to solve.
         tolerance: bound on max |values - V*|, in units of reward. It is met, or
             the call raises InvalidInput (rounding forbids it) or Unpayable
             (``max_sweeps`` ended first). None, the default, aims at 1e-10 of
@@ -55,15 +55,15 @@ def solve(
         >>> round(float(sc.solve(chain).values[0]), 4)  # one reward, after three steps
         0.729
     """
-    _check(tolerance, method, max_sweeps)
+    _check_request(tolerance, method, max_sweeps)
     callback = read(progress)
     with shown(callback), held() as hold:
         watch = Watch(callback, hold)
         with hold.opened():
-            known = known_model(problem, watch=watch)
-        found = solve_model(
+            model = known_model(problem, watch=watch)
+        solution = solve_model(
             problem,
-            known,
+            model,
             tolerance=tolerance,
             method=method,
             max_sweeps=max_sweeps,
@@ -72,18 +72,20 @@ def solve(
         finish(
             callback,
             calls=0,
-            seconds=found.seconds,
-            states=known.tables.num_states,
-            done=found.sweeps,
-            half_width=found.residual_bound,
+            seconds=solution.seconds,
+            states=model.tables.num_states,
+            done=solution.sweeps,
+            half_width=solution.residual_bound,
         )
-        return found
+        return solution
 
 
-def _check(tolerance: object, method: object, max_sweeps: object) -> None:
+def _check_request(tolerance: object, method: object, max_sweeps: object) -> None:
     if tolerance is not None:
-        number = isinstance(tolerance, int | float) and not isinstance(tolerance, bool)
-        if not number or not 0.0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
+        is_number = isinstance(tolerance, int | float) and not isinstance(
+            tolerance, bool
+        )
+        if not is_number or not 0.0 < float(tolerance) < math.inf:  # type: ignore[arg-type]
             raise InvalidInput(
                 f"tolerance must be a finite number above 0 or None, got {tolerance!r}."
             )

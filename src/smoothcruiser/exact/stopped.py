@@ -1,4 +1,4 @@
-"""What an exact solution that was stopped has proven.
+"""The bound of an exact solution that was stopped.
 
 With a discount, any sweep has a bound of its own (``solver``). With a horizon H, the
 first h stages bound the last one, V_H = T^h V_(H-h):
@@ -27,20 +27,23 @@ def last_stage(model: Model, stages: Floats, horizon: int, bound: float) -> floa
     ``stages`` are V_0 to V_h, with rounding up to ``bound``; ``model.q`` holds the
     action values of stage h, and then those of the last one.
     """
-    after = sum(model.discount**i for i in range(len(stages) - 1, horizon))
-    low = after * min(float(stages[1].min()), 0.0)
-    high = after * max(float(stages[1].max()), 0.0)
-    top = float(np.abs(stages[-1]).max()) + abs(low) + abs(high)
-    shift, spread = 0.5 * (low + high), 0.5 * (high - low)
+    discount_sum = sum(model.discount**i for i in range(len(stages) - 1, horizon))
+    lower_shift = discount_sum * min(float(stages[1].min()), 0.0)
+    upper_shift = discount_sum * max(float(stages[1].max()), 0.0)
+    max_size = float(np.abs(stages[-1]).max()) + abs(lower_shift) + abs(upper_shift)
+    shift, half_spread = (
+        0.5 * (lower_shift + upper_shift),
+        0.5 * (upper_shift - lower_shift),
+    )
     model.q[:] += shift
     stages[-1] = np.where(model.sign == 0.0, 0.0, stages[-1] + shift)
     # a sum of so many terms, the shift of values and that of action values
-    rounding = UNIT * (4.0 * horizon * spread + 8.0 * top)
-    return SLACK * (bound + spread + rounding)
+    rounding = UNIT * (4.0 * horizon * half_spread + 8.0 * max_size)
+    return SLACK * (bound + half_spread + rounding)
 
 
 def left_early(sweeps: int, bound: float) -> str:
-    """What is said of a solution that was stopped before its aim."""
+    """The note of a solution that was stopped before its aim."""
     return (
         f"The sweeps were stopped after {sweeps:,}, which prove {bound:.3g}; more of "
         "them prove less."

@@ -1,7 +1,7 @@
-"""Who watches a solver: the clock, Ctrl-C, and the progress function.
+"""Stops and reports of a solver: the clock, Ctrl-C, and the progress function.
 
-A ``Watch`` is asked between two sweeps whether to stop, and reports how far the solver
-is while it is asked. It changes nothing of what is computed.
+The solver asks its ``Watch`` between two sweeps whether to stop, and the ``Watch``
+reports the progress then. It changes no result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Watch:
         self._begin = self._told = time.perf_counter()
 
     def __call__(self) -> str | None:
-        """Why to stop now: "hand", "callback", "seconds"; None: go on."""
+        """The reason to stop now: "hand", "callback", "seconds"; None: go on."""
         if self._due:
             self._tell(done=self.sweeps or None)
         if self.hold.came:
@@ -46,22 +46,22 @@ class Watch:
         self.phases.begin(phase, states=states, seconds=self._seconds())
         self._told = time.perf_counter()
 
-    def found(self, states: int) -> bool:
-        """Report how many states are listed, now and then; return whether to stop."""
+    def report_states(self, states: int) -> bool:
+        """Report the number of listed states, now and then; return whether to stop."""
         if self._due:
             self._tell(states=states)
         return self.phases.refused
 
-    def swept(self, sweeps: int) -> None:
+    def count_sweeps(self, sweeps: int) -> None:
         """Count passes over the transitions."""
         self.sweeps += sweeps
 
-    def proved(self, bound: float) -> None:
+    def note_bound(self, bound: float) -> None:
         """Keep the error that the sweeps have proven, for the next report."""
         self.bound = bound
 
-    def compiled(self, seconds: float) -> None:
-        """Count no seconds that compiling took."""
+    def skip_compiling(self, seconds: float) -> None:
+        """Leave out the seconds that compiling took."""
         self._begin += seconds
         self.deadline += seconds
 
@@ -72,10 +72,10 @@ class Watch:
         return time.perf_counter() - self._told >= REPORT_SECONDS
 
     def _tell(self, **facts: int | None) -> None:
-        left = None
+        seconds_left = None
         if self.deadline < math.inf:
-            left = max(0.0, self.deadline - time.perf_counter())
-        facts_now = {"seconds": self._seconds(), "seconds_left": left}
+            seconds_left = max(0.0, self.deadline - time.perf_counter())
+        facts_now = {"seconds": self._seconds(), "seconds_left": seconds_left}
         self.phases.tell(half_width=self.bound, **facts_now, **facts)
         self._told = time.perf_counter()
 

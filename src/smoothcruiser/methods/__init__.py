@@ -1,8 +1,8 @@
 """The planning methods by name: ``METHODS`` is the one table, in the order of the help.
 
 A method of this package is imported when it is first looked up, so that a program waits
-only for those that it uses. ``resolve`` turns what a caller wrote (a name, a method, a
-tree search, with options) into a method. To add one, see docs/extending.md.
+only for those that it uses. ``resolve`` turns the argument of a caller (a name, a
+method, a tree search, with options) into a method. To add one, see docs/extending.md.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
 
 
 class Methods(MutableMapping[str, Method]):
-    """Methods by name; where only the place of a class is known, it is imported."""
+    """Methods by name; a class known only by its module is imported on first use."""
 
     def __init__(self, places: dict[str, str]) -> None:
         self._rows: dict[str, Method | str] = dict(places)
 
     def __getitem__(self, name: str) -> Method:
-        found = self._rows[name]
-        if isinstance(found, str):
-            module, _, class_name = found.partition(":")
-            made = getattr(import_module(f"smoothcruiser.{module}"), class_name)()
-            found = self._rows[name] = _as_method(made)
-        return found
+        table_entry = self._rows[name]
+        if isinstance(table_entry, str):
+            module_name, _, class_name = table_entry.partition(":")
+            new_method = getattr(
+                import_module(f"smoothcruiser.{module_name}"), class_name
+            )()
+            table_entry = self._rows[name] = _as_method(new_method)
+        return table_entry
 
     def __setitem__(self, name: str, method: Method) -> None:
         self._rows[name] = method
@@ -44,9 +46,9 @@ class Methods(MutableMapping[str, Method]):
         return name in self._rows
 
     def __copy__(self) -> Methods:
-        made = Methods({})
-        made._rows = dict(self._rows)
-        return made
+        new_table = Methods({})
+        new_table._rows = dict(self._rows)
+        return new_table
 
     def __repr__(self) -> str:
         return f"Methods({', '.join(self._rows)})"
@@ -80,7 +82,7 @@ METHODS = Methods(
 
 _SOLVES = ("exact", "solving a known model")
 _GROWS = ("uct", "Monte Carlo tree search")
-# what methods are called elsewhere: the method here, and what it is
+# names of methods elsewhere: the name of the method here, and its description
 ELSEWHERE = {
     **dict.fromkeys(("mcts", "monte-carlo-tree-search", "monte-carlo", "ucb"), _GROWS),
     **dict.fromkeys(("value-iteration", "vi", "policy-iteration", "pi"), _SOLVES),
@@ -106,34 +108,37 @@ def register(method: Method | Search) -> None:
     """Let ``method`` be planned with by its name; a tree search by ``Tree`` too.
 
     Args:
-        method: an object with its default parameters; another one of the same name is
-            refused.
+        method: an object with its default parameters; a name that is
+            taken is refused.
     """
-    found = _as_method(method)
-    if not isinstance(found, Method):
+    new_method = _as_method(method)
+    if not isinstance(new_method, Method):
         raise InvalidInput(
             "A method is an object of a class derived from Method (or of a tree search "
-            f"derived from Search), got {found!r}; make one and register that."
+            f"derived from Search), got {new_method!r}; make one and register that."
         )
-    name = getattr(found, "name", None)
-    if not isinstance(name, str) or not name:
+    method_name = getattr(new_method, "name", None)
+    if not isinstance(method_name, str) or not method_name:
         raise InvalidInput(
-            f"{type(found).__name__} needs a name, a word of its own, got {name!r}."
+            f"{type(new_method).__name__} needs a name, a word of its own, got "
+            f"{method_name!r}."
         )
-    takes = found.takes
-    if not isinstance(takes, frozenset) or not takes <= set(KEYWORDS):
+    taken_keywords = new_method.takes
+    if not isinstance(taken_keywords, frozenset) or not taken_keywords <= set(KEYWORDS):
         raise InvalidInput(
-            f"{name}.takes must be a frozenset of keywords of plan "
-            f"({', '.join(KEYWORDS)}), got {takes!r}."
+            f"{method_name}.takes must be a frozenset of keywords of plan "
+            f"({', '.join(KEYWORDS)}), got {taken_keywords!r}."
         )
-    if name in METHODS:
-        raise InvalidInput(f"There is a method {name!r} already; choose another name.")
+    if method_name in METHODS:
+        raise InvalidInput(
+            f"There is a method {method_name!r} already; choose another name."
+        )
     from smoothcruiser.methods.tree import TreeSearch
     from smoothcruiser.tree.searches import TREE_SEARCHES
 
-    METHODS[name] = found
-    if isinstance(found, TreeSearch):
-        TREE_SEARCHES[name] = found.search
+    METHODS[method_name] = new_method
+    if isinstance(new_method, TreeSearch):
+        TREE_SEARCHES[method_name] = new_method.search
 
 
 def resolve(
@@ -143,25 +148,25 @@ def resolve(
     delta_prime: float | None = None,
     certify: bool = False,
 ) -> Method:
-    """The method that was asked for, with its parameters."""
-    found = _found(method)
-    if delta_prime is not None and "delta_prime" not in found.parameters:
+    """The requested method, with its parameters."""
+    chosen_method = _find_method(method)
+    if delta_prime is not None and "delta_prime" not in chosen_method.parameters:
         raise InvalidInput(
             "delta_prime= belongs to method 'paper'; for others give delta=."
         )
-    if certify and "certify" not in found.parameters:
+    if certify and "certify" not in chosen_method.parameters:
         raise InvalidInput(
             "certify= belongs to tree searches (uct, ments, ...); the others "
             "have promises of their own. evaluate(problem, policy) certifies any policy "
             "from below."
         )
-    own = dict(options or {})
-    own |= {} if delta_prime is None else {"delta_prime": delta_prime}
-    own |= {"certify": True} if certify else {}
-    return found.with_options(own) if own else found
+    own_options = dict(options or {})
+    own_options |= {} if delta_prime is None else {"delta_prime": delta_prime}
+    own_options |= {"certify": True} if certify else {}
+    return chosen_method.with_options(own_options) if own_options else chosen_method
 
 
-def _found(method: str | Method | Search) -> Method:
+def _find_method(method: str | Method | Search) -> Method:
     if not isinstance(method, str):
         method = _as_method(method)
     if isinstance(method, Method):
@@ -173,32 +178,32 @@ def _found(method: str | Method | Search) -> Method:
         )
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]
-    meant = method.lower().replace("_", "-") if isinstance(method, str) else ""
-    if meant in METHODS:
-        raise InvalidInput(f"Unknown method {method!r}; did you mean {meant!r}?")
-    if meant in ELSEWHERE:
-        name, what = ELSEWHERE[meant]
+    meant_name = method.lower().replace("_", "-") if isinstance(method, str) else ""
+    if meant_name in METHODS:
+        raise InvalidInput(f"Unknown method {method!r}; did you mean {meant_name!r}?")
+    if meant_name in ELSEWHERE:
+        name, description = ELSEWHERE[meant_name]
         raise InvalidInput(
-            f"Unknown method {method!r}; {what} is called {name!r} here."
+            f"Unknown method {method!r}; {description} is called {name!r} here."
         )
-    near = difflib.get_close_matches(meant, METHODS, 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    close_names = difflib.get_close_matches(meant_name, METHODS, 1)
+    hint = f" (did you mean {close_names[0]!r}?)" if close_names else ""
     raise InvalidInput(
         f"Unknown method {method!r}{hint}; choose one of {', '.join(METHODS)}."
     )
 
 
-def _as_method(found: Any) -> Any:
+def _as_method(candidate: Any) -> Any:
     """A tree search as the method that runs it; anything else as it is."""
-    if isinstance(found, Method):
-        return found
+    if isinstance(candidate, Method):
+        return candidate
     from smoothcruiser.methods.tree import TreeSearch
     from smoothcruiser.tree.searches import Search
 
-    return TreeSearch(search=found) if isinstance(found, Search) else found
+    return TreeSearch(search=candidate) if isinstance(candidate, Search) else candidate
 
 
-def _is_kind_of_method(found: type) -> bool:
+def _is_kind_of_method(candidate: type) -> bool:
     from smoothcruiser.tree.searches import Search
 
-    return issubclass(found, Method | Search)
+    return issubclass(candidate, Method | Search)

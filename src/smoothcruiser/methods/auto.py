@@ -1,4 +1,4 @@
-"""``auto``: what an expert would run, with the grounds of the decision.
+"""``auto``: the method that an expert would run, with the reasons.
 
 A model that is known is solved, or searched as far as the answer needs it. Of a
 simulator, the price of the sharp schedule is known before the first call; that of
@@ -6,15 +6,15 @@ certified search is not, and is often thousands of times lower where states come
 back. So ``auto`` looks first (``engines.pilot``), and then runs
 
   the schedule           where states do not come back, or where its price is below
-                         what any search needs
+                         that of any search
   certified search       where the schedule cannot be paid
   both, one after the    everywhere else: certified search for about as long as the
   other                  schedule would take, then the schedule (``methods.portfolio``)
 
 so that an answer costs little more than twice the price of the better of the two.
 Without an epsilon, a limit is shared in the same way. The decision is made when the
-answer is prepared, so ``explain`` prints what ``plan`` runs; it does not depend on
-the clock, unless ``seconds=`` makes it. Proofs and measurements: docs/auto.md.
+answer is prepared, so ``explain`` prints the method that ``plan`` runs; it does not
+depend on the clock, unless ``seconds=`` makes it. Proofs, measurements: docs/auto.md.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     Session,
-    Unbegun,
-    listed,
-    unused,
+    UnstartedAnswer,
+    list_arguments,
+    unused_options,
     with_delta,
 )
-from smoothcruiser.methods.choosing import Choosing
-from smoothcruiser.methods.exact import Exact, Lookup
-from smoothcruiser.methods.following import Settled
+from smoothcruiser.methods.choosing import AutoChoice
+from smoothcruiser.methods.exact import Exact, SolutionSession
+from smoothcruiser.methods.following import AutoSession
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.query import DEFAULT_DELTA, KEYWORDS, Query
 
@@ -62,11 +62,11 @@ class Auto(Method):
         if chosen.notes:
             log.info("%s", chosen.notes[0])
         takes = chosen.method.takes
-        idle = unused(query, takes)
-        if not idle:
+        unused_names = unused_options(query, takes)
+        if not unused_names:
             return chosen
         because = chosen.method.because
-        note = f"{chosen.method.name} does not use {listed(idle)}{because}."
+        note = f"{chosen.method.name} does not use {list_arguments(unused_names)}{because}."
         return replace(chosen, notes=(*chosen.notes, note))
 
     def needs_promise(self, problem: Problem) -> bool:  # noqa: D102
@@ -75,8 +75,8 @@ class Auto(Method):
     def session(self, query: Query) -> Session:
         """The solution's where the model is known; else that of one choice, in time."""
         if query.problem.tables is not None:
-            return Lookup(self, query)
-        return Settled(self, with_delta(self, query))
+            return SolutionSession(self, query)
+        return AutoSession(self, with_delta(self, query))
 
     def _choose(self, query: Query) -> Prepared:
         if query.problem.tables is not None:
@@ -88,7 +88,7 @@ class Auto(Method):
                     "is needed and delta is 0."
                 )
             )
-        choosing = Choosing(self, query)
+        choosing = AutoChoice(self, query)
         try:
             with stoppable():
                 return choosing.choose()
@@ -96,8 +96,10 @@ class Auto(Method):
             if query.state is None:
                 raise
             hear(stop)
-            calls = choosing.made + getattr(stop, "calls", 0)
-            nothing = Forecast(
-                self.name, calls, "Stopped by hand before it was decided."
+            num_calls = choosing.calls_made + getattr(stop, "calls", 0)
+            forecast = Forecast(
+                self.name, num_calls, "Stopped by hand before it was decided."
             )
-            return Unbegun(method=self, query=query, explanation=nothing, calls=calls)
+            return UnstartedAnswer(
+                method=self, query=query, explanation=forecast, calls=num_calls
+            )

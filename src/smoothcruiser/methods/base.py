@@ -1,15 +1,15 @@
-"""What a planning method is: a frozen object that prepares an answer, then runs.
+"""A planning method: a frozen object that prepares an answer, then runs.
 
     Query  ->  method.prepare(query)  ->  Prepared: explanation, notes, run()  ->  Estimate
 
-``prepare`` makes no oracle call, but for a time limit those that measure the simulator,
-and its explanation is what ``explain`` prints, so that an explanation and the run that
-follows it cannot disagree. ``takes`` names the
-keywords that a method uses; ``prepared`` refuses every other one, for all methods.
-A ``Session`` is what an ``Agent`` keeps between decisions.
+``prepare`` makes no oracle call, except those that measure the simulator for a time
+limit. ``explain`` prints its explanation, so that an explanation and the run that
+follows it cannot disagree. ``takes`` names the keywords that a method uses;
+``prepared`` refuses every other one, for all methods. A ``Session`` is the memory of
+an ``Agent`` between decisions.
 
-What this file leaves out: the methods themselves (one file per family beside it) and
-their table (``methods.METHODS``).
+This file leaves out the methods themselves (one file per family beside it) and their
+table (``methods.METHODS``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DEFAULT_BUDGET = 10**9  # calls; minutes at the speed of the compiled engine
 
 
 class Explanation(Protocol):
-    """What can be said of an answer before it is computed; ``str`` shows it."""
+    """The description of an answer before it is computed; ``str`` shows it."""
 
     @property
     def method(self) -> str:
@@ -91,9 +91,9 @@ class Forecast(Shown, Data):
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Shown, ABC):
-    """An answer that was thought through and not yet computed.
+    """An answer that is prepared and not yet computed.
 
-    ``explanation`` is what ``explain`` shows; ``notes`` say why ``auto`` chose the
+    ``explain`` shows ``explanation``; ``notes`` say why ``auto`` chose the
     method; ``run()`` computes the Estimate. Methods write ``answer``.
     """
 
@@ -104,30 +104,30 @@ class Prepared(Shown, ABC):
     stored: StoredRun | None = None  # the run that is taken up, if one is
 
     def run(self) -> Estimate:
-        """The Estimate; ``progress`` hears of it while it is computed."""
+        """The Estimate; ``progress`` gets reports while it is computed."""
         progress = self.query.progress
         with shown(progress):
-            found = self.answer()
-            finish(progress, **last_report(found))
+            estimate = self.answer()
+            finish(progress, **last_report(estimate))
         log.debug(
             "%s answered after %d calls in %.3g s, and %.3g s of compiling",
-            found.method,
-            found.num_calls,
-            found.seconds,
-            found.compile_seconds,
+            estimate.method,
+            estimate.num_calls,
+            estimate.seconds,
+            estimate.compile_seconds,
         )
-        return found
+        return estimate
 
     @abstractmethod
     def answer(self) -> Estimate:
-        """What ``run`` returns: the part that each method writes."""
+        """The Estimate that ``run`` returns: each method writes this function."""
 
     def check(self) -> None:
-        """Refuse now what ``run`` would refuse before its first oracle call."""
+        """Raise the errors that ``run`` would raise before its first oracle call."""
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
-        """What is run, one after the other, until the promise is kept."""
+        """The parts that run, one after the other, until the promise is kept."""
         return (self,)
 
     @property
@@ -142,13 +142,13 @@ class Prepared(Shown, ABC):
         Those that inspect and time the step, and that preparing took, are among them.
         """
         price: int | None = self.explanation.num_calls
-        limit = self.query.limits.calls
-        if price is None or limit is None:
-            return limit if price is None else price
-        return min(price, limit)
+        call_limit = self.query.limits.calls
+        if price is None or call_limit is None:
+            return call_limit if price is None else price
+        return min(price, call_limit)
 
     def with_pilot(self) -> Self:
-        """The same with its first samples drawn, so that it knows what it likely pays.
+        """The same with its first samples taken, so that it can forecast its price.
 
         ``explanation.expected_calls`` then is a forecast for this problem. The samples
         are those with which ``run`` begins: all calls together stay the same, and so
@@ -168,11 +168,11 @@ class Prepared(Shown, ABC):
         """
         from smoothcruiser.methods.advice import advice, remarks
 
-        more = (
+        further_notes = (
             *remarks(self.query, estimate),
             *advice(self.query, self.explanation, estimate),
         )
-        return replace(estimate, notes=(*self.notes, *estimate.notes, *more))
+        return replace(estimate, notes=(*self.notes, *estimate.notes, *further_notes))
 
     def __repr__(self) -> str:
         return brief(
@@ -206,16 +206,16 @@ class Method(ABC):
 
     @abstractmethod
     def prepare(self, query: Query) -> Prepared:
-        """All that can be known before the first oracle call."""
+        """The preparation: all that can be known before the first oracle call."""
 
     def session(self, query: Query) -> Session:
-        """What is kept between decisions; by default nothing."""
+        """The memory between decisions; by default none."""
         return Session(self, query)
 
     def together(self, query: Query, ready: Prepared) -> Session:
-        """What ``plan_many`` keeps between its states; by default what an agent does.
+        """The memory of ``plan_many`` between its states; by default that of an agent.
 
-        ``ready`` is what was prepared for one of them.
+        ``ready`` is the preparation for one of them.
         """
         return self.session(query)
 
@@ -225,12 +225,12 @@ class Method(ABC):
         return frozenset()
 
     def pick_up(self, stored: StoredRun, query: Query) -> Prepared:
-        """What goes on with a stored run of this method.
+        """The preparation that resumes a stored run of this method.
 
         Args:
             stored: the run, its seals checked.
-            query: its problem, state, seed and cut, the store, and what ``resume``
-                was asked for.
+            query: its problem, state, seed and cut, the store, and the keywords of
+                ``resume``.
         """
         raise InvalidInput(
             f"Run {stored.id} is of method {self.name!r}, whose runs are not kept; "
@@ -252,11 +252,17 @@ class Method(ABC):
 
     def with_options(self, options: dict[str, Any]) -> Self:
         """The same method with some parameters replaced."""
-        unknown = sorted(set(options) - set(self.parameters))
-        if unknown:
-            known = ", ".join(self.parameters)
-            has = f"it has {known}" if known else "it has none; name a method (method=)"
-            raise InvalidInput(f"{self.name} has no parameter {unknown[0]!r}; {has}.")
+        unknown_names = sorted(set(options) - set(self.parameters))
+        if unknown_names:
+            known_names = ", ".join(self.parameters)
+            parameter_text = (
+                f"it has {known_names}"
+                if known_names
+                else "it has none; name a method (method=)"
+            )
+            raise InvalidInput(
+                f"{self.name} has no parameter {unknown_names[0]!r}; {parameter_text}."
+            )
         return replace(self, **options)
 
     def __str__(self) -> str:
@@ -268,7 +274,7 @@ class Method(ABC):
 
 @dataclass
 class Session:
-    """What an agent keeps between decisions. This one plans every decision afresh.
+    """The memory of an agent between decisions. This one plans every decision afresh.
 
     ``query`` holds the problem, the limits and the agent's seed; a decision's own
     seed comes from the stream (PLANS, decision).
@@ -295,21 +301,21 @@ class Session:
         query = replace(self._at(state, self.query.seed, None), progress=None)
         return prepared(self.method, query).answer()
 
-    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
-        """An earlier answer with what was learned since; by default as it was.
+    def review(self, estimate: Estimate, deadline: float) -> Estimate:
+        """An earlier answer, improved by later samples; by default unchanged.
 
         After ``deadline``, a time of ``time.perf_counter``, nothing is computed for it.
         """
         return estimate
 
     def moved(self, action: int) -> None:
-        """Take notice of the action that was taken."""
+        """Note the action that was taken."""
 
     def ponder(self) -> None:
         """Think on in a thread, until ``wake``; nothing where it cannot."""
 
     def wake(self) -> None:
-        """Stop thinking: the next decision is due. What went wrong is raised."""
+        """Stop thinking: the next decision is due. Errors of the thread are raised."""
 
     def close(self) -> None:
         """Release workers and memory."""
@@ -332,29 +338,33 @@ def prepared(method: Method, query: Query) -> Prepared:
     if query.compute.executor is not None:
         from smoothcruiser.engines.registry import named
 
-        named(query.compute.executor)  # refuses what is no executor
+        named(query.compute.executor)  # refuses an unknown executor
     refuse_unused(method.name, query, method.takes, method.because)
     if not method.sums_totals:
         refuse_undiscounted(query.problem, method.name)
     if not method.samples_actions:
         refuse_sampled(query.problem, f"method={method.name!r}")
     if query.state is not None and query.problem.is_terminal(query.state):
-        return _ended(method, query)
+        return _prepare_terminal(method, query)
     if Phases(query.progress).begin("preparing"):
-        return _refused(method, query)
-    unsaid = query.promise.delta is None
+        return _prepare_refused(method, query)
+    is_unnamed = query.promise.delta is None
     query = with_delta(method, query)
     ready = method.prepare(query)
     if not isinstance(ready, Prepared):
         raise TypeError(f"{method.name}.prepare must return a Prepared, got {ready!r}.")
     delta = query.promise.delta
-    if not unsaid or delta is None or getattr(ready.explanation, "delta", 0.0) != delta:
+    if (
+        not is_unnamed
+        or delta is None
+        or getattr(ready.explanation, "delta", 0.0) != delta
+    ):
         return ready
     return replace(ready, notes=(*ready.notes, default_delta_note(delta)))
 
 
 def default_delta_note(delta: float) -> str:
-    """The note on a delta that nobody named."""
+    """The note on a default delta."""
     return (
         f"No delta was named: {delta:g}, a chance of {1.0 - delta:.0%} that all holds."
     )
@@ -377,50 +387,56 @@ def planned(method: Method, query: Query) -> Estimate:
 
 
 def unbegun(method: Method, query: Query, stop: KeyboardInterrupt) -> Estimate:
-    """What is known without a sample, where ``stop`` came before there was one.
+    """The answer without a sample, where ``stop`` came before the first one.
 
-    A method that promises nothing passes it on. What a run has sampled it keeps
-    itself: here are the seconds in which a schedule is computed, or a module loaded.
+    A method that promises nothing raises ``stop``. A run keeps its own samples: this
+    is for the seconds in which a schedule is computed, or a module loaded.
     """
     if not method.promises:
         raise stop
     hear(stop)
-    why = f"{BY_HAND} before the first sample"
-    found = unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
-    # what timed the simulator before, where that was done
-    return replace(found, num_calls=getattr(stop, "calls", 0))
+    stop_reason = f"{BY_HAND} before the first sample"
+    estimate = unsampled_estimate(
+        query.problem, query.place, method.name, stop_reason, query.seed
+    )
+    # calls that timed the simulator before, if any
+    return replace(estimate, num_calls=getattr(stop, "calls", 0))
 
 
 def refuse_unused(
     verb: str, query: Query, takes: frozenset[str], because: str = ""
 ) -> None:
-    """Refuse in one sentence the options that were given and are of no use here."""
-    idle = unused(query, takes)
-    if idle:
+    """Refuse in one sentence the named options that have no effect here."""
+    unused_names = unused_options(query, takes)
+    if unused_names:
         raise InvalidInput(
-            f"{verb} does not use {listed(idle)}{because}; drop "
-            f"{'it' if len(idle) == 1 else 'them'}. It takes "
+            f"{verb} does not use {list_arguments(unused_names)}{because}; drop "
+            f"{'it' if len(unused_names) == 1 else 'them'}. It takes "
             f"{', '.join(name for name in KEYWORDS if name in takes)}."
         )
 
 
-def unused(query: Query, takes: frozenset[str]) -> list[str]:
-    """The options that were given and that are not among those taken."""
+def unused_options(query: Query, takes: frozenset[str]) -> list[str]:
+    """The options that were named and that are not among ``takes``."""
     return [name for name in KEYWORDS if name in query.given - takes]
 
 
-def listed(names: Iterable[str]) -> str:
+def list_arguments(names: Iterable[str]) -> str:
     """Arguments in words; the command line spells them as options (``cli.exit``)."""
-    words = [f"{name}=" for name in names]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    argument_words = [f"{name}=" for name in names]
+    return (
+        argument_words[0]
+        if len(argument_words) == 1
+        else f"{', '.join(argument_words[:-1])} and {argument_words[-1]}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unbegun(Prepared):
+class UnstartedAnswer(Prepared):
     """The answer where a stop came before the first sample."""
 
     why: str = f"{BY_HAND} before the first sample"
-    calls: int = 0  # that were made to decide
+    calls: int = 0  # made to decide
 
     @property
     def looked(self) -> int:
@@ -428,40 +444,44 @@ class Unbegun(Prepared):
         return self.calls
 
     def answer(self) -> Estimate:
-        """What is known without a sample."""
-        found = self.unsampled(self.query.place)
-        return self.annotated(replace(found, num_calls=found.num_calls + self.calls))
+        """The answer without a sample."""
+        estimate = self.unsampled_answer(self.query.place)
+        return self.annotated(
+            replace(estimate, num_calls=estimate.num_calls + self.calls)
+        )
 
-    def unsampled(self, state: Any) -> Estimate:
-        """What is known of any state, without the calls."""
+    def unsampled_answer(self, state: Any) -> Estimate:
+        """The answer without a sample at any state, without the calls."""
         query = self.query
         return unsampled_estimate(
             query.problem, state, self.method.name, self.why, query.seed
         )
 
 
-def _refused(method: Method, query: Query) -> Prepared:
+def _prepare_refused(method: Method, query: Query) -> Prepared:
     """The answer where the progress function returned False before all else."""
     if query.state is None or is_undiscounted(query.problem):
         raise Interrupted(f"{SAID_STOP}, and nothing is known yet.")
-    nothing = Forecast(method.name, 0, f"{SAID_STOP} before it was decided.")
-    why = f"{SAID_STOP} before the first sample"
-    return Unbegun(method=method, query=query, explanation=nothing, why=why)
+    forecast = Forecast(method.name, 0, f"{SAID_STOP} before it was decided.")
+    stop_reason = f"{SAID_STOP} before the first sample"
+    return UnstartedAnswer(
+        method=method, query=query, explanation=forecast, why=stop_reason
+    )
 
 
-def last_report(found: Estimate) -> dict[str, Any]:
-    """What the last report says: the calls that were made, and what they showed."""
-    spent = found.calls_spent
+def last_report(estimate: Estimate) -> dict[str, Any]:
+    """The fields of the last report: the calls that were made, and their interval."""
+    calls_spent = estimate.calls_spent
     return {
-        "calls": found.num_calls if spent is None else spent,
-        "price": found.price,
-        "seconds": found.seconds,
-        "interval": found.interval,
+        "calls": estimate.num_calls if calls_spent is None else calls_spent,
+        "price": estimate.price,
+        "seconds": estimate.seconds,
+        "interval": estimate.interval,
     }
 
 
-def _ended(method: Method, query: Query) -> Prepared:
-    """The answer at a terminal state; what the method does elsewhere explains it."""
+def _prepare_terminal(method: Method, query: Query) -> Prepared:
+    """The answer at a terminal state, with the explanation of the method elsewhere."""
     explanation: Any = Forecast(
         method.name,
         0,
@@ -471,10 +491,10 @@ def _ended(method: Method, query: Query) -> Prepared:
     )
     with suppress(SmoothcruiserError):  # a promise that is missing or cannot be paid
         explanation = method.prepare(query).explanation
-    return Ended(method=method, query=query, explanation=explanation)
+    return TerminalAnswer(method=method, query=query, explanation=explanation)
 
 
-class Ended(Prepared):
+class TerminalAnswer(Prepared):
     """The answer at a terminal state."""
 
     def answer(self) -> Estimate:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 # the promise and the limits that a store keeps
 PLAN = ("epsilon", "delta", "target", "budget", "max_states")
-# ends after which no limit brings anything more
+# ends after which a larger limit changes nothing
 OVER = ("epsilon", "rounding", "exhausted")
-# ends that no limit has set
+# ends that no limit caused
 LEFT = ("hand", "callback")
 
 
@@ -61,7 +61,7 @@ class CertifiedSearch(Method):
 
     def __post_init__(self) -> None:
         if self.bound is not None:
-            bound_of(self.bound)  # refuses what is no bound
+            bound_of(self.bound)  # refuses an unknown bound
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
@@ -69,15 +69,15 @@ class CertifiedSearch(Method):
 
     @property
     def resumes(self) -> frozenset[str]:  # noqa: D102
-        where = {"executor", "workers", "scheduler", "tls", "progress"}
-        return frozenset(where | {"budget", "seconds", "max_states"})
+        place_keywords = {"executor", "workers", "scheduler", "tls", "progress"}
+        return frozenset(place_keywords | {"budget", "seconds", "max_states"})
 
-    def prepare(self, query: Query) -> Searching:  # noqa: D102
-        epsilon, relative = _accuracy(query.promise)
-        limits, known = query.limits, has_rows(query.problem)
-        if not known:
+    def prepare(self, query: Query) -> PreparedSearch:  # noqa: D102
+        epsilon, relative = _requested_accuracy(query.promise)
+        limits, is_known = query.limits, has_rows(query.problem)
+        if not is_known:
             refuse_unbounded(query.problem, self.name)
-        delta = 0.0 if known else query.promise.failure()
+        delta = 0.0 if is_known else query.promise.failure()
         if not query.promise.asked and limits.calls is None and limits.seconds is None:
             raise InvalidInput(
                 "certified search needs epsilon to stop at a promise, or budget or "
@@ -92,9 +92,11 @@ class CertifiedSearch(Method):
                     f"certified search does not run on executor {executor!r}; drop it, "
                     "or spread its samples with 'processes' or 'dask'."
                 )
-        if known:
+        if is_known:
             check_ends(problem)
-            return Searching(method=self, query=query, explanation=_reading(query))
+            return PreparedSearch(
+                method=self, query=query, explanation=_forecast_reading(query)
+            )
         forecast = CertifiedForecast(
             problem.facts,
             epsilon,
@@ -105,21 +107,23 @@ class CertifiedSearch(Method):
             priced=is_priced(problem),
             part=delta_in_order(problem, 1.0),
         )
-        return Searching(method=self, query=query, explanation=forecast)
+        return PreparedSearch(method=self, query=query, explanation=forecast)
 
-    def pick_up(self, stored: StoredRun, query: Query) -> Searching:
-        """The rest of a stored search, with its own promise and perhaps new limits."""
-        plan = stored.plan
-        if plan.get("saved"):
+    def pick_up(self, stored: StoredRun, query: Query) -> PreparedSearch:
+        """The stored search, resumed with its own promise and perhaps new limits."""
+        stored_plan = stored.plan
+        if stored_plan.get("saved"):
             raise InvalidInput(
                 f"Run {stored.id} is a memory that Certified.save kept, without a "
                 "query to go on with; load it with Certified.load."
             )
         try:
-            asked = {name: plan[name] for name in PLAN}
-            asked["epsilon"] = plan.get("words") or asked["epsilon"]
-            promise = Query.of(query.problem, query.state, **asked)
-            method = replace(self, bound=plan["bound"])
+            stored_request = {name: stored_plan[name] for name in PLAN}
+            stored_request["epsilon"] = (
+                stored_plan.get("words") or stored_request["epsilon"]
+            )
+            stored_query = Query.of(query.problem, query.state, **stored_request)
+            method = replace(self, bound=stored_plan["bound"])
         except (SmoothcruiserError, KeyError, TypeError, OverflowError) as error:
             raise InvalidInput(
                 f"The promise of run {stored.id} is none ({error}); the store was left "
@@ -127,10 +131,10 @@ class CertifiedSearch(Method):
             ) from error
         limits = replace(
             query.limits,
-            calls=query.limits.calls or promise.limits.calls,
-            max_states=query.limits.max_states or promise.limits.max_states,
+            calls=query.limits.calls or stored_query.limits.calls,
+            max_states=query.limits.max_states or stored_query.limits.max_states,
         )
-        query = replace(query, promise=promise.promise, limits=limits)
+        query = replace(query, promise=stored_query.promise, limits=limits)
         return replace(method.prepare(query), stored=stored)
 
     def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
@@ -144,10 +148,10 @@ class CertifiedSearch(Method):
                 "An agent's memory is not kept in a store; drop store, or save a "
                 "Certified."
             )
-        return Remembering(self, with_delta(self, query))
+        return CertifiedSession(self, with_delta(self, query))
 
 
-class Searching(Prepared):
+class PreparedSearch(Prepared):
     """A certified search about to begin, or to go on."""
 
     method: CertifiedSearch
@@ -155,9 +159,9 @@ class Searching(Prepared):
     def answer(self) -> Estimate:
         """The Estimate of one query on a memory of its own; a store keeps both."""
         with held():  # also while modules are imported and workers end
-            return self.annotated(self._run())
+            return self.annotated(self._run_search())
 
-    def _run(self) -> Estimate:
+    def _run_search(self) -> Estimate:
         query = replace(self.query, state=self.query.place)
         memory = memory_of(query, self.method.bound)
         try:
@@ -165,8 +169,8 @@ class Searching(Prepared):
                 return ask(memory, query, DEFAULT_BUDGET)
             from smoothcruiser.store import Store
 
-            with Store(query.compute.store) as opened:
-                return _kept(memory, query, opened, self.stored)
+            with Store(query.compute.store) as open_store:
+                return _search_in_store(memory, query, open_store, self.stored)
         finally:
             memory.close()
 
@@ -193,15 +197,15 @@ def cannot_search(query: Query) -> str | None:
     return None
 
 
-def _reading(query: Query) -> Forecast:
-    """What is known before a search that reads rows instead of sampling."""
+def _forecast_reading(query: Query) -> Forecast:
+    """The forecast of a search that reads rows instead of sampling."""
     epsilon = query.promise.epsilon
-    within = "" if epsilon is None else f" within ±{epsilon:g}"
+    accuracy_text = "" if epsilon is None else f" within ±{epsilon:g}"
     action = _without_row(query)
     if action is not None:
         delta = 0.0 if query.problem.deterministic else query.promise.failure()
         sentence = (
-            f"certified search: the value and every action value{within} with "
+            f"certified search: the value and every action value{accuracy_text} with "
             f"probability {1 - delta:g}. outcomes= is the model where it has\n"
             "rows: they are read, without calls of the step and without a share of "
             f"delta. It has none for action {action} of this state;\n"
@@ -210,7 +214,7 @@ def _reading(query: Query) -> Forecast:
         )
         return Forecast("certified", None, sentence, epsilon=epsilon, delta=delta)
     sentence = (
-        f"certified search: the value and every action value{within}, with no chance "
+        f"certified search: the value and every action value{accuracy_text}, with no chance "
         "in it (delta 0). It makes 0 calls of\n"
         "the step: outcomes= is the model, and it reads the rows that the answer needs, "
         "as many as budget allows. How many\n"
@@ -225,7 +229,7 @@ def _reading(query: Query) -> Forecast:
 def _without_row(query: Query) -> int | None:
     """The first action of the requested state for which there is no row, if any.
 
-    What else is wrong with the rows is for the search to say.
+    The search itself reports other errors of the rows.
     """
     problem, state = query.problem, query.state
     try:
@@ -239,21 +243,23 @@ def _without_row(query: Query) -> int | None:
     return None
 
 
-def _kept(
-    memory: Certified, query: Query, opened: Store, stored: StoredRun | None
+def _search_in_store(
+    memory: Certified, query: Query, store: Store, stored: StoredRun | None
 ) -> Estimate:
     """The answer of a search that a store keeps while it runs."""
     from smoothcruiser.certified.saving import take_up
 
-    number = opened.begin(_record(query, memory)) if stored is None else stored.id
-    hint = f"What was sampled is kept: go on with {opened.way_back(number)}."
-    memory.keep(partial(opened.keep_memory, number))
-    data = None if stored is None else opened.memory(number)
+    run_number = (
+        store.begin(_store_record(query, memory)) if stored is None else stored.id
+    )
+    resume_hint = f"What was sampled is kept: go on with {store.way_back(run_number)}."
+    memory.keep(partial(store.keep_memory, run_number))
+    snapshot_bytes = None if stored is None else store.memory(run_number)
     try:
-        if data is None:
+        if snapshot_bytes is None:
             estimate = ask(memory, query, DEFAULT_BUDGET)
         else:
-            take_up(memory, data, query.place, query.promise)
+            take_up(memory, snapshot_bytes, query.place, query.promise)
             limits = query.limits
             estimate = memory.go_on(
                 budget=limits.calls or DEFAULT_BUDGET,
@@ -261,26 +267,28 @@ def _kept(
                 callback=query.progress,
             )
     except KeyboardInterrupt as error:  # before it was read back, or a second one
-        raise Interrupted(f"The search was stopped. {hint}") from error
+        raise Interrupted(f"The search was stopped. {resume_hint}") from error
     except (StoreError, WorkersLost) as error:
-        raise type(error)(f"{error} {hint}") from error
-    estimate = replace(estimate, run=number)
+        raise type(error)(f"{error} {resume_hint}") from error
+    estimate = replace(estimate, run=run_number)
     if memory.reason in OVER:
-        opened.finish(number, estimate)
+        store.finish(run_number, estimate)
         return estimate
     if memory.reason not in LEFT:
-        hint = f"{hint[:-1]} and a larger limit (budget=, seconds=, max_states=)."
-    hint = _unkept(memory) or hint
-    return replace(estimate, notes=(*estimate.notes, hint))
+        resume_hint = (
+            f"{resume_hint[:-1]} and a larger limit (budget=, seconds=, max_states=)."
+        )
+    resume_hint = _unkept_reason(memory) or resume_hint
+    return replace(estimate, notes=(*estimate.notes, resume_hint))
 
 
-def _unkept(memory: Certified) -> str:
+def _unkept_reason(memory: Certified) -> str:
     """Why a store does not have all that was sampled; empty if it has."""
-    why = None if memory.keeper is None else memory.keeper.unkept
-    return "" if why is None else f"Not all that was sampled is kept: {why}"
+    reason = None if memory.keeper is None else memory.keeper.unkept
+    return "" if reason is None else f"Not all that was sampled is kept: {reason}"
 
 
-def _record(query: Query, memory: Certified) -> Record:
+def _store_record(query: Query, memory: Certified) -> Record:
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.store import Record
 
@@ -303,7 +311,7 @@ def _record(query: Query, memory: Certified) -> Record:
     )
 
 
-class Remembering(Session):
+class CertifiedSession(Session):
     """Decisions that share a memory of certified search, and so its delta."""
 
     shared = True
@@ -316,18 +324,18 @@ class Remembering(Session):
             self._memory = memory_of(self.query, self.method.bound)
         from smoothcruiser.certified.table import has_room
 
-        why = None
+        refusal = None
         if self._memory.fault is not None:
-            why = f"The memory takes no more samples: {self._memory.fault}"
+            refusal = f"The memory takes no more samples: {self._memory.fault}"
         elif not has_room(self._memory, query.place):
-            why = "The memory has no room for another state (max_states=)"
-        if why is not None:
+            refusal = "The memory has no room for another state (max_states=)"
+        if refusal is not None:
             return unsampled_estimate(
-                query.problem, query.place, self.method.name, why, query.seed
+                query.problem, query.place, self.method.name, refusal, query.seed
             )
         return ask(self._memory, query, None)
 
-    def reviewed(self, estimate: Estimate, deadline: float) -> Estimate:
+    def review(self, estimate: Estimate, deadline: float) -> Estimate:
         """The answer with the bounds that the memory has by now."""
         if self._memory is None:
             return estimate
@@ -340,7 +348,7 @@ class Remembering(Session):
             self._memory.close()
 
 
-def _accuracy(promise: Promise) -> tuple[float | None, float | None]:
+def _requested_accuracy(promise: Promise) -> tuple[float | None, float | None]:
     """(epsilon, share of |V|), one of the two at the most."""
     if promise.relative is not None:
         return None, promise.relative
@@ -368,7 +376,7 @@ def memory_of(query: Query, bound: str | None) -> Certified:
 def ask(memory: Certified, query: Query, budget: int | None) -> Estimate:
     """The memory's answer; ``budget`` counts where the query names none."""
     limits = query.limits
-    epsilon, relative = _accuracy(query.promise)
+    epsilon, relative = _requested_accuracy(query.promise)
     return memory.query(
         query.place,
         epsilon=epsilon,

@@ -1,8 +1,8 @@
-"""The decision of ``auto`` about a simulator: prices, a look, and what is run.
+"""The decision of ``auto`` about a simulator: prices, a look, and the choice.
 
-What a schedule costs at the least is known first (``theory.least_price``), then its
-price, then what a look shows (``engines.pilot``). With ``seconds=`` each step has a share
-of the time. Who decides, and on what grounds: ``methods.auto``, docs/auto.md.
+The least price of any schedule is known first (``theory.least_price``), then the price
+of the best one, then the result of a look (``engines.pilot``). With ``seconds=`` each
+step has a share of the time. Rules and reasons: ``methods.auto``, docs/auto.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smoothcruiser.methods.base import (
 )
 from smoothcruiser.methods.certified import CertifiedSearch, cannot_search
 from smoothcruiser.methods.known import known_model_answer
-from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.methods.pricing import (
     call_ratio,
     least_of_search,
@@ -32,7 +32,7 @@ from smoothcruiser.methods.pricing import (
     suggestion,
     worth_a_try,
 )
-from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
+from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.problem.rows import NoRow
 from smoothcruiser.problem.undiscounted import is_undiscounted, refuse_unbounded
 from smoothcruiser.query import Limits, Query
@@ -58,14 +58,14 @@ PILOT_SECONDS, LEAST_PILOT = 0.02, 0.01
 # and until there is a schedule where nothing else will do.
 PRICED, DECIDED, LATE = 0.03, 0.05, 0.15
 PILOT_BUDGET = 8  # a budget of fewer times the look's calls is not spent on a look
-# of the schedule's price: what a search may take, since schedules often end early
+# of the schedule's price, for the search, since schedules often end early
 SHARE = 0.75
-CHEAP = 2  # times what a search needs at the least: such a schedule is just run
+CHEAP = 2  # times the least price of a search: such a schedule is just run
 LISTING = 0.25  # of seconds=, at the most, to list them
 TOTALS = "no schedule has discount 1 without a horizon, and the total is bounded"
 
 
-class Choosing:
+class AutoChoice:
     """One decision about a simulator."""
 
     def __init__(self, auto: Method, query: Query) -> None:
@@ -75,84 +75,88 @@ class Choosing:
         self.limits = query.limits
         self.pilot: Pilot | None = None
         self.measured = 0  # calls that measured the speed
-        self.choosing = DECIDED  # of seconds=, at the most, to find a schedule
+        self.choice_share = DECIDED  # of seconds=, at the most, to find a schedule
 
     @property
-    def made(self) -> int:
+    def calls_made(self) -> int:
         """Oracle calls so far."""
         return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     @property
-    def _spent(self) -> float:
+    def _elapsed_seconds(self) -> float:
         """Seconds since the beginning, without compiling."""
         return self.watch.elapsed()
 
     def choose(self) -> Prepared:
-        """What is run."""
+        """The method to run, prepared."""
         if self.problem.outcomes is not None and self.query.state is not None:
-            listing = math.inf
+            listing_deadline = math.inf
             if self.limits.seconds is not None:
-                listing = time.perf_counter() + LISTING * self.limits.seconds
-            useful = self.promise.asked or self._limited
+                listing_deadline = time.perf_counter() + LISTING * self.limits.seconds
+            is_useful = self.promise.asked or self._has_limits
             try:
-                known = known_model_answer(self.query, listing, searched=useful)
+                known_answer = known_model_answer(
+                    self.query, listing_deadline, searched=is_useful
+                )
             except NoRow as error:
                 note = f"auto did not choose exact: {error.where}."
                 return self._simulate().with_notes(note)
-            if known is not None:
-                return known
+            if known_answer is not None:
+                return known_answer
         return self._simulate()
 
     def _simulate(self) -> Prepared:
-        """What is run where the model is not known, or not all of it."""
+        """The method to run where the model is not known, or not all of it."""
         refuse_unbounded(self.problem, "auto, where the model is not listed,")
-        if not self.promise.asked and not self._limited:
+        if not self.promise.asked and not self._has_limits:
             raise InvalidInput(
                 "auto needs epsilon, the half-width of the promised interval "
                 "(epsilon='5%'), or a limit to do its best within: budget= "
                 "or seconds=."
             )
-        cannot = cannot_search(self.query)
+        search_obstacle = cannot_search(self.query)
         if is_undiscounted(self.problem):
-            return self._undiscounted(cannot)
-        if cannot is not None:
-            self.choosing = math.inf
-            return self._schedule(f"auto chose smoothcruiser: {cannot}.")
+            return self._search_totals(search_obstacle)
+        if search_obstacle is not None:
+            self.choice_share = math.inf
+            return self._choose_schedule(
+                f"auto chose smoothcruiser: {search_obstacle}."
+            )
         if self.promise.epsilon is not None:
             return self._keep_promise()
         if self.promise.relative is not None:
-            return self._search(
+            return self._choose_search(
                 "auto chose certified search: what a share of the value is, only a "
                 "search finds out."
             )
         return self._within_limits()
 
-    def _undiscounted(self, cannot: str | None) -> Prepared:
+    def _search_totals(self, search_obstacle: str | None) -> Prepared:
         """Certified search, where totals are bounded and no schedule exists."""
-        if cannot is not None:
+        if search_obstacle is not None:
             raise InvalidInput(
                 "At discount 1 without a horizon auto has certified search alone, and "
-                f"{cannot}; change that, or give horizon= or a smaller discount."
+                f"{search_obstacle}; change that, or give horizon= or a smaller discount."
             )
-        return self._search(f"auto chose certified search: {TOTALS}.")
+        return self._choose_search(f"auto chose certified search: {TOTALS}.")
 
     @property
-    def _limited(self) -> bool:
+    def _has_limits(self) -> bool:
         return self.limits.calls is not None or self.limits.seconds is not None
 
     # --- a promise ------------------------------------------------------------
 
     def _keep_promise(self) -> Prepared:
-        price, why = self._price()
+        price, refusal = self._schedule_price()
         if price is None:
-            return self._without_schedule(why)
-        looked = self._walks(price) + self.problem.inspection_calls
-        if price <= CHEAP * least_of_search(self.problem, self.promise) + looked:
+            return self._without_schedule(refusal)
+        look_calls = self._pilot_calls(price) + self.problem.inspection_calls
+        if price <= CHEAP * least_of_search(self.problem, self.promise) + look_calls:
             return self._schedule_or_search(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and no search needs much less."
             )
-        if looked > self._left_calls - price:
+        if look_calls > self._calls_left - price:
             return self._schedule_or_search(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and the budget leaves too few for a look."
@@ -164,7 +168,7 @@ class Choosing:
                 f"keeps the promise for {price:,} calls{in_time}."
             )
         if self.query.compute.store is not None:
-            return self._search(
+            return self._choose_search(
                 f"auto chose certified search: {self._returning}, and a store keeps the "
                 "run of one method.",
                 price,
@@ -174,56 +178,56 @@ class Choosing:
     def _race(self, price: int) -> Prepared:
         """Certified search for the time of the schedule, then the schedule."""
         try:
-            return self._raced(price)
+            return self._prepare_race(price)
         except (InvalidInput, Unpayable) as error:
-            return self._search(
+            return self._choose_search(
                 f"auto chose certified search: {no_schedule(error)}, and "
                 f"{self._returning}.",
                 price,
             )
 
-    def _raced(self, price: int) -> Prepared:
-        half = self._scheduling(0.5, Limits())
-        dearer = half.explanation.num_calls + self.problem.inspection_calls
-        least = least_of_search(self.problem, self.promise)
-        if self._left_calls - dearer < least:
-            return self._schedule(
+    def _prepare_race(self, price: int) -> Prepared:
+        half_schedule = self._prepare_schedule(0.5, Limits())
+        half_price = half_schedule.explanation.num_calls + self.problem.inspection_calls
+        min_search_calls = least_of_search(self.problem, self.promise)
+        if self._calls_left - half_price < min_search_calls:
+            return self._choose_schedule(
                 "auto chose smoothcruiser: its schedule keeps the promise for "
                 f"{price:,} calls, and the budget leaves too few for a search."
             )
         if self.limits.seconds is not None:
-            limits = self._rest(0.5)
-            if limits.calls is not None:  # measuring may take what both leave
-                limits = replace(limits, calls=self._left_calls - least)
-            half = self._scheduling(0.5, limits)
-        if half.explanation.epsilon != self.promise.epsilon:
-            return self._search(
+            limits = self._limits_left(0.5)
+            if limits.calls is not None:  # measuring may take the rest of both
+                limits = replace(limits, calls=self._calls_left - min_search_calls)
+            half_schedule = self._prepare_schedule(0.5, limits)
+        if half_schedule.explanation.epsilon != self.promise.epsilon:
+            return self._choose_search(
                 f"auto chose certified search: the sharp schedule, {price:,} calls, "
                 f"would not end within half of the {self.limits.seconds:g} s, and "
                 f"{self._returning}.",
                 price,
             )
-        calls = max(
-            int(SHARE * dearer / call_ratio(self.problem)),
-            min(dearer, worth_a_try(self.problem)),
+        search_calls = max(
+            int(SHARE * half_price / call_ratio(self.problem)),
+            min(half_price, worth_a_try(self.problem)),
         )
-        calls = min(calls, self._left_calls - dearer)
-        return self._both(
-            calls,
+        search_calls = min(search_calls, self._calls_left - half_price)
+        return self._make_race(
+            search_calls,
             f"auto runs certified search first, since {self._returning}, and the "
-            f"schedule only if the search will not do with {short(calls)} calls; each "
-            "has half of delta.",
-            half,
+            f"schedule only if the search will not do with {short(search_calls)} calls; "
+            "each has half of delta.",
+            half_schedule,
         )
 
     def _without_schedule(self, why: str) -> Prepared:
-        """Where no schedule can be paid: certified search, if it has any hope."""
+        """Certified search, if it has any hope, where no schedule can be paid."""
         if not self._comes_back(self.limits.calls):
             return self._schedule_or_search(
                 f"auto chose smoothcruiser: {why}, and states hardly come back, so "
                 "a search would not do better."
             )
-        return self._search(
+        return self._choose_search(
             f"auto chose certified search: {why}, and {self._returning}."
         )
 
@@ -237,90 +241,97 @@ class Choosing:
         try:
             if not self._is_in_reach(0.5):
                 raise Unpayable("No schedule within the limit.")
-            half = self._scheduling(0.5, self._rest(0.5))
+            half_schedule = self._prepare_schedule(0.5, self._limits_left(0.5))
         except (InvalidInput, Unpayable):
-            half = None
-        if half is None or not self._is_useful(half) or self.query.compute.store:
-            return self._search(
+            half_schedule = None
+        if (
+            half_schedule is None
+            or not self._is_useful(half_schedule)
+            or self.query.compute.store
+        ):
+            return self._choose_search(
                 f"auto chose certified search: {self._returning}, and it narrows its "
                 "intervals until the limit."
             )
-        calls = None if self.limits.calls is None else self._left_calls // 2
-        return self._both(
-            calls,
+        search_calls = None if self.limits.calls is None else self._calls_left // 2
+        return self._make_race(
+            search_calls,
             f"auto runs certified search first, since {self._returning}, for half of "
-            f"the limit; if it has not reached ±{half.explanation.epsilon:.3g} by then, "
-            "the other half goes to a schedule that does. Each has half of delta.",
-            half,
+            f"the limit; if it has not reached ±{half_schedule.explanation.epsilon:.3g} "
+            "by then, the other half goes to a schedule that does. Each has half of delta.",
+            half_schedule,
         )
 
     # --- prices ---------------------------------------------------------------
 
     @property
-    def _left_calls(self) -> int:
-        """Of the budget, after the look."""
-        return (self.limits.calls or DEFAULT_BUDGET) - self.made
+    def _calls_left(self) -> int:
+        """Calls left of the budget, after the look."""
+        return (self.limits.calls or DEFAULT_BUDGET) - self.calls_made
 
     @property
     def _value_span(self) -> float:
         return self.problem.facts.value_span()
 
-    def _is_useful(self, ready: Scheduling) -> bool:
-        """Whether a schedule's promise says something, or is what was asked for."""
+    def _is_useful(self, ready: PreparedSchedule) -> bool:
+        """Whether a schedule's promise is below the useful width, or as requested."""
         epsilon: float = ready.explanation.epsilon
         return epsilon < USEFUL * self._value_span or epsilon == self.promise.epsilon
 
     def _is_in_reach(self, share: float) -> bool:
         """Whether a useful schedule may cost less than a share of the budget.
 
-        What every one costs is known before any is looked for.
+        A lower bound on every price is known before any schedule is computed.
         """
-        least = least_price(
+        price_floor = least_price(
             self.problem.facts,
             USEFUL * self._value_span or 1.0,
             share * self.promise.failure(),
             self.promise.target,
         )
-        most = math.log(max(1.0, share * self._left_calls))
-        return least.log_calls <= most and least.depth <= MOST_ROWS
+        log_budget = math.log(max(1.0, share * self._calls_left))
+        return price_floor.log_calls <= log_budget and price_floor.depth <= MOST_ROWS
 
     def _patience(self, share: float) -> AbstractContextManager[None]:
-        """Schedules are looked for until a share of ``seconds=`` is over."""
+        """The limit on computing schedules: a share of ``seconds=``."""
         if self.limits.seconds is None:
             return nullcontext()
         return patience(share * self.limits.seconds, self.watch.elapsed)
 
-    def _price(self) -> tuple[int | None, str]:
+    def _schedule_price(self) -> tuple[int | None, str]:
         """(calls of the schedule, "") or (None, why it cannot be paid)."""
         facts, epsilon = self.problem.facts, self.promise.half_width()
-        least = least_price(
+        log_floor = least_price(
             facts, epsilon, self.promise.failure(), self.promise.target
         ).log_calls
-        if least > math.log(max(1, self._left_calls)):
-            cost = power_of_ten(least)
-            return None, f"the sharp schedule would cost at least {cost} calls"
+        if log_floor > math.log(max(1, self._calls_left)):
+            cost_text = power_of_ten(log_floor)
+            return None, f"the sharp schedule would cost at least {cost_text} calls"
         try:
             with self._patience(PRICED):
-                found = self._scheduling(1.0, Limits()).explanation
+                schedule = self._prepare_schedule(1.0, Limits()).explanation
         except (InvalidInput, Unpayable) as error:
             return None, no_schedule(error)
-        price: int = found.num_calls + self.problem.inspection_calls
-        why = f"the sharp schedule would cost {short(price)} calls"
-        return (price, "") if price <= self._left_calls else (None, why)
+        price: int = schedule.num_calls + self.problem.inspection_calls
+        refusal = f"the sharp schedule would cost {short(price)} calls"
+        return (price, "") if price <= self._calls_left else (None, refusal)
 
-    def _walks(self, price: int | None) -> int:
+    def _pilot_calls(self, price: int | None) -> int:
         """Calls of the pilot's walks, where that many are to be paid."""
         return MOST if price is None else min(MOST, max(FEWEST, price // PILOT_SHARE))
 
     def _comes_back(self, price: int | None) -> bool:
-        """Look, where the budget allows it: do samples of a state serve again?"""
-        calls = self._walks(price)
-        if PILOT_BUDGET * (calls + self.problem.inspection_calls) > self._left_calls:
+        """Whether states come back, by a look where the budget allows one."""
+        walk_calls = self._pilot_calls(price)
+        if (
+            PILOT_BUDGET * (walk_calls + self.problem.inspection_calls)
+            > self._calls_left
+        ):
             return True  # so few calls that none can be spared
-        seconds = patience = math.inf
+        pilot_seconds = longest_wait = math.inf
         if self.limits.seconds is not None:
-            seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
-            patience = self.limits.seconds - self._spent
+            pilot_seconds = max(LEAST_PILOT, PILOT_SECONDS * self.limits.seconds)
+            longest_wait = self.limits.seconds - self._elapsed_seconds
         query = self.query
         with uncounted():
             from smoothcruiser.engines.pilot import STEPS, look_first
@@ -331,10 +342,10 @@ class Choosing:
             self.problem,
             query.place,
             query.seed,
-            calls=calls,
+            calls=walk_calls,
             steps=steps_that_matter(self.problem, self.promise, STEPS),
-            seconds=seconds,
-            patience=patience,
+            seconds=pilot_seconds,
+            patience=longest_wait,
             compute=query.compute,
         )
         return self.pilot.comes_back or self.problem.deterministic
@@ -348,30 +359,30 @@ class Choosing:
             return "chance plays no part"
         return self.pilot.returning
 
-    # --- what is run ----------------------------------------------------------
+    # --- choices -------------------------------------------------------------
 
-    def _part(self, share: float, limits: Limits) -> Query:
+    def _part_query(self, share: float, limits: Limits) -> Query:
         """The query with a share of delta, within other limits."""
         promise = replace(self.promise, delta=share * self.promise.failure())
         return replace(self.query, promise=promise, limits=limits)
 
-    def _scheduling(self, share: float, limits: Limits) -> Scheduling:
+    def _prepare_schedule(self, share: float, limits: Limits) -> PreparedSchedule:
         """A schedule; raises where there is none, or none in time, or too fine a one."""
         try:
-            with self._patience(self.choosing):
-                found = SmoothCruiser().prepare(self._part(share, limits))
+            with self._patience(self.choice_share):
+                scheduling = SmoothCruiser().prepare(self._part_query(share, limits))
         except (InvalidInput, Unpayable) as error:  # the simulator may have been timed
             self.measured += getattr(error, "calls", 0)
             raise
-        assert found.fitted is not None
+        assert scheduling.fitted is not None
         # calls and time that this took are counted here, with those of the look
-        self.measured += found.fitted.calls
-        if found.fitted.pressed:
+        self.measured += scheduling.fitted.calls
+        if scheduling.fitted.pressed:
             raise KeyboardInterrupt
-        self._check_rounding(found)
-        return replace(found, fitted=found.fitted.again())
+        self._check_rounding(scheduling)
+        return replace(scheduling, fitted=scheduling.fitted.again())
 
-    def _check_rounding(self, ready: Scheduling) -> None:
+    def _check_rounding(self, ready: PreparedSchedule) -> None:
         """Refuse a promise that is too fine for floating point, before it is run."""
         if self.query.state is None or ready.explanation.num_calls > LARGEST_EXACT:
             return
@@ -380,95 +391,105 @@ class Choosing:
         shards, mover = ready.query.compute.shards, self.problem.mover(self.query.state)
         stopping_rule(ready.explanation, shards, mover)
 
-    def _rest(self, share: float = 1.0) -> Limits:
+    def _limits_left(self, share: float = 1.0) -> Limits:
         """A share of the limits, after the look."""
-        calls = self.limits.calls
-        if calls is not None:
-            calls = max(1, int(share * self._left_calls))
-        seconds = self.limits.seconds
-        if seconds is not None:
-            seconds = max(1e-3, share * (seconds - self._spent))
-        return replace(self.limits, calls=calls, seconds=seconds)
+        num_calls = self.limits.calls
+        if num_calls is not None:
+            num_calls = max(1, int(share * self._calls_left))
+        seconds_left = self.limits.seconds
+        if seconds_left is not None:
+            seconds_left = max(1e-3, share * (seconds_left - self._elapsed_seconds))
+        return replace(self.limits, calls=num_calls, seconds=seconds_left)
 
     def _schedule_or_search(self, reason: str) -> Prepared:
         """The schedule; within limits a search where there is none."""
-        if not self._limited:
-            return self._schedule(reason)
+        if not self._has_limits:
+            return self._choose_schedule(reason)
         try:
-            return self._schedule(reason)
+            return self._choose_schedule(reason)
         except (InvalidInput, Unpayable) as error:
-            return self._search(
+            return self._choose_search(
                 f"auto chose certified search: {no_schedule(error)}, and a search uses "
                 "the limit to its end."
             )
 
-    def _schedule(self, reason: str) -> Prepared:
-        self.choosing = max(self.choosing, LATE)
-        return self._scheduled(reason, self._scheduling(1.0, self._rest()))
+    def _choose_schedule(self, reason: str) -> Prepared:
+        self.choice_share = max(self.choice_share, LATE)
+        return self._choice_of_schedule(
+            reason, self._prepare_schedule(1.0, self._limits_left())
+        )
 
-    def _scheduled(self, reason: str, inner: Scheduling) -> Prepared:
+    def _choice_of_schedule(self, reason: str, inner: PreparedSchedule) -> Prepared:
         schedule = inner.explanation
         price = schedule.num_calls + self.problem.inspection_calls
         delta = self.promise.delta
         options = [
-            self._option("smoothcruiser", price, delta),
-            self._option(
+            self._make_option("smoothcruiser", price, delta),
+            self._make_option(
                 "certified", None, delta, "instead; its price is not known before"
             ),
         ]
-        return self._chosen(reason, inner, options, schedule.levels)
+        return self._make_choice(reason, inner, options, schedule.levels)
 
-    def _search(self, reason: str, price: int | None = None) -> Prepared:
-        inner = CertifiedSearch().prepare(self._part(1.0, self._rest()))
-        options = [self._option("certified", None, self.promise.delta)]
+    def _choose_search(self, reason: str, price: int | None = None) -> Prepared:
+        inner = CertifiedSearch().prepare(self._part_query(1.0, self._limits_left()))
+        options = [self._make_option("certified", None, self.promise.delta)]
         if price is not None:
             options.append(
-                self._option("smoothcruiser", price, self.promise.delta, "instead")
+                self._make_option("smoothcruiser", price, self.promise.delta, "instead")
             )
-        return self._chosen(reason, inner, options)
+        return self._make_choice(reason, inner, options)
 
-    def _chosen(
+    def _make_choice(
         self,
         reason: str,
         inner: Prepared,
         options: list[Option],
         levels: tuple[Level, ...] = (),
     ) -> Prepared:
-        return Chosen(
+        return ChosenMethod(
             method=inner.method,
             query=self.query,
-            explanation=self._decision(reason, options, 1, levels),
+            explanation=self._make_decision(reason, options, 1, levels),
             notes=(
                 reason,
                 *suggestion(self.problem, self.promise, self.pilot),
                 *inner.notes,
             ),
             inner=replace(inner, notes=()),
-            spent=self._spent,
+            spent=self._elapsed_seconds,
             compiling=self.watch.stood_still(),
         )
 
-    def _both(self, calls: int | None, reason: str, schedule: Scheduling) -> Prepared:
+    def _make_race(
+        self, calls: int | None, reason: str, schedule: PreparedSchedule
+    ) -> Prepared:
         limits = replace(self.limits, calls=calls)
-        search = CertifiedSearch().prepare(self._part(0.5, limits))
+        search = CertifiedSearch().prepare(self._part_query(0.5, limits))
         price = schedule.explanation.num_calls + self.problem.inspection_calls
-        half = 0.5 * self.promise.failure()
+        half_delta = 0.5 * self.promise.failure()
         options = [
-            self._option("certified", calls, half, "first, with half of delta"),
-            self._option("smoothcruiser", price, half, "then, with half of delta"),
+            self._make_option(
+                "certified", calls, half_delta, "first, with half of delta"
+            ),
+            self._make_option(
+                "smoothcruiser", price, half_delta, "then, with half of delta"
+            ),
         ]
         return Race(
             method=self.auto,
             query=self.query,
-            explanation=self._decision(reason, options, 2, schedule.explanation.levels),
+            explanation=self._make_decision(
+                reason, options, 2, schedule.explanation.levels
+            ),
             notes=(reason, *suggestion(self.problem, self.promise, self.pilot)),
             search=search,
             schedule=replace(schedule, notes=()),
-            spent=self._spent,
+            spent=self._elapsed_seconds,
             compiling=self.watch.stood_still(),
         )
 
-    def _decision(
+    def _make_decision(
         self,
         reason: str,
         options: list[Option],
@@ -486,14 +507,18 @@ class Choosing:
             levels=levels,
         )
 
-    def _option(
+    def _make_option(
         self, method: str, calls: int | None, delta: float | None, role: str = ""
     ) -> Option:
-        known = (
+        expected_seconds = (
             None
             if calls is None
             else seconds_of(self.problem, self.pilot, method, calls)
         )
         return Option(
-            method=method, num_calls=calls, delta=delta, role=role, seconds=known
+            method=method,
+            num_calls=calls,
+            delta=delta,
+            role=role,
+            seconds=expected_seconds,
         )

@@ -1,4 +1,4 @@
-"""The answers of ``plan_many`` as one object, and the answer where nothing is known."""
+"""The answers of ``plan_many`` as one object."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class Estimates(Shown, Data, Framed, Sequence[Estimate]):
 
     def records(self) -> list[dict[str, Any]]:
         """One row per state: its value, interval and recommended action."""
-        rows = []
+        table_rows = []
         for estimate in self.estimates:
-            low, high = estimate.interval or NOWHERE
-            rows.append(
+            lower_bound, upper_bound = estimate.interval or NOWHERE
+            table_rows.append(
                 {
                     "state": estimate.state,
                     "value": estimate.value,
                     "standard_error": estimate.standard_error,
-                    "low": low,
-                    "high": high,
+                    "low": lower_bound,
+                    "high": upper_bound,
                     "action": estimate.action,
                     "label": estimate.action_label,
                     "epsilon": estimate.epsilon,
@@ -68,7 +68,7 @@ class Estimates(Shown, Data, Framed, Sequence[Estimate]):
                     "method": estimate.method,
                 }
             )
-        return rows
+        return table_rows
 
     def __repr__(self) -> str:
         return brief(

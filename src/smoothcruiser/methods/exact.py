@@ -24,12 +24,12 @@ from smoothcruiser.progress import part
 from smoothcruiser.query import Query, nearest_to_zero
 
 if TYPE_CHECKING:
-    from smoothcruiser.exact.reachable import Known
+    from smoothcruiser.exact.reachable import KnownModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exact(Method):
-    """Solve the model: 0 calls, delta 0, a proven bound on what rounding leaves.
+    """Solve the model: 0 calls, delta 0, a proven bound on the error of rounding.
 
     It keeps any promise and any limit of calls, so it takes those; it does not run
     anywhere else, and it keeps no runs.
@@ -45,92 +45,107 @@ class Exact(Method):
         promise = {"epsilon", "delta", "target"}
         return frozenset(promise | {"budget", "seconds", "seed", "progress"})
 
-    def prepare(self, query: Query) -> Solving:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedSolution:  # noqa: D102
         problem = query.problem
         check_model(problem)
-        known = (
+        model_source = (
             "as tables"
             if problem.tables is not None
             else "by outcomes=, if its states can be listed"
         )
         sentence = (
-            f"0 calls: the model is known {known}; the answer has a proven bound and "
+            f"0 calls: the model is known {model_source}; the answer has a proven bound and "
             "no chance in it (delta 0)."
         )
         forecast = Forecast(self.name, 0, sentence, delta=0.0)
-        return Solving(method=self, query=query, explanation=forecast)
+        return PreparedSolution(method=self, query=query, explanation=forecast)
 
     def session(self, query: Query) -> Session:
         """One solution for all decisions."""
-        return Lookup(self, query)
+        return SolutionSession(self, query)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Solving(Prepared):
+class PreparedSolution(Prepared):
     """A model about to be solved."""
 
-    known: Known | None = None  # the model, where its states are listed already
+    listed_model: KnownModel | None = (
+        None  # the model, where its states are listed already
+    )
 
     def answer(self) -> Estimate:
         """The row of the solution that belongs to the state.
 
-        Where time or Ctrl-C ends it before, it is that of the sweeps so far, or what
-        the rewards allow where not all states were listed.
+        Where time or Ctrl-C ends it before, it is that of the sweeps so far. Where not
+        all states were listed, it is the range that the rewards allow.
         """
         with held() as hold:
-            return self._run(hold)
+            return self._solve_within(hold)
 
-    def _run(self, hold: Hold) -> Estimate:
+    def _solve_within(self, hold: Hold) -> Estimate:
         from smoothcruiser.exact.claims import broken_claims
         from smoothcruiser.exact.estimate import exact_estimate
         from smoothcruiser.exact.reachable import TooLarge, known_model
         from smoothcruiser.exact.solver import solve_model
         from smoothcruiser.exact.watch import Watch
 
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         problem, state = self.query.problem, self.query.place
-        seconds = self.query.limits.seconds
-        deadline = math.inf if seconds is None else begin + seconds
-        over = Watch(self.query.progress, hold, deadline)
+        time_limit = self.query.limits.seconds
+        deadline = math.inf if time_limit is None else start_time + time_limit
+        solver_watch = Watch(self.query.progress, hold, deadline)
         if problem.tables is None:
             problem = replace(problem, initial_state=state)
 
         try:
             with hold.opened():
-                known = self.known or known_model(problem, deadline, over)
+                model = self.listed_model or known_model(
+                    problem, deadline, solver_watch
+                )
         except (TooLarge, Interrupted, KeyboardInterrupt) as stop:
             # there are too many states for any time, or any total is possible
-            if over() is None or is_undiscounted(problem):
+            if solver_watch() is None or is_undiscounted(problem):
                 raise
-            told = str(stop) or "Stopped by hand while states were being listed."
-            answer = unsampled_estimate(problem, state, self.method.name, told)
-            return self.annotated(replace(answer, seconds=time.perf_counter() - begin))
-        solution = solve_model(problem, known, watch=over)
+            stop_reason = str(stop) or "Stopped by hand while states were being listed."
+            answer = unsampled_estimate(problem, state, self.method.name, stop_reason)
+            return self.annotated(
+                replace(answer, seconds=time.perf_counter() - start_time)
+            )
+        solution = solve_model(problem, model, watch=solver_watch)
         bound = float(solution.residual_bound)
-        stopped = f"{BY_HAND}. " if hold.came else ""
-        if over.phases.refused and not hold.came:
-            stopped = f"{SAID_STOP}. "
-        said = (f"{stopped}{solution.note}",) if solution.note else ()
-        false = broken_claims(problem, known, solution, state)
-        notes = (*self.notes, *said, *false)
+        stop_text = f"{BY_HAND}. " if hold.came else ""
+        if solver_watch.phases.refused and not hold.came:
+            stop_text = f"{SAID_STOP}. "
+        solver_notes = (f"{stop_text}{solution.note}",) if solution.note else ()
+        claim_notes = broken_claims(problem, model, solution, state)
+        notes = (*self.notes, *solver_notes, *claim_notes)
         answer = exact_estimate(problem, solution, state, notes)
         promise = self.query.promise
-        asked: float | None = promise.epsilon
-        words: object = asked
+        requested_epsilon: float | None = promise.epsilon
+        epsilon_words: object = requested_epsilon
         if promise.relative is not None:
-            nearest = nearest_to_zero((answer.value - bound, answer.value + bound))
-            asked, words = promise.relative * nearest, promise.words
-        if asked is not None and answer.interval is not None and bound > asked:
-            note = f"epsilon={words} is below what double precision can prove here."
-            if over() is not None:
-                note = f"epsilon={words} was not reached."
+            nearest_value = nearest_to_zero(
+                (answer.value - bound, answer.value + bound)
+            )
+            requested_epsilon, epsilon_words = (
+                promise.relative * nearest_value,
+                promise.words,
+            )
+        if (
+            requested_epsilon is not None
+            and answer.interval is not None
+            and bound > requested_epsilon
+        ):
+            note = f"epsilon={epsilon_words} is below what double precision can prove here."
+            if solver_watch() is not None:
+                note = f"epsilon={epsilon_words} was not reached."
             answer = replace(answer, notes=(*answer.notes, note))
-        compiling = solution.compile_seconds
-        elapsed = time.perf_counter() - begin - compiling
-        return replace(answer, seconds=elapsed, compile_seconds=compiling)
+        compile_seconds = solution.compile_seconds
+        elapsed = time.perf_counter() - start_time - compile_seconds
+        return replace(answer, seconds=elapsed, compile_seconds=compile_seconds)
 
 
-class Lookup(Session):
+class SolutionSession(Session):
     """Decisions read from one solution, which is made when the first one is due.
 
     Where a state is not among those that the solution reaches, or its value is that
@@ -144,17 +159,17 @@ class Lookup(Session):
 
     def _decide(self, query: Query) -> Estimate:
         problem = query.problem
-        timed = problem.horizon is not None and (
+        is_timed = problem.horizon is not None and (
             problem.tables is None or problem is not self.query.problem
         )
-        found = None if timed else self._found(query)
-        return super()._decide(query) if found is None else found
+        answer = None if is_timed else self._look_up(query)
+        return super()._decide(query) if answer is None else answer
 
-    def _found(self, query: Query) -> Estimate | None:
+    def _look_up(self, query: Query) -> Estimate | None:
         from smoothcruiser.exact import solve
         from smoothcruiser.exact.estimate import exact_estimate
 
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         if self._solution is None:
             problem = query.problem
             if problem.tables is None and problem.initial_state is None:
@@ -164,4 +179,4 @@ class Lookup(Session):
             answer = exact_estimate(query.problem, self._solution, query.state)
         except InvalidInput:
             return None
-        return replace(answer, seconds=time.perf_counter() - begin)
+        return replace(answer, seconds=time.perf_counter() - start_time)

@@ -1,18 +1,18 @@
-"""Which schedule a request with limits runs, and how it is cut.
+"""The schedule that a request with limits runs, and its cut into shards.
 
 A budget or a time limit that does not pay for the requested epsilon is no reason to
 refuse: the schedule with the smallest epsilon that can be paid is run instead, and a
-note says so. Without an epsilon that is all that was asked for. Where not even half
-of the value span can be promised, the schedule for that is run up to the limit, and
-the answer is what its samples allow.
+note says so. Without an epsilon that is the whole request. Where not even half of the
+value span can be promised, the schedule for that is run up to the limit, and the answer
+is the interval that its samples allow.
 
   budget    the price is compared with it: the choice is the same on every machine
   seconds   the simulator is measured first (``engines.calibrate``), where it runs, for
             at most ``TIME_SHARE`` of the time, and ``SHARE`` of the price or the budget
-            where there is one; what is left, times the workers, is the budget
+            where there is one; the time left, times the workers, is the budget
 
-Where nobody named a limit, ``Scheduling.check`` refuses what is above the default.
-What this file leaves out: stopping a run at its limits (``engines.run``).
+Where nobody named a limit, ``PreparedSchedule.check`` refuses prices above the default.
+This file leaves out stopping a run at its limits (``engines.run``).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SHARD_SECONDS, TURNS = 0.2, 50
 MOST_CALLS = 10**300  # beyond, a count is no float
 
 
-class Maker(Protocol):
+class ScheduleMaker(Protocol):
     """A method that makes schedules."""
 
     def schedule(self, query: Query) -> Schedule:
@@ -80,7 +80,7 @@ class Maker(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
+class FittedSchedule:
     """The schedule that a request runs within its limits."""
 
     schedule: Schedule
@@ -94,7 +94,7 @@ class Fitted:
     inspects: bool = True  # whether the step is inspected, before and after the run
     looks: int = 0  # calls of the inspections, at the most
     workers: TimedWorkers | None = None  # those that were timed
-    begun: FirstSamples | None = None  # what a pilot has drawn of the run
+    begun: FirstSamples | None = None  # samples of the run that a pilot took
     # half-width at which an action may stop; None: the schedule's epsilon
     wanted: float | None = None
 
@@ -109,16 +109,16 @@ class Fitted:
         price = self.schedule.num_calls
         return self.beside + (price if price <= self.room else int(self.room))
 
-    def again(self) -> Fitted:
-        """The same, where what choosing it took is counted elsewhere."""
+    def again(self) -> FittedSchedule:
+        """The same, where the price of choosing it is counted elsewhere."""
         return replace(self, calls=0, seconds=0.0, compile_seconds=0.0, pressed=False)
 
 
-def fitted(method: Maker, query: Query) -> Fitted:
+def fit_schedule(method: ScheduleMaker, query: Query) -> FittedSchedule:
     """The schedule to run for a request, whatever its limits are.
 
-    With ``seconds`` the simulator is measured. Errors are for what is missing from the
-    request, and for what no limit could change.
+    With ``seconds`` the simulator is measured. Errors are for requests that lack
+    something, and for problems that no limit could change.
     """
     limits = query.limits
     watch = None if limits.seconds is None else Stopwatch()
@@ -128,76 +128,82 @@ def fitted(method: Maker, query: Query) -> Fitted:
             "(epsilon=0.1, or epsilon='5%'), or a limit for the best promise that it "
             "pays for: budget= or seconds=."
         )
-    looks = query.problem.inspection_calls
+    look_calls = query.problem.inspection_calls
     if limits.calls is None and limits.seconds is None:
-        return Fitted(schedule=method.schedule(query), looks=looks)
-    asked, price = _asked(method, query, watch)
+        return FittedSchedule(schedule=method.schedule(query), looks=look_calls)
+    requested_schedule, price_text = _requested_schedule(method, query, watch)
     budget: float = math.inf
     if limits.calls is not None:
-        budget = limits.calls - (looks if _inspects(query) else 0)
+        budget = limits.calls - (look_calls if _inspects(query) else 0)
     pace = _Pace()
     if limits.seconds is not None:
-        pace = _measured(query, _to_measure(budget, asked))
+        pace = _measure_pace(query, _to_measure(budget, requested_schedule))
         budget -= pace.calls
     try:
-        return _within(method, query, asked, price, budget, pace, watch)
+        return _within(
+            method, query, requested_schedule, price_text, budget, pace, watch
+        )
     except (KeyboardInterrupt, SmoothcruiserError) as stop:  # they were made
         stop.calls = pace.calls  # type: ignore[union-attr]
         raise
 
 
 def _within(
-    method: Maker,
+    method: ScheduleMaker,
     query: Query,
-    asked: Schedule | None,
-    price: str,
+    requested_schedule: Schedule | None,
+    price_text: str,
     budget: float,
     pace: _Pace,
     watch: Stopwatch | None,
-) -> Fitted:
+) -> FittedSchedule:
     """The schedule for so many calls, and for the time by ``watch`` that is left."""
     limits = query.limits
 
-    def spent() -> float:
+    def elapsed_seconds() -> float:
         return 0.0 if watch is None else watch.elapsed()
 
-    in_time = pace.calls_in(query, spent())
-    found = asked
+    in_time = pace.calls_in(query, elapsed_seconds())
+    schedule = requested_schedule
     notes: tuple[str, ...] = ()
-    wanted = shards = None
-    if asked is None or asked.num_calls > min(budget, in_time):
-        quick = in_time < budget
-        calls = min(budget, in_time)
-        found = _payable(method, query, calls, quick, spent)
-        limit = (
+    wanted_width = num_shards = None
+    if requested_schedule is None or requested_schedule.num_calls > min(
+        budget, in_time
+    ):
+        is_quick = in_time < budget
+        max_calls = min(budget, in_time)
+        schedule = _payable(method, query, max_calls, is_quick, elapsed_seconds)
+        limit_text = (
             f"the {limits.seconds:.3g} s allowed"
-            if quick
+            if is_quick
             else f"the budget of {short(limits.calls or 0)}"
         )
-        notes = _notes(query, found, price, limit, calls)
+        notes = _notes(query, schedule, price_text, limit_text, max_calls)
         if limits.seconds is not None:  # it is used until nothing more is wanted
-            wanted = query.promise.epsilon or 0.0
-        if quick:
-            found = _stretched(query, found, min(budget, OVERFULL * in_time), pace.rate)
-        shards = _shards(query, found, budget, pace.rate)
-    assert found is not None
-    return Fitted(
-        schedule=found,
+            wanted_width = query.promise.epsilon or 0.0
+        if is_quick:
+            schedule = _stretch_schedule(
+                query, schedule, min(budget, OVERFULL * in_time), pace.rate
+            )
+        num_shards = _shards(query, schedule, budget, pace.rate)
+    assert schedule is not None
+    return FittedSchedule(
+        schedule=schedule,
         notes=notes,
-        shards=shards,
-        room=math.inf if found.num_calls <= budget else budget,
+        shards=num_shards,
+        room=math.inf if schedule.num_calls <= budget else budget,
         calls=pace.calls,
-        seconds=spent(),
+        seconds=elapsed_seconds(),
         pressed=pace.pressed,
         compile_seconds=pace.compile_seconds,
         looks=query.problem.inspection_calls,
         inspects=_inspects(query),
         workers=pace.opened,
-        wanted=wanted,
+        wanted=wanted_width,
     )
 
 
-def _stretched(
+def _stretch_schedule(
     query: Query, schedule: Schedule, calls: float, rate: float | None
 ) -> Schedule:
     """The schedule with root samples for so many calls, or for fewer.
@@ -206,9 +212,11 @@ def _stretched(
     epsilon.
     """
     while calls > schedule.num_calls:
-        longer = schedule.stretch_root(calls)
-        if _survives_rounding(longer, _shards(query, longer, math.inf, rate)):
-            return longer
+        longer_schedule = schedule.stretch_root(calls)
+        if _survives_rounding(
+            longer_schedule, _shards(query, longer_schedule, math.inf, rate)
+        ):
+            return longer_schedule
         calls *= 0.5
     return schedule
 
@@ -226,37 +234,39 @@ def _survives_rounding(schedule: Schedule, shards: int | None = None) -> bool:
 
 def _inspects(query: Query) -> bool:
     """Whether the budget allows to inspect the step before and after the run."""
-    calls = query.limits.calls
-    return calls is None or calls >= query.problem.inspection_calls
+    call_limit = query.limits.calls
+    return call_limit is None or call_limit >= query.problem.inspection_calls
 
 
-def _to_measure(budget: float, asked: Schedule | None) -> float:
+def _to_measure(budget: float, requested_schedule: Schedule | None) -> float:
     """The calls that measuring the simulator may take.
 
-    They are a share of the price of the requested epsilon and what the budget leaves
-    beside it, or a share of the budget that does not pay for it.
+    They are a share of the price of the requested epsilon, within the rest of the
+    budget, or a share of a budget that does not pay for it.
     """
-    if asked is None or asked.num_calls > budget:
+    if requested_schedule is None or requested_schedule.num_calls > budget:
         return SHARE * budget
-    return min(SHARE * asked.num_calls, budget - asked.num_calls)
+    return min(
+        SHARE * requested_schedule.num_calls, budget - requested_schedule.num_calls
+    )
 
 
-def _asked(
-    method: Maker, query: Query, watch: Stopwatch | None
+def _requested_schedule(
+    method: ScheduleMaker, query: Query, watch: Stopwatch | None
 ) -> tuple[Schedule | None, str]:
     """The schedule for the requested epsilon, if there is one, and its price."""
-    promise, calls = query.promise, query.limits.calls
+    promise, call_limit = query.promise, query.limits.calls
     if promise.epsilon is None:
         return None, ""
-    if promise.delta is not None and calls is not None:
-        least = least_price(
+    if promise.delta is not None and call_limit is not None:
+        price_floor = least_price(
             query.problem.facts, promise.epsilon, promise.delta, promise.target
         )
-        if least.log_calls > math.log(calls):
-            return None, f"at least {power_of_ten(least.log_calls)} calls"
+        if price_floor.log_calls > math.log(call_limit):
+            return None, f"at least {power_of_ten(price_floor.log_calls)} calls"
     try:
         with _choice_time(query, None if watch is None else watch.elapsed):
-            asked = method.schedule(query)
+            schedule = method.schedule(query)
     except OutOfReach as error:
         return None, f"at least {power_of_ten(error.log_calls)} calls"
     except OutOfTime:
@@ -264,7 +274,7 @@ def _asked(
         return None, "more than could be computed in this time"
     except Unpayable:
         return None, "more calls than can be counted"
-    return asked, f"{short(asked.num_calls)} calls"
+    return schedule, f"{short(schedule.num_calls)} calls"
 
 
 def _choice_time(
@@ -277,7 +287,7 @@ def _choice_time(
 
 
 def _payable(
-    method: Maker, query: Query, calls: float, quick: bool, clock: Clock
+    method: ScheduleMaker, query: Query, calls: float, quick: bool, clock: Clock
 ) -> Schedule:
     """The schedule with the smallest epsilon for so many calls.
 
@@ -286,79 +296,86 @@ def _payable(
     from smoothcruiser.schedule.alternatives import FINEST, TINY
 
     facts, promise = query.problem.facts, query.promise
-    least = promise.epsilon or FINEST * max(facts.value_span(), TINY)
-    coarsest = max(COARSEST * facts.value_span(), least)
+    min_epsilon = promise.epsilon or FINEST * max(facts.value_span(), TINY)
+    max_epsilon = max(COARSEST * facts.value_span(), min_epsilon)
 
     def at(epsilon: float) -> Schedule:
-        asked = replace(promise, epsilon=epsilon, words=epsilon)
-        return method.schedule(replace(query, promise=asked))
+        new_promise = replace(promise, epsilon=epsilon, words=epsilon)
+        return method.schedule(replace(query, promise=new_promise))
 
-    widest = at(coarsest)
-    if widest.num_calls > calls:  # the inverse would take seconds to find that out
-        return widest
+    widest_schedule = at(max_epsilon)
+    if (
+        widest_schedule.num_calls > calls
+    ):  # the inverse would take seconds to find that out
+        return widest_schedule
     for share in (CHOICE_SHARE, LONGEST_SHARE - CHOICE_SHARE):
         try:
             with _choice_time(query, clock, share):
-                dearest = method.payable(query, int(min(calls, MOST_CALLS)), quick)
+                best_schedule = method.payable(
+                    query, int(min(calls, MOST_CALLS)), quick
+                )
         except OutOfTime:  # a second search begins where this one ended
             check_patience()  # of a caller that knows something better to do
             continue
         except SmoothcruiserError:  # too few calls for any
             break
-        if not least <= dearest.epsilon <= coarsest:
-            dearest = at(min(max(dearest.epsilon, least), coarsest))
-        while promise.epsilon is None and not _survives_rounding(dearest):
-            if dearest.epsilon >= coarsest:
+        if not min_epsilon <= best_schedule.epsilon <= max_epsilon:
+            best_schedule = at(
+                min(max(best_schedule.epsilon, min_epsilon), max_epsilon)
+            )
+        while promise.epsilon is None and not _survives_rounding(best_schedule):
+            if best_schedule.epsilon >= max_epsilon:
                 break
-            dearest = at(min(2.0 * dearest.epsilon, coarsest))
-        return dearest
-    return widest
+            best_schedule = at(min(2.0 * best_schedule.epsilon, max_epsilon))
+        return best_schedule
+    return widest_schedule
 
 
 def _notes(
-    query: Query, found: Schedule, price: str, limit: str, calls: float
+    query: Query, schedule: Schedule, price_text: str, limit_text: str, calls: float
 ) -> tuple[str, ...]:
-    """What is run instead of what was requested, and why."""
-    asked = query.promise.epsilon
-    wish = (
+    """The note on a schedule that runs instead of the requested one, and why."""
+    requested_epsilon = query.promise.epsilon
+    wish_text = (
         ""
-        if asked is None
-        else f"epsilon {asked:g} would cost {price}, more than {limit}: "
+        if requested_epsilon is None
+        else f"epsilon {requested_epsilon:g} would cost {price_text}, more than "
+        f"{limit_text}: "
     )
-    about = f"the schedule is for epsilon {found.epsilon:g}, "
-    if found.num_calls <= calls:
-        about += f"about the smallest that fits {limit}."
-    elif found.epsilon < COARSEST * query.problem.facts.value_span():
-        about += f"and {limit} may end before it."
+    schedule_text = f"the schedule is for epsilon {schedule.epsilon:g}, "
+    if schedule.num_calls <= calls:
+        schedule_text += f"about the smallest that fits {limit_text}."
+    elif schedule.epsilon < COARSEST * query.problem.facts.value_span():
+        schedule_text += f"and {limit_text} may end before it."
     else:
-        about = (
-            f"no schedule that promises half of the value span fits {limit}; one for "
-            f"epsilon {found.epsilon:g} is run as far as that goes."
+        schedule_text = (
+            f"no schedule that promises half of the value span fits {limit_text}; one for "
+            f"epsilon {schedule.epsilon:g} is run as far as that goes."
         )
-    sentence = f"{wish}{about}"
+    sentence = f"{wish_text}{schedule_text}"
     return (sentence[0].upper() + sentence[1:],)
 
 
 def _shards(
-    query: Query, found: Schedule, budget: float, rate: float | None
+    query: Query, schedule: Schedule, budget: float, rate: float | None
 ) -> int | None:
-    """Into how many parts an action's samples are cut; None is the usual number."""
+    """The number of shards of an action's samples; None is the usual number."""
     if query.compute.shards is not None:
         return query.compute.shards
-    root = found.root
-    means = found.facts.num_actions if root.target == "q_values" else 1
-    each = min(found.num_calls, MOST_CALLS) / means
-    size = math.inf
-    if found.num_calls > budget:
-        size = budget / (means * TURNS)
+    root = schedule.root
+    num_means = schedule.facts.num_actions if root.target == "q_values" else 1
+    calls_per_mean = min(schedule.num_calls, MOST_CALLS) / num_means
+    shard_calls = math.inf
+    if schedule.num_calls > budget:
+        shard_calls = budget / (num_means * TURNS)
     elif rate:
-        turn = (query.limits.seconds or math.inf) / (means * TURNS)
-        size = rate * min(SHARD_SECONDS, turn)
+        turn_seconds = (query.limits.seconds or math.inf) / (num_means * TURNS)
+        shard_calls = rate * min(SHARD_SECONDS, turn_seconds)
     elif query.limits.seconds is not None:
-        size = budget / (means * TURNS)
-    if not size < CALLS_PER_SHARD:
+        shard_calls = budget / (num_means * TURNS)
+    if not shard_calls < CALLS_PER_SHARD:
         return None
-    return max(1, min(root.samples, math.ceil(each / max(size, 1.0))))
+    return max(1, min(root.samples, math.ceil(calls_per_mean / max(shard_calls, 1.0))))
 
 
 # --- seconds ------------------------------------------------------------------
@@ -366,7 +383,7 @@ def _shards(
 
 @dataclass(frozen=True, kw_only=True)
 class _Pace:
-    """What was measured of a simulator."""
+    """The measured speed of a simulator."""
 
     rate: float | None = None  # calls per second of one worker; None: not measured
     workers: float = 1.0  # that work at once
@@ -379,11 +396,11 @@ class _Pace:
         """The calls for which there is time; ``spent`` are seconds so far."""
         if query.limits.seconds is None or self.rate is None:
             return math.inf
-        left = query.limits.seconds - spent
-        return MARGIN * self.rate * self.workers * max(0.0, left)
+        seconds_left = query.limits.seconds - spent
+        return MARGIN * self.rate * self.workers * max(0.0, seconds_left)
 
 
-def _measured(query: Query, most_calls: float) -> _Pace:
+def _measure_pace(query: Query, most_calls: float) -> _Pace:
     """The pace of the executor that will run the request, measured where it runs.
 
     It is not known where there is no call to measure it: then the clock alone ends the
@@ -394,30 +411,32 @@ def _measured(query: Query, most_calls: float) -> _Pace:
         from smoothcruiser.engines.registry import choose
         from smoothcruiser.engines.watchdog import Breaker
 
-    seconds = query.limits.seconds
-    assert seconds is not None
+    time_limit = query.limits.seconds
+    assert time_limit is not None
     if most_calls < 1:
         return _Pace()
-    row = choose(query.problem, query.compute)
+    executor = choose(query.problem, query.compute)
     breaker = Breaker()
-    elsewhere = row.pool is not None
-    measure = _speed_elsewhere if elsewhere else _speed_here
+    is_elsewhere = executor.pool is not None
+    measure_speed = _speed_elsewhere if is_elsewhere else _speed_here
     try:
         with breaker:
-            speed, opened = measure(query, row.name, most_calls, breaker)
+            speed, timed_workers = measure_speed(
+                query, executor.name, most_calls, breaker
+            )
     except KeyboardInterrupt as stop:  # or one call lasts longer than all may
-        made = getattr(stop, "calls", 0)
-        return _Pace(rate=0.0, calls=made, pressed=not breaker.fired)
-    many = elsewhere or row.engine(query.problem).parallel
-    workers = check_workers(query.compute.workers) if many else 1
+        calls_made = getattr(stop, "calls", 0)
+        return _Pace(rate=0.0, calls=calls_made, pressed=not breaker.fired)
+    is_parallel = is_elsewhere or executor.engine(query.problem).parallel
+    num_workers = check_workers(query.compute.workers) if is_parallel else 1
     # Workers that compute share the cores; those that wait do not.
-    cores = (os.cpu_count() or 1) / max(speed.busy, 1e-3)
+    free_cores = (os.cpu_count() or 1) / max(speed.busy, 1e-3)
     return _Pace(
         rate=speed.rate,
-        workers=min(workers, max(1.0, cores)),
+        workers=min(num_workers, max(1.0, free_cores)),
         calls=speed.calls,
         compile_seconds=speed.compile_seconds,
-        opened=opened,
+        opened=timed_workers,
     )
 
 
@@ -428,13 +447,13 @@ def _speed_here(
     with uncounted():
         from smoothcruiser.engines.calibrate import calls_per_second
 
-    seconds = query.limits.seconds or 0.0
+    time_limit = query.limits.seconds or 0.0
     speed = calls_per_second(
         query.problem,
         query.place,
         executor,
-        seconds=min(MOST_SECONDS, TIME_SHARE * seconds),
-        began=lambda: breaker.arm(seconds),
+        seconds=min(MOST_SECONDS, TIME_SHARE * time_limit),
+        began=lambda: breaker.arm(time_limit),
         most_calls=most_calls,
     )
     return speed, None
@@ -453,14 +472,14 @@ def _speed_elsewhere(
         from smoothcruiser.engines.registry import open_workers
         from smoothcruiser.engines.workers import ShardWorkers
 
-    seconds = query.limits.seconds or 0.0
-    breaker.arm(seconds)
+    time_limit = query.limits.seconds or 0.0
+    breaker.arm(time_limit)
     workers = open_workers(
         timing_job(query.problem, query.place, most_calls), query.compute
     )
     assert isinstance(workers, ShardWorkers)
     try:
-        speed = workers.measure(min(MOST_SECONDS, TIME_SHARE * seconds), most_calls)
+        speed = workers.measure(min(MOST_SECONDS, TIME_SHARE * time_limit), most_calls)
     except BaseException:
         workers.close()
         raise

@@ -1,4 +1,4 @@
-"""What ``auto`` does with a model that ``outcomes=`` gives.
+"""The choice of ``auto`` for a model that ``outcomes=`` gives.
 
 States are listed from the requested one. A model that is listed within its limits is
 solved; a larger one is searched, and read as far as the answer needs it. Neither
@@ -34,9 +34,9 @@ def known_model_answer(
     """
     from smoothcruiser.exact.reachable import TooLarge, explore
 
-    here = replace(query.problem, initial_state=query.state)
+    rooted_problem = replace(query.problem, initial_state=query.state)
     try:
-        listed = explore(here, most_states=LISTED, deadline=deadline)
+        listed_model = explore(rooted_problem, most_states=LISTED, deadline=deadline)
     except TooLarge:
         refuse_unbounded(
             query.problem, f"auto, beyond {LISTED:,} states or the time to list them,"
@@ -56,7 +56,7 @@ def known_model_answer(
         raise
     except InvalidInput:  # states that are not told apart, ends that only step knows
         return None
-    return replace(Exact().prepare(query), known=listed).with_notes(
+    return replace(Exact().prepare(query), listed_model=listed_model).with_notes(
         "auto chose exact: the model is known by outcomes=, so no sampling is needed "
         "and delta is 0."
     )

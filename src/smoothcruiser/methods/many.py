@@ -1,7 +1,7 @@
 """Many states in one call: estimates that hold together with probability 1 - delta.
 
-A session (``methods.base``) answers one state after the other, and what it keeps in
-between is what one call saves: certified search has one memory, so that states which
+A session (``methods.base``) answers one state after the other, and its memory in
+between is the saving of one call: certified search has one memory, so that states which
 share successors share their samples; a known model is solved once; a schedule is
 compiled once, and workers elsewhere are started once.
 
@@ -14,13 +14,12 @@ the search left open. The n runs need not be
 independent for that, and the order of the states changes nothing but their seeds:
 those of an agent's decisions, SeedSequence(seed, (PLANS, i)).
 
-Limits are for the whole call. State i of n gets 1/(n - i) of what is left, so what
-one does not need goes to those after it. With one memory a state may be asked about
-again: those that missed epsilon share what the others left over. A state that no
-limit reached has the interval that the rewards allow, with a note.
+Limits are for the whole call. State i of n gets 1/(n - i) of the rest, so that calls
+which one does not need go to those after it. With one memory a state may be asked about
+again: those that missed epsilon share the calls that the others left over. A state that
+no limit reached has the interval that the rewards allow, with a note.
 
-What this file leaves out: the methods, and how a session shares
-(``Method.together``).
+This file leaves out the methods, and how a session shares (``Method.together``).
 """
 
 from __future__ import annotations
@@ -49,17 +48,17 @@ from smoothcruiser.methods.base import (
     Method,
     Prepared,
     Session,
-    Unbegun,
+    UnstartedAnswer,
     prepared,
     refuse_unused,
     with_delta,
 )
 from smoothcruiser.methods.estimates import Estimates
-from smoothcruiser.methods.joint import together
+from smoothcruiser.methods.joint import combine_estimates
 from smoothcruiser.methods.portfolio import (
     Race,
     choice_notes,
-    unbegun_in_time,
+    unstarted_if_late,
 )
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import identical
@@ -78,22 +77,22 @@ from smoothcruiser.schedule.numbers import short
 def plan_all(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     """The answers at all ``states``; ``query`` holds the rest of the request."""
     with shown(query.progress):
-        found = _planned(method, query, states)
-        calls = sum(
+        estimates = _plan_states(method, query, states)
+        calls_spent = sum(
             x.num_calls if x.calls_spent is None else x.calls_spent
-            for x in {id(x): x for x in found.estimates}.values()
+            for x in {id(x): x for x in estimates.estimates}.values()
         )
         finish(
             query.progress,
-            calls=max(calls, found.num_calls),
-            seconds=found.seconds,
-            done=len(found.estimates),
-            total=len(found.estimates),
+            calls=max(calls_spent, estimates.num_calls),
+            seconds=estimates.seconds,
+            done=len(estimates.estimates),
+            total=len(estimates.estimates),
         )
-    return found
+    return estimates
 
 
-def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
+def _plan_states(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     watch = Stopwatch()
     if query.compute.store is not None:
         raise InvalidInput(
@@ -103,207 +102,229 @@ def _planned(method: Method, query: Query, states: Iterable[Any]) -> Estimates:
     refuse_unused(method.name, query, method.takes, method.because)
     query = with_delta(method, query)  # before it is shared out among the states
     problem = query.problem
-    places = _places(problem, states)
-    first = _first_of_each(problem, places)
+    start_states = _start_states(problem, states)
+    first_indices = _first_of_each(problem, start_states)
     answers: dict[int, Estimate] = {
-        i: terminal_estimate(problem, places[i], method.name, query.seed)
-        for i in set(first)
-        if problem.is_terminal(places[i])
+        i: terminal_estimate(problem, start_states[i], method.name, query.seed)
+        for i in set(first_indices)
+        if problem.is_terminal(start_states[i])
     }
-    live = [i for i in sorted(set(first)) if i not in answers]
+    open_indices = [i for i in sorted(set(first_indices)) if i not in answers]
     notes: tuple[str, ...] = ()
-    name, looked = method.name, 0
-    if live:
-        first_state = _share(query, len(live)).at(places[live[0]], query.seed)
-        each = replace(first_state, progress=None)
-        ready = prepared(method, first_state)
-        ready = _payable(query, ready, len(live))
-        name, looked = ready.method.name, ready.looked
+    method_name, look_calls = method.name, 0
+    if open_indices:
+        first_query = _share_request(query, len(open_indices)).at(
+            start_states[open_indices[0]], query.seed
+        )
+        state_query = replace(first_query, progress=None)
+        ready = prepared(method, first_query)
+        ready = _payable(query, ready, len(open_indices))
+        method_name, look_calls = ready.method.name, ready.looked
         notes = (*ready.notes, *choice_notes(ready))
-        there = {i: places[i] for i in live}
-        stopped = _stopped(query, ready)
-        if stopped is not None:
-            answers |= {i: stopped.unsampled(there[i]) for i in live}
+        open_states = {i: start_states[i] for i in open_indices}
+        unbegun_answer = _stopped_answer(query, ready)
+        if unbegun_answer is not None:
+            answers |= {
+                i: unbegun_answer.unsampled_answer(open_states[i]) for i in open_indices
+            }
         else:
-            answers |= _answers(query, each, ready, there, watch)
-    prices = [answers[i].price for i in live]
+            answers |= _answers(query, state_query, ready, open_states, watch)
+    prices = [answers[i].price for i in open_indices]
     return Estimates(
-        estimates=tuple(answers[i] for i in first),
-        delta=_joint(query, answers.values()),
-        price=None if None in prices else looked + sum(filter(None, prices)),
-        num_calls=looked + sum(answers[i].num_calls for i in set(first)),
+        estimates=tuple(answers[i] for i in first_indices),
+        delta=_joint_delta(query, answers.values()),
+        price=None if None in prices else look_calls + sum(filter(None, prices)),
+        num_calls=look_calls + sum(answers[i].num_calls for i in set(first_indices)),
         seconds=watch.elapsed(),
-        method=name,
+        method=method_name,
         notes=notes,
     )
 
 
-def _stopped(query: Query, ready: Prepared) -> Unbegun | None:
-    """What answers all states where a stop came before the first sample of any."""
-    if isinstance(ready, Unbegun):
+def _stopped_answer(query: Query, ready: Prepared) -> UnstartedAnswer | None:
+    """The answer at all states where a stop came before the first sample of any."""
+    if isinstance(ready, UnstartedAnswer):
         return ready
-    spent = getattr(ready, "spent", 0.0)
-    return unbegun_in_time(replace(ready, query=query), spent)
+    seconds_spent = getattr(ready, "spent", 0.0)
+    return unstarted_if_late(replace(ready, query=query), seconds_spent)
 
 
 def _answers(
-    query: Query, each: Query, ready: Prepared, there: dict[int, Any], watch: Stopwatch
+    query: Query,
+    state_query: Query,
+    ready: Prepared,
+    open_states: dict[int, Any],
+    watch: Stopwatch,
 ) -> dict[int, Estimate]:
-    """The answers at the states ``there``, by the parts of what was prepared for one.
+    """The answers at ``open_states``, by the parts of the preparation for one.
 
-    A part whose session shares has its share of delta for all states together; what
-    it leaves open goes to the next part, and both intervals hold.
+    A part with a shared session has its share of delta for all states together; the
+    states that it leaves open go to the next part, and both intervals hold.
     """
-    total = _budget(query)
-    parts = ready.parts
+    total_budget = _budget(query)
+    ready_parts = ready.parts
     answers: dict[int, Estimate] = {}
-    todo, spent = list(there), ready.looked
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
-        call = Call(
-            method=part.method,
-            query=_whole(part.query, query, each, alone=len(parts) == 1),
-            ready=part,
-            places=[there[i] for i in todo],
+    open_indices, calls_spent = list(open_states), ready.looked
+    for part_index, ready_part in enumerate(ready_parts):
+        is_last = part_index == len(ready_parts) - 1
+        call = ManyStatesRun(
+            method=ready_part.method,
+            query=_request_for_all(
+                ready_part.query, query, state_query, alone=len(ready_parts) == 1
+            ),
+            ready=ready_part,
+            places=[open_states[i] for i in open_indices],
             watch=watch,
-            calls=None if total is None else total - spent,
-            until=_until(query, watch, last),
+            calls=None if total_budget is None else total_budget - calls_spent,
+            until=_part_deadline(query, watch, is_last),
             progress=query.progress,
-            known=sum(i not in todo for i in there),
-            total=len(there),
+            known=sum(i not in open_indices for i in open_states),
+            total=len(open_states),
         )
-        most = part.query.limits.calls
-        if not last and call.calls is not None and most is not None:
-            call.calls = min(call.calls, most * len(todo))
-        found = dict(zip(todo, call.run(), strict=True))
-        spent += call.spent
-        for i, reached in zip(todo, call.reached, strict=True):
+        calls_per_state = ready_part.query.limits.calls
+        if not is_last and call.calls is not None and calls_per_state is not None:
+            call.calls = min(call.calls, calls_per_state * len(open_indices))
+        new_answers = dict(zip(open_indices, call.answer_all(), strict=True))
+        calls_spent += call.spent
+        for i, was_reached in zip(open_indices, call.reached_states, strict=True):
             if i not in answers:
-                answers[i] = found[i]
-            elif reached:
-                place = part.query.at(there[i], query.seed)
-                answers[i] = _combined(place, answers[i], found[i])
-        todo = [i for i in todo if _missed(answers[i], query.promise)]
-        if not todo or call.by_hand:
+                answers[i] = new_answers[i]
+            elif was_reached:
+                place_query = ready_part.query.at(open_states[i], query.seed)
+                answers[i] = _combine_answers(place_query, answers[i], new_answers[i])
+        open_indices = [
+            i for i in open_indices if _is_missed(answers[i], query.promise)
+        ]
+        if not open_indices or call.by_hand:
             break
     return answers
 
 
-def _whole(part: Query, query: Query, each: Query, *, alone: bool) -> Query:
+def _request_for_all(
+    part_query: Query, query: Query, state_query: Query, *, alone: bool
+) -> Query:
     """The request of a part about all states: it has the same share of the whole delta
-    as ``part`` has of that of one state.
+    as ``part_query`` has of that of one state.
     """
-    promise, delta = part.promise, query.promise.delta
-    if delta is not None and promise.delta is not None and each.promise.delta:
-        share = 1.0 if alone else min(1.0, promise.delta / each.promise.delta)
-        promise = replace(promise, delta=share * delta)
-    return replace(part, promise=promise, limits=query.limits)
+    promise, delta = part_query.promise, query.promise.delta
+    if delta is not None and promise.delta is not None and state_query.promise.delta:
+        delta_share = (
+            1.0 if alone else min(1.0, promise.delta / state_query.promise.delta)
+        )
+        promise = replace(promise, delta=delta_share * delta)
+    return replace(part_query, promise=promise, limits=query.limits)
 
 
-def _until(query: Query, watch: Stopwatch, last: bool) -> float:
-    """What ``watch`` shows when the time of a part is up: the last one has all of it."""
-    seconds, now = query.limits.seconds, watch.elapsed()
-    if seconds is None:
+def _part_deadline(query: Query, watch: Stopwatch, is_last: bool) -> float:
+    """The time on ``watch`` at which a part ends: the last one has all of it."""
+    time_limit, now = query.limits.seconds, watch.elapsed()
+    if time_limit is None:
         return math.inf
-    return seconds if last else now + 0.5 * (seconds - now)
+    return time_limit if is_last else now + 0.5 * (time_limit - now)
 
 
-def _missed(answer: Estimate, promise: Promise) -> bool:
+def _is_missed(answer: Estimate, promise: Promise) -> bool:
     """Whether a promise was not kept: the interval is too wide."""
     if answer.epsilon is None or answer.interval is None:
         return False
     return promise.is_missed(answer.epsilon, answer.interval)
 
 
-def _combined(query: Query, first: Estimate, second: Estimate) -> Estimate:
+def _combine_answers(query: Query, first: Estimate, second: Estimate) -> Estimate:
     """One answer of two, which fail together with at most the sum of their deltas."""
-    return together(query, first, second, (first.delta or 0.0) + (second.delta or 0.0))
+    return combine_estimates(
+        query, first, second, (first.delta or 0.0) + (second.delta or 0.0)
+    )
 
 
-def _joint(query: Query, answers: Iterable[Estimate]) -> float | None:
+def _joint_delta(query: Query, answers: Iterable[Estimate]) -> float | None:
     """The probability that some interval fails; None where nothing is promised."""
-    promises = [x.certificate for x in answers if x.certificate is not None]
-    if all(promise.confidence == 1.0 for promise in promises):
-        return 0.0 if promises else None
+    certificates = [x.certificate for x in answers if x.certificate is not None]
+    if all(certificate.confidence == 1.0 for certificate in certificates):
+        return 0.0 if certificates else None
     if query.promise.delta is not None:
         return query.promise.delta
-    together = math.fsum(1.0 - promise.confidence for promise in promises)
-    return together if together < 1.0 else None  # each state had a delta of its own
+    total_failure = math.fsum(
+        1.0 - certificate.confidence for certificate in certificates
+    )
+    return (
+        total_failure if total_failure < 1.0 else None
+    )  # each state had a delta of its own
 
 
-def _places(problem: Problem, states: Iterable[Any]) -> list[Any]:
-    """The states as the problem knows them; the first that is none is named."""
-    unordered = isinstance(states, str | bytes | Mapping | AbstractSet)
-    if unordered or not isinstance(states, Iterable):
+def _start_states(problem: Problem, states: Iterable[Any]) -> list[Any]:
+    """The states as the problem knows them; an error names the first that is none."""
+    is_unordered = isinstance(states, str | bytes | Mapping | AbstractSet)
+    if is_unordered or not isinstance(states, Iterable):
         raise InvalidInput(
             f"plan_many takes a list of states, got {described(states)}; for one state "
             "write plan(problem, state)."
         )
-    found = []
+    start_states = []
     for i, state in enumerate(states):
         try:
-            found.append(problem.start(state))
-            problem.profile(found[-1])  # an error of legal or player comes here
+            start_states.append(problem.start(state))
+            problem.profile(start_states[-1])  # an error of legal or player comes here
         except (InvalidInput, OracleError) as error:
             raise type(error)(f"State {i} of the list: {error}") from error
-    return found
+    return start_states
 
 
-def _first_of_each(problem: Problem, places: list[Any]) -> list[int]:
+def _first_of_each(problem: Problem, start_states: list[Any]) -> list[int]:
     """For each state the place where it is listed first.
 
     Only states that are the same to the bit are one.
     """
-    known: dict[Any, list[int]] = {}
-    first = []
-    for i, state in enumerate(places):
+    indices_by_key: dict[Any, list[int]] = {}
+    first_indices = []
+    for i, state in enumerate(start_states):
         try:
-            alike = known.setdefault(problem.key_of(state), [])
+            indices_of_key = indices_by_key.setdefault(problem.key_of(state), [])
         except (TypeError, InvalidInput):  # no key: certified search would refuse it
-            alike = []
-        same = (j for j in alike if identical(state, places[j]))
-        first.append(next(same, i))
-        if first[-1] == i:
-            alike.append(i)
-    return first
+            indices_of_key = []
+        equal_indices = (j for j in indices_of_key if identical(state, start_states[j]))
+        first_indices.append(next(equal_indices, i))
+        if first_indices[-1] == i:
+            indices_of_key.append(i)
+    return first_indices
 
 
-def _share(query: Query, count: int) -> Query:
+def _share_request(query: Query, count: int) -> Query:
     """The request about one of ``count`` states, by a method that shares nothing."""
     promise, limits = query.promise, query.limits
     if promise.delta is not None:
         promise = replace(promise, delta=check_delta(promise.delta / count))
-    calls, seconds = limits.calls, limits.seconds
+    call_limit, time_limit = limits.calls, limits.seconds
     return replace(
         query,
         promise=promise,
         limits=replace(
             limits,
-            calls=None if calls is None else max(1, calls // count),
-            seconds=None if seconds is None else seconds / count,
+            calls=None if call_limit is None else max(1, call_limit // count),
+            seconds=None if time_limit is None else time_limit / count,
         ),
     )
 
 
 def _payable(query: Query, ready: Prepared, count: int) -> Prepared:
-    """What is run: all that was prepared, if it fits the default budget.
+    """The preparation to run: all of it, if it fits the default budget.
 
     Of a race for the best promise, or above that budget, it is the search alone: its
     price is shared, and mostly far lower.
     """
     limits, price = query.limits, ready.explanation.num_calls
     if isinstance(ready, Race) and not query.promise.asked:
-        return ready.searching(
+        return ready.search_alone(
             "auto chose certified search: states come back, and it narrows the "
             "intervals of all states until the limit."
         )
-    limited = limits.calls is not None or limits.seconds is not None
-    if limited or price is None or not query.promise.asked:
+    has_limits = limits.calls is not None or limits.seconds is not None
+    if has_limits or price is None or not query.promise.asked:
         return ready
     if price * count <= DEFAULT_BUDGET:
         return ready
     if isinstance(ready, Race):
-        return ready.searching(
+        return ready.search_alone(
             f"auto chose certified search: the schedules of {count:,} states would cost "
             f"up to {short(price * count)} calls, and states come back."
         )
@@ -316,12 +337,12 @@ def _payable(query: Query, ready: Prepared, count: int) -> Prepared:
 
 def _budget(query: Query) -> int | None:
     """The calls of all states together; None where each has the method's default."""
-    promised = query.promise.asked
-    return query.limits.calls or (DEFAULT_BUDGET if promised else None)
+    has_promise = query.promise.asked
+    return query.limits.calls or (DEFAULT_BUDGET if has_promise else None)
 
 
 @dataclass
-class Call:
+class ManyStatesRun:
     """One method on many states."""
 
     method: Method
@@ -330,19 +351,19 @@ class Call:
     places: list[Any]
     watch: Stopwatch  # of the whole request: compiling does not count
     calls: int | None  # at the most, of all
-    until: float  # what ``watch`` shows when time is up
+    until: float  # the time on ``watch`` when time is up
     progress: Callback | None
     known: int = 0  # states that an earlier part has answered
     total: int = 1  # of all parts
     spent: int = 0
-    ended: str = ""  # why no more states are asked about
-    # states whose share of the limits was used up: more may help them
+    ended: str = ""  # the reason to answer no more states
+    # states that used up their share of the limits: more may help them
     cut: list[int] = field(default_factory=list)
     answers: list[Estimate | None] = field(default_factory=list)
 
     @property
-    def reached(self) -> list[bool]:
-        """Which states were asked about."""
+    def reached_states(self) -> list[bool]:
+        """Whether each state was reached, in the order of the states."""
         return [answer is not None for answer in self.answers]
 
     @property
@@ -351,12 +372,12 @@ class Call:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the caller wants no more."""
+        """Whether the caller stopped the request."""
         return self.ended in (BY_HAND, SAID_STOP)
 
     @stoppable()
-    def run(self) -> list[Estimate]:
-        """The answers; a state that no limit reached has what the rewards allow."""
+    def answer_all(self) -> list[Estimate]:
+        """The answers; a state that no limit reached has the range of the rewards."""
         self.answers = [None] * len(self.places)
         session = self.method.together(self.query, self.ready)
         if not session.shared:
@@ -364,122 +385,135 @@ class Call:
             if self.query.limits.calls is None:
                 self.calls = None  # the price of each is known, and was checked
         try:
-            todo, before = list(range(len(self.places))), -1
-            while todo and not self.ended and self.spent > before:
-                before = self.spent
-                for k, i in enumerate(todo):
-                    if not self._ask(session, i, len(todo) - k):
+            open_indices, calls_before = list(range(len(self.places))), -1
+            while open_indices and not self.ended and self.spent > calls_before:
+                calls_before = self.spent
+                for k, i in enumerate(open_indices):
+                    if not self._answer_state(session, i, len(open_indices) - k):
                         break
-                todo = [i for i in self.cut if session.shared and self._is_open(i)]
+                open_indices = [
+                    i for i in self.cut if session.shared and self._is_open(i)
+                ]
                 self.cut = []
-            return [self._final(session, i) for i in range(len(self.places))]
+            return [self._final_answer(session, i) for i in range(len(self.places))]
         finally:
             session.close()
 
     def _is_open(self, i: int) -> bool:
-        """Whether a state may be asked about again."""
+        """Whether a state may be answered again."""
         answer = self.answers[i]
-        return answer is None or _missed(answer, self.query.promise)
+        return answer is None or _is_missed(answer, self.query.promise)
 
-    def _final(self, session: Session, i: int) -> Estimate:
-        """The answer at state ``i``, with what later states have taught."""
+    def _final_answer(self, session: Session, i: int) -> Estimate:
+        """The answer at state ``i``, improved by the samples of later states."""
         answer = self.answers[i]
-        until = 0.0 if self.by_hand else time.perf_counter() + self._seconds_left
+        deadline = 0.0 if self.by_hand else time.perf_counter() + self._seconds_left
         if answer is not None:
-            done = self.query.promise.asked and not self._is_open(i)
-            return answer if done else session.reviewed(answer, until)
-        nothing = self._unsampled(i, self.ended)
-        found = session.reviewed(nothing, until)
-        if found is nothing:
-            return nothing
-        why = f"{self.ended}: the interval comes from samples for other states."
-        return replace(found, notes=(why,))
+            is_done = self.query.promise.asked and not self._is_open(i)
+            return answer if is_done else session.review(answer, deadline)
+        blank_answer = self._unsampled_answer(i, self.ended)
+        reviewed_answer = session.review(blank_answer, deadline)
+        if reviewed_answer is blank_answer:
+            return blank_answer
+        note = f"{self.ended}: the interval comes from samples for other states."
+        return replace(reviewed_answer, notes=(note,))
 
-    def _unsampled(self, i: int, why: str) -> Estimate:
+    def _unsampled_answer(self, i: int, why: str) -> Estimate:
         problem, seed = self.ready.query.problem, self.ready.query.seed
-        place = self.places[i]
-        return unsampled_estimate(problem, place, self.method.name, why, seed)
+        state = self.places[i]
+        return unsampled_estimate(problem, state, self.method.name, why, seed)
 
-    def _ask(self, session: Session, i: int, left: int) -> bool:
+    def _answer_state(self, session: Session, i: int, left: int) -> bool:
         """Answer state ``i``, the first of ``left`` ones; False where the call ends."""
-        limits = self._limits(left, session.shared and self.spent > 0)
+        limits = self._next_limits(left, session.shared and self.spent > 0)
         if limits is None:
             return False
         session.query = replace(
-            session.query, limits=limits, progress=self._reporter(left)
+            session.query, limits=limits, progress=self._make_reporter(left)
         )
-        stops, earlier, begin = heard(), self.answers[i], self.watch.elapsed()
+        num_stops, earlier_answer, start_time = (
+            heard(),
+            self.answers[i],
+            self.watch.elapsed(),
+        )
         try:
-            found = session.decide(self.places[i])
+            answer = session.decide(self.places[i])
         except (Interrupted, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt) or heard() > stops:
+            if isinstance(error, KeyboardInterrupt) or heard() > num_stops:
                 self.ended = BY_HAND
                 return False
-            found = self._unsampled(i, str(error))
-            found = replace(found, num_calls=getattr(error, "calls", 0))
-        self.spent += found.num_calls
-        seconds = self.watch.elapsed() - begin
-        used = limits.calls is not None and found.num_calls >= limits.calls
-        late = limits.seconds is not None and seconds >= limits.seconds
-        if used or late:
+            answer = self._unsampled_answer(i, str(error))
+            answer = replace(answer, num_calls=getattr(error, "calls", 0))
+        self.spent += answer.num_calls
+        elapsed_seconds = self.watch.elapsed() - start_time
+        is_spent = limits.calls is not None and answer.num_calls >= limits.calls
+        is_late = limits.seconds is not None and elapsed_seconds >= limits.seconds
+        if is_spent or is_late:
             self.cut.append(i)
-        if earlier is not None:
-            found = replace(
-                found,
-                num_calls=earlier.num_calls + found.num_calls,
-                seconds=earlier.seconds + found.seconds,
+        if earlier_answer is not None:
+            answer = replace(
+                answer,
+                num_calls=earlier_answer.num_calls + answer.num_calls,
+                seconds=earlier_answer.seconds + answer.seconds,
             )
-        self.answers[i] = found
-        if heard() > stops:
+        self.answers[i] = answer
+        if heard() > num_stops:
             self.ended = BY_HAND
         return not self.ended
 
-    def _limits(self, left: int, again: bool) -> Limits | None:
-        """What the next of ``left`` states may cost; None where nothing is left.
+    def _next_limits(self, left: int, again: bool) -> Limits | None:
+        """The limits of the next of ``left`` states; None where nothing is left.
 
         ``again`` says that the step is inspected again after a query, beyond its
         budget.
         """
-        calls, seconds = self.calls, None
-        if calls is not None:
-            inspected = self.query.problem.inspection_calls if again else 0
-            rest = calls - self.spent - inspected
-            if rest < 1:
+        max_calls, time_share = self.calls, None
+        if max_calls is not None:
+            inspection_calls = self.query.problem.inspection_calls if again else 0
+            calls_left = max_calls - self.spent - inspection_calls
+            if calls_left < 1:
                 self.ended = "The budget was spent"
                 return None
-            calls = max(1, min(rest, (calls - self.spent) // left - inspected))
+            max_calls = max(
+                1, min(calls_left, (max_calls - self.spent) // left - inspection_calls)
+            )
         if self.until < math.inf:
-            seconds = self._seconds_left / left
-            if seconds <= 0.0:
+            time_share = self._seconds_left / left
+            if time_share <= 0.0:
                 self.ended = "The time was up"
                 return None
-        return replace(self.query.limits, calls=calls, seconds=seconds)
+        return replace(self.query.limits, calls=max_calls, seconds=time_share)
 
-    def _reporter(self, left: int) -> Callback | None:
-        """What tells the caller how far all states are; False from it ends the call."""
-        tell = self.progress
-        if tell is None:
+    def _make_reporter(self, left: int) -> Callback | None:
+        """The callback that reports on all states; False from the caller ends all."""
+        tell_caller = self.progress
+        if tell_caller is None:
             return None
-        before = self.spent
-        done = self.known + sum(self.reached)
+        calls_before = self.spent
+        num_done = self.known + sum(self.reached_states)
 
-        def report(one: Progress) -> object:
-            if one.phase in ("preparing", "done"):
+        def report(progress: Progress) -> object:
+            if progress.phase in ("preparing", "done"):
                 return None
-            calls, spent = before + one.calls, self.watch.elapsed()
-            price = None if one.price is None else before + left * one.price
-            until = self._seconds_left if self.until < math.inf else None
-            every = replace(
-                one,
-                calls=calls,
-                seconds=spent,
-                seconds_left=time_left(calls, price, spent, until),
-                price=price,
-                done=done,
-                total=self.total,
-                label=f"state {min(done + 1, self.total):,} of {self.total:,}",
+            num_calls, elapsed_seconds = (
+                calls_before + progress.calls,
+                self.watch.elapsed(),
             )
-            if says_stop(tell(every)):
+            price = (
+                None if progress.price is None else calls_before + left * progress.price
+            )
+            seconds_left = self._seconds_left if self.until < math.inf else None
+            total_progress = replace(
+                progress,
+                calls=num_calls,
+                seconds=elapsed_seconds,
+                seconds_left=time_left(num_calls, price, elapsed_seconds, seconds_left),
+                price=price,
+                done=num_done,
+                total=self.total,
+                label=f"state {min(num_done + 1, self.total):,} of {self.total:,}",
+            )
+            if says_stop(tell_caller(total_progress)):
                 self.ended = SAID_STOP
             return False if self.ended else None
 

@@ -31,14 +31,14 @@ class Pondering:
         self._growth = Growth(seconds=seconds, progress=self._goes_on)
         self._tree = tree
         self._thread = threading.Thread(
-            target=self._run, name="smoothcruiser-ponder", daemon=True
+            target=self._grow_tree, name="smoothcruiser-ponder", daemon=True
         )
         self._thread.start()
 
     def _goes_on(self, news: Progress) -> bool:
         return not self._over.is_set()
 
-    def _run(self) -> None:
+    def _grow_tree(self) -> None:
         try:
             self._tree.grow_by(self._growth)
         except BaseException as error:

@@ -1,11 +1,11 @@
-"""What ``auto`` runs: one method, or certified search and then a schedule.
+"""The runs of ``auto``: one method, or certified search and then a schedule.
 
 A race spends delta/2 on each of the two. Certified search gets a bounded number of
-calls; where it has not kept the promise by then, the schedule runs, whose price is
-known. Whatever decides between them, both intervals hold together with probability
-1 - delta (a union), so the answer may be either, or what both leave (docs/auto.md).
+calls; where it has not kept the promise by then, the schedule runs, at a known price.
+Whatever decides between them, both intervals hold together with probability 1 - delta
+(a union), so the answer may be either, or the intersection of both (docs/auto.md).
 
-What this file leaves out: the choice itself (``methods.auto``).
+This file leaves out the choice itself (``methods.auto``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from smoothcruiser.estimate import Estimate, Interval
 from smoothcruiser.jit.interrupts import hear
 from smoothcruiser.jit.stopwatch import Stopwatch, uncounted
-from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, Unbegun
-from smoothcruiser.methods.certified import Searching, ask, memory_of
-from smoothcruiser.methods.joint import both, together
-from smoothcruiser.methods.scheduled import Scheduling
+from smoothcruiser.methods.base import DEFAULT_BUDGET, Prepared, UnstartedAnswer
+from smoothcruiser.methods.certified import PreparedSearch, ask, memory_of
+from smoothcruiser.methods.joint import combine_estimates, intersect_intervals
+from smoothcruiser.methods.scheduled import PreparedSchedule
 from smoothcruiser.progress import Progress, added, says_stop
 from smoothcruiser.query import Query
 from smoothcruiser.records.data import head, json_text, schema_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from smoothcruiser.certified.search import Certified
     from smoothcruiser.engines.pilot import Pilot
 
-# A search that has spent a share of its calls is judged by what it will need: with n
+# A search that has spent a share of its calls is judged by its forecast: with n
 # calls for a half-width w, about n (w/epsilon)**RATE in all. The widths of searches
 # fall like this, as measured (docs/evidence/portfolio.md).
 RATE, JUDGED_FROM = 1.5, 0.125
@@ -50,24 +50,26 @@ class Option:
     method: str
     num_calls: Count | None = None  # at the most; None: it depends on the problem
     delta: float | None = None
-    role: str = ""  # what it does here, in a few words
+    role: str = ""  # in a few words
     seconds: float | None = field(default=None, compare=False)  # of these calls
 
     def row(self) -> tuple[str, str, str, str]:
         """The option as a row of a table."""
-        calls = "not known before" if self.num_calls is None else short(self.num_calls)
-        seconds = "" if self.seconds is None else duration(self.seconds)
-        return self.method, calls, seconds, self.role
+        calls_text = (
+            "not known before" if self.num_calls is None else short(self.num_calls)
+        )
+        time_text = "" if self.seconds is None else duration(self.seconds)
+        return self.method, calls_text, time_text, self.role
 
-    def weighed(self) -> str:
+    def alternative_sentence(self) -> str:
         """The option as a sentence, where another one is run."""
         if self.num_calls is None:
-            price = "whose price is not known before the run"
+            price_text = "whose price is not known before the run"
         else:
-            price = f"for at most {short(self.num_calls)} calls"
+            price_text = f"for at most {short(self.num_calls)} calls"
         if self.seconds is not None:
-            price += f" ({duration(self.seconds)})"
-        return f"Weighed against it: {self.method}, {price}."
+            price_text += f" ({duration(self.seconds)})"
+        return f"Weighed against it: {self.method}, {price_text}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,7 @@ class DecisionData:
     runs: tuple[Option, ...]
     instead_of: tuple[Option, ...]
     pilot: PilotData | None
-    levels: tuple[str, ...] = ()  # none: what it runs has them
+    levels: tuple[str, ...] = ()  # none: the methods that it runs have them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +112,16 @@ class Decision(Shown):
     pilot: Pilot | None = None
     measured: int = 0  # calls that measured the speed, for a limit of seconds
     levels: tuple[Level, ...] = ()  # of the schedule, if one may be run
-    budget: int | None = None  # of a race whose search may use all of it
+    budget: int | None = None  # of a race with a search that may use all of it
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The names of what is run, in this order."""
+        """The names of the methods that run, in this order."""
         return tuple(option.method for option in self.options[: self.num_run])
 
     @property
     def method(self) -> str:
-        """What is run, in words."""
+        """The methods that run, in words."""
         return ", then ".join(self.methods)
 
     @property
@@ -127,28 +129,32 @@ class Decision(Shown):
         """Oracle calls at the most, the look's too; None: it depends on the problem."""
         if self.budget is not None:
             return self.budget
-        run = [option.num_calls for option in self.options[: self.num_run]]
-        known = [calls for calls in run if calls is not None]
-        return self.looked + sum(known) if len(known) == len(run) else None
+        option_calls = [option.num_calls for option in self.options[: self.num_run]]
+        known_calls = [calls for calls in option_calls if calls is not None]
+        return (
+            self.calls_before + sum(known_calls)
+            if len(known_calls) == len(option_calls)
+            else None
+        )
 
     @property
-    def looked(self) -> int:
+    def calls_before(self) -> int:
         """Oracle calls that the decision took: the look's, and those that were timed."""
         return self.measured + (0 if self.pilot is None else self.pilot.calls)
 
     def to_dict(self) -> dict[str, Any]:
         """The decision as plain data."""
         pilot = self.pilot
-        seen = None
+        pilot_data = None
         if pilot is not None:
-            seen = PilotData(
+            pilot_data = PilotData(
                 calls=pilot.calls,
                 steps=pilot.steps,
                 returned=pilot.returned,
                 by_chance=pilot.by_chance,
                 seconds_per_call=pilot.seconds,
             )
-        shown = DecisionData(
+        decision_data = DecisionData(
             method=self.method,
             num_calls=self.num_calls,
             epsilon=self.epsilon,
@@ -156,10 +162,10 @@ class Decision(Shown):
             reason=self.reason,
             runs=self.options[: self.num_run],
             instead_of=self.options[self.num_run :],
-            pilot=seen,
+            pilot=pilot_data,
         )
-        found: dict[str, Any] = DataclassShape(DecisionData).data(shown)
-        return head(self.json_kind) | found
+        json_fields: dict[str, Any] = DataclassShape(DecisionData).data(decision_data)
+        return head(self.json_kind) | json_fields
 
     def to_json(self, **options: Any) -> str:
         """The decision as JSON text."""
@@ -167,7 +173,7 @@ class Decision(Shown):
 
     @classmethod
     def json_schema(cls) -> Schema:
-        """The JSON Schema of what ``to_dict`` returns."""
+        """The JSON Schema of the result of ``to_dict``."""
         return schema_of(cls.json_kind, cls.__doc__, DecisionData)
 
     def __repr__(self) -> str:
@@ -175,52 +181,55 @@ class Decision(Shown):
 
     @property
     def sentence(self) -> str:
-        """The decision in words, with a table of what is run."""
-        shown = [self.reason, ""]
+        """The decision in words, with a table of the methods that run."""
+        text_lines = [self.reason, ""]
         if self.pilot is not None:
-            shown += [seen_by(self.pilot), ""]
-        rows = [option.row() for option in self.options[: self.num_run]]
-        widths = [max(len(row[k]) for row in rows) for k in range(3)]
-        widths[1] = max(widths[1], len("calls at most"))
-        widths[2] = max(widths[2], len("time"))
-        titles = ("", "calls at most", "time", "")
-        for name, calls, seconds, role in (titles, *rows):
+            text_lines += [describe_pilot(self.pilot), ""]
+        table_rows = [option.row() for option in self.options[: self.num_run]]
+        column_widths = [max(len(row[k]) for row in table_rows) for k in range(3)]
+        column_widths[1] = max(column_widths[1], len("calls at most"))
+        column_widths[2] = max(column_widths[2], len("time"))
+        column_titles = ("", "calls at most", "time", "")
+        for name, calls_text, time_text, role in (column_titles, *table_rows):
             line = (
-                f"  {name:<{widths[0]}}  {calls:>{widths[1]}}  "
-                f"{seconds:>{widths[2]}}  {role}"
+                f"  {name:<{column_widths[0]}}  {calls_text:>{column_widths[1]}}  "
+                f"{time_text:>{column_widths[2]}}  {role}"
             )
-            shown.append(line.rstrip())
+            text_lines.append(line.rstrip())
         for option in self.options[self.num_run :]:
-            shown += ["", option.weighed()]
-        return "\n".join(shown) + "\n"
+            text_lines += ["", option.alternative_sentence()]
+        return "\n".join(text_lines) + "\n"
 
 
-def seen_by(pilot: Pilot) -> str:
-    """What the pilot saw, as a sentence."""
-    chance = "chance was seen" if pilot.by_chance else "no chance was seen"
-    speed = ""
+def describe_pilot(pilot: Pilot) -> str:
+    """The observations of the pilot, as a sentence."""
+    chance_text = "chance was seen" if pilot.by_chance else "no chance was seen"
+    speed_text = ""
     if pilot.seconds:
-        speed = f"; the step alone makes {rate(1.0 / pilot.seconds)}"
+        speed_text = f"; the step alone makes {rate(1.0 / pilot.seconds)}"
     return (
         f"A look of {pilot.calls:,} calls, which are counted: {pilot.returned:,} of "
-        f"{pilot.steps:,} steps led to a state that was met before, and {chance}{speed}."
+        f"{pilot.steps:,} steps led to a state that was met before, and "
+        f"{chance_text}{speed_text}."
     )
 
 
 # --- running ------------------------------------------------------------------
 
 
-def unbegun_in_time(ready: Prepared, spent: float) -> Unbegun | None:
+def unstarted_if_late(ready: Prepared, spent: float) -> UnstartedAnswer | None:
     """The answer where deciding took all the time that there was; None if not."""
-    seconds = ready.query.limits.seconds
-    if seconds is None or spent < seconds:
+    time_limit = ready.query.limits.seconds
+    if time_limit is None or spent < time_limit:
         return None
-    return replace(unbegun(ready), why="The time was up before the first sample")
+    return replace(
+        unstarted_answer(ready), why="The time was up before the first sample"
+    )
 
 
-def unbegun(ready: Prepared) -> Unbegun:
-    """What a decision answers that is not run."""
-    return Unbegun(
+def unstarted_answer(ready: Prepared) -> UnstartedAnswer:
+    """The answer of a decision that is not run."""
+    return UnstartedAnswer(
         method=ready.method,
         query=ready.query,
         explanation=ready.explanation,
@@ -230,7 +239,7 @@ def unbegun(ready: Prepared) -> Unbegun:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Chosen(Prepared):
+class ChosenMethod(Prepared):
     """One method, after a look that is counted."""
 
     explanation: Decision
@@ -246,27 +255,27 @@ class Chosen(Prepared):
     @property
     def looked(self) -> int:
         """Calls that the decision took."""
-        return self.explanation.looked
+        return self.explanation.calls_before
 
     def check(self) -> None:
-        """Refuse what the method refuses."""
+        """Raise the errors of the method."""
         self.inner.check()
 
     def answer(self) -> Estimate:
         """The Estimate of the method, with the calls of the look."""
-        late = unbegun_in_time(self, self.spent)
-        if late is not None:
-            return late.answer()
-        inner, seconds = self.inner, self.query.limits.seconds
-        if seconds is not None:
-            inner = _with_seconds(inner, max(1e-3, seconds - self.spent))
+        late_answer = unstarted_if_late(self, self.spent)
+        if late_answer is not None:
+            return late_answer.answer()
+        inner, time_limit = self.inner, self.query.limits.seconds
+        if time_limit is not None:
+            inner = _with_seconds(inner, max(1e-3, time_limit - self.spent))
         progress = added(inner.query.progress, self.looked)
         inner = replace(inner, query=replace(inner.query, progress=progress))
         try:
             return self.annotated(_with_choice(inner.answer(), self))
         except KeyboardInterrupt as stop:  # before the run was ready for it
             hear(stop)
-            return unbegun(self).answer()
+            return unstarted_answer(self).answer()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -274,16 +283,16 @@ class Race(Prepared):
     """Certified search for a bounded number of calls, then a schedule if needed."""
 
     explanation: Decision
-    search: Searching
-    schedule: Scheduling
+    search: PreparedSearch
+    schedule: PreparedSchedule
     spent: float = 0.0  # seconds that preparing took, without compiling
     compiling: float = 0.0  # seconds that compiling took
 
     def __post_init__(self) -> None:
         """Without an epsilon a search that leads uses all of the budget: the price."""
         if self.query.promise.epsilon is None:
-            decided = replace(self.explanation, budget=self.query.limits.calls)
-            object.__setattr__(self, "explanation", decided)
+            decision = replace(self.explanation, budget=self.query.limits.calls)
+            object.__setattr__(self, "explanation", decision)
 
     @property
     def parts(self) -> tuple[Prepared, ...]:
@@ -293,18 +302,20 @@ class Race(Prepared):
     @property
     def looked(self) -> int:
         """Calls that the decision took."""
-        return self.explanation.looked
+        return self.explanation.calls_before
 
-    def searching(self, reason: str) -> Chosen:
+    def search_alone(self, reason: str) -> ChosenMethod:
         """The search alone, with all of delta and of the limits."""
-        promise, decided = self.query.promise, self.explanation
+        promise, decision = self.query.promise, self.explanation
         inner = self.search.method.prepare(self.query)
         option = Option(method=inner.method.name, delta=promise.delta)
-        shown = replace(decided, reason=reason, options=(option,), num_run=1, levels=())
-        return Chosen(
+        search_decision = replace(
+            decision, reason=reason, options=(option,), num_run=1, levels=()
+        )
+        return ChosenMethod(
             method=inner.method,
             query=self.query,
-            explanation=shown,
+            explanation=search_decision,
             notes=(reason, *self.notes[1:]),
             inner=inner,
             spent=self.spent,
@@ -312,100 +323,125 @@ class Race(Prepared):
         )
 
     def check(self) -> None:
-        """Refuse what the schedule refuses."""
+        """Raise the errors of the schedule."""
         self.schedule.check()
 
     def answer(self) -> Estimate:
         """The Estimate of the one that keeps the promise, or of both together."""
-        late = unbegun_in_time(self, self.spent)
-        if late is not None:
-            return late.answer()
+        late_answer = unstarted_if_late(self, self.spent)
+        if late_answer is not None:
+            return late_answer.answer()
         watch = Stopwatch()
-        search, seconds = self.search, self.query.limits.seconds
-        if seconds is not None:
-            search = _with_seconds(search, max(1e-3, 0.5 * (seconds - self.spent)))
+        search, time_limit = self.search, self.query.limits.seconds
+        if time_limit is not None:
+            search = _with_seconds(search, max(1e-3, 0.5 * (time_limit - self.spent)))
         with uncounted():  # it loads modules
             memory = memory_of(search.query, self.search.method.bound)
-        told = added(self.query.progress, self.looked)
-        judge = _Judge(replace(search.query, progress=told), memory)
+        progress = added(self.query.progress, self.looked)
+        judge = _Judge(replace(search.query, progress=progress), memory)
         query = replace(search.query, state=search.query.place, progress=judge)
         try:
-            first = ask(memory, query, DEFAULT_BUDGET)
-            stopped = memory.reason in BY_HAND and not judge.behind
-            stopped |= memory.fault is not None  # a step that was broken off
-            if not stopped and self._leads(first):
-                longer = memory.go_on(
+            search_estimate = ask(memory, query, DEFAULT_BUDGET)
+            is_stopped = memory.reason in BY_HAND and not judge.behind
+            is_stopped |= memory.fault is not None  # a step that was broken off
+            if not is_stopped and self._leads(search_estimate):
+                longer_estimate = memory.go_on(
                     budget=self._calls_left(),
-                    seconds=self._left(watch),
-                    callback=told,
+                    seconds=self._seconds_left(watch),
+                    callback=progress,
                 )
-                first = replace(
-                    longer,
-                    seconds=first.seconds + longer.seconds,
-                    compile_seconds=first.compile_seconds + longer.compile_seconds,
+                search_estimate = replace(
+                    longer_estimate,
+                    seconds=search_estimate.seconds + longer_estimate.seconds,
+                    compile_seconds=search_estimate.compile_seconds
+                    + longer_estimate.compile_seconds,
                 )
-                stopped = True
+                is_stopped = True
         finally:
             memory.close()
-        if stopped or self._is_enough(first, watch):
-            return self.annotated(_with_choice(self._of_all(first), self))
+        if is_stopped or self._is_enough(search_estimate, watch):
+            return self.annotated(
+                _with_choice(self._with_full_delta(search_estimate), self)
+            )
         scheduling = self.schedule
-        if seconds is not None:
-            scheduling = _with_seconds(scheduling, self._left(watch))
-        told = added(told, first.num_calls, first.seconds, _with(first.interval))
-        scheduling = replace(scheduling, query=replace(scheduling.query, progress=told))
+        if time_limit is not None:
+            scheduling = _with_seconds(scheduling, self._seconds_left(watch))
+        progress = added(
+            progress,
+            search_estimate.num_calls,
+            search_estimate.seconds,
+            _narrow_by(search_estimate.interval),
+        )
+        scheduling = replace(
+            scheduling, query=replace(scheduling.query, progress=progress)
+        )
         try:
-            second = scheduling.answer()
+            schedule_estimate = scheduling.answer()
         except KeyboardInterrupt as stop:  # before the schedule was ready for it
             hear(stop)
-            return self.annotated(_with_choice(self._of_all(first), self))
+            return self.annotated(
+                _with_choice(self._with_full_delta(search_estimate), self)
+            )
         assert self.query.promise.delta is not None
-        found = together(self.query, first, second, self.query.promise.delta)
-        return self.annotated(_with_choice(found, self))
+        joint_estimate = combine_estimates(
+            self.query, search_estimate, schedule_estimate, self.query.promise.delta
+        )
+        return self.annotated(_with_choice(joint_estimate, self))
 
     def _calls_left(self) -> int | None:
         """The search's calls where it has the price of both, after the look."""
-        calls = self.price
-        return None if calls is None else max(1, calls - self.looked)
+        num_calls = self.price
+        return None if num_calls is None else max(1, num_calls - self.looked)
 
-    def _leads(self, first: Estimate) -> bool:
-        """Whether the search, without an epsilon, has what the schedule would have."""
+    def _leads(self, estimate: Estimate) -> bool:
+        """Whether the search, without an epsilon, is as narrow as the schedule or more."""
         if self.query.promise.epsilon is not None:
             return False
-        reached = first.epsilon
-        return reached is not None and reached <= self.schedule.explanation.epsilon
+        reached_width = estimate.epsilon
+        return (
+            reached_width is not None
+            and reached_width <= self.schedule.explanation.epsilon
+        )
 
-    def _left(self, watch: Stopwatch) -> float | None:
-        """The seconds that are left, ``watch`` since the answer was begun."""
-        seconds = self.query.limits.seconds
-        if seconds is None:
+    def _seconds_left(self, watch: Stopwatch) -> float | None:
+        """The seconds that are left, by ``watch`` since the answer was begun."""
+        time_limit = self.query.limits.seconds
+        if time_limit is None:
             return None
-        return max(1e-3, seconds - self.spent - watch.elapsed())
+        return max(1e-3, time_limit - self.spent - watch.elapsed())
 
-    def _is_enough(self, first: Estimate, watch: Stopwatch) -> bool:
+    def _is_enough(self, estimate: Estimate, watch: Stopwatch) -> bool:
         """Whether the promise is kept, or the time over."""
-        asked, reached = self.query.promise.epsilon, first.epsilon
-        if asked is not None and reached is not None and reached <= asked:
+        requested_epsilon, reached_width = self.query.promise.epsilon, estimate.epsilon
+        if (
+            requested_epsilon is not None
+            and reached_width is not None
+            and reached_width <= requested_epsilon
+        ):
             return True
-        seconds = self.query.limits.seconds
-        left = self._left(watch)
-        return seconds is not None and left is not None and left <= 0.05 * seconds
+        time_limit = self.query.limits.seconds
+        seconds_left = self._seconds_left(watch)
+        return (
+            time_limit is not None
+            and seconds_left is not None
+            and seconds_left <= 0.05 * time_limit
+        )
 
-    def _of_all(self, first: Estimate) -> Estimate:
+    def _with_full_delta(self, estimate: Estimate) -> Estimate:
         """The search's answer with the delta of the whole race."""
         delta = self.query.promise.delta
         assert delta is not None
-        certificate = first.certificate
+        certificate = estimate.certificate
         if certificate is not None:
             certificate = replace(certificate, confidence=1.0 - delta)
-        return replace(first, delta=delta, certificate=certificate)
+        return replace(estimate, delta=delta, certificate=certificate)
 
 
 class _Judge:
     """Ends a search that will not keep its promise within its calls.
 
-    It judges between rounds alone: when there is a report in the middle of one, the
-    clock decides, and what is run must not depend on that.
+    It judges between rounds alone: the clock decides when there is a report in the
+    middle of one, and the choice must not depend on that.
     """
 
     def __init__(self, query: Query, memory: Certified) -> None:
@@ -414,43 +450,43 @@ class _Judge:
         self.calls = query.limits.calls
         self.behind = False
 
-    def __call__(self, seen: Progress) -> object:
-        if self.progress is not None and says_stop(self.progress(seen)):
+    def __call__(self, report: Progress) -> object:
+        if self.progress is not None and says_stop(self.progress(report)):
             return False
-        if self.epsilon is None or self.calls is None or seen.half_width is None:
+        if self.epsilon is None or self.calls is None or report.half_width is None:
             return None
         if self.memory.in_round:
             return None
-        if seen.calls >= JUDGED_FROM * self.calls:
-            needed = seen.calls * (seen.half_width / self.epsilon) ** RATE
-            self.behind = needed > self.calls
+        if report.calls >= JUDGED_FROM * self.calls:
+            calls_needed = report.calls * (report.half_width / self.epsilon) ** RATE
+            self.behind = calls_needed > self.calls
         return not self.behind
 
 
 def choice_notes(ready: Prepared) -> tuple[str, ...]:
-    """What the calls before the first sample were for, if there were any."""
-    if not isinstance(ready, Chosen | Race) or not ready.looked:
+    """The note on the calls before the first sample, if there were any."""
+    if not isinstance(ready, ChosenMethod | Race) or not ready.looked:
         return ()
-    measured = ready.explanation.measured
-    looked = ready.looked - measured
-    what = [f"{looked:,} looked at the simulator first"] * (looked > 0)
-    timed = "timed it" if looked else "timed the simulator"
-    what += [f"{measured:,} {timed}"] * (measured > 0)
-    return (f"Of the calls, {' and '.join(what)}.",)
+    timed_calls = ready.explanation.measured
+    look_calls = ready.looked - timed_calls
+    call_purposes = [f"{look_calls:,} looked at the simulator first"] * (look_calls > 0)
+    timed_text = "timed it" if look_calls else "timed the simulator"
+    call_purposes += [f"{timed_calls:,} {timed_text}"] * (timed_calls > 0)
+    return (f"Of the calls, {' and '.join(call_purposes)}.",)
 
 
-def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
+def _with_choice(estimate: Estimate, ready: ChosenMethod | Race) -> Estimate:
     """The estimate with the calls of choosing, and a note on them.
 
     Where the simulator was timed, that is most of the time of choosing.
     """
-    before = ready.looked
-    compiling = estimate.compile_seconds + ready.compiling
-    estimate = replace(estimate, compile_seconds=compiling)
-    if not before:
+    calls_before = ready.looked
+    compile_seconds = estimate.compile_seconds + ready.compiling
+    estimate = replace(estimate, compile_seconds=compile_seconds)
+    if not calls_before:
         return estimate
     return replace(
-        with_calls_before(estimate, before),
+        with_calls_before(estimate, calls_before),
         seconds=estimate.seconds + (ready.spent if ready.explanation.measured else 0.0),
         notes=(*choice_notes(ready), *estimate.notes),
     )
@@ -458,11 +494,11 @@ def _with_choice(estimate: Estimate, ready: Chosen | Race) -> Estimate:
 
 def with_calls_before(estimate: Estimate, calls: int) -> Estimate:
     """The estimate where so many calls were made before its own."""
-    spent, price = estimate.calls_spent, estimate.price
+    calls_spent, price = estimate.calls_spent, estimate.price
     return replace(
         estimate,
         num_calls=estimate.num_calls + calls,
-        calls_spent=None if spent is None else spent + calls,
+        calls_spent=None if calls_spent is None else calls_spent + calls,
         price=None if price is None else price + calls,
     )
 
@@ -474,14 +510,14 @@ def _with_seconds(ready: P, seconds: float | None) -> P:
     )
 
 
-def _with(
-    first: Interval | None,
+def _narrow_by(
+    earlier: Interval | None,
 ) -> Callable[[Interval | None], Interval | None]:
-    """What an interval leaves of ``first``: both hold."""
+    """The function that intersects an interval with ``earlier``: both hold."""
 
-    def narrowed(found: Interval | None) -> Interval | None:
-        if found is None or first is None:
-            return found or first
-        return both(found, first)
+    def narrow_interval(interval: Interval | None) -> Interval | None:
+        if interval is None or earlier is None:
+            return interval or earlier
+        return intersect_intervals(interval, earlier)
 
-    return narrowed
+    return narrow_interval

@@ -1,7 +1,7 @@
-"""What ``auto`` knows of prices and times before anything is run.
+"""Prices and times that ``auto`` knows before anything is run.
 
-All of it is rough but the schedule's own price, and decides only what is run, never
-what is promised. Constants stand in place of measurements, so that no decision
+All of them are rough but the schedule's own price. They decide only on the method,
+never on the promise. Constants stand in place of measurements, so that no decision
 depends on the clock (measured: docs/evidence/portfolio.md).
 """
 
@@ -27,7 +27,7 @@ WORTH_A_TRY = 20_000
 COMPILED_SPEED = 2e7
 PYTHON_OVERHEAD = 3e-6  # seconds per call, beside the step itself
 LOG_LONGEST = 700.0  # of seconds: a longer time is no number of float64
-MOST_CALLS = 1e300  # that are told as a number
+MOST_CALLS = 1e300  # that are printed as a number
 
 
 def call_ratio(problem: Problem) -> int:
@@ -45,14 +45,16 @@ def least_of_search(problem: Problem, promise: Promise) -> int:
 
     After n samples of one outcome another one may still have the probability
     l/n, l = log(1/(share of delta)), so a pair needs about l times its range over
-    the width asked for. A deterministic pair needs one.
+    the requested width. A deterministic pair needs one.
     """
     facts = problem.facts
     if problem.deterministic:
         return facts.num_actions
-    level = math.log(4.0 * facts.num_actions / promise.failure())
-    each = level * facts.discount * facts.value_span() / (2.0 * promise.half_width())
-    return facts.num_actions * max(1, math.ceil(min(each, MOST_CALLS)))
+    log_level = math.log(4.0 * facts.num_actions / promise.failure())
+    calls_per_action = (
+        log_level * facts.discount * facts.value_span() / (2.0 * promise.half_width())
+    )
+    return facts.num_actions * max(1, math.ceil(min(calls_per_action, MOST_CALLS)))
 
 
 def steps_that_matter(problem: Problem, promise: Promise, most: int) -> int:
@@ -63,31 +65,33 @@ def steps_that_matter(problem: Problem, promise: Promise, most: int) -> int:
     facts = problem.facts
     if promise.epsilon is None or facts.discount >= 1.0:
         return most
-    share = 2.0 * promise.epsilon / max(facts.value_span(), 2.0 * promise.epsilon)
-    if facts.discount <= share:
+    relative_width = (
+        2.0 * promise.epsilon / max(facts.value_span(), 2.0 * promise.epsilon)
+    )
+    if facts.discount <= relative_width:
         return 1
-    return min(most, math.ceil(math.log(share) / math.log(facts.discount)))
+    return min(most, math.ceil(math.log(relative_width) / math.log(facts.discount)))
 
 
 def seconds_of(
     problem: Problem, pilot: Pilot | None, method: str, calls: int
 ) -> float | None:
-    """How long the calls of a method take, None where that is not known or no number."""
+    """The time of the calls of a method; None where it is unknown or no number."""
     if problem.is_compiled:
-        each = 1.0 / COMPILED_SPEED
+        call_seconds = 1.0 / COMPILED_SPEED
     elif pilot is not None and pilot.seconds is not None:
-        each = pilot.seconds + PYTHON_OVERHEAD
+        call_seconds = pilot.seconds + PYTHON_OVERHEAD
     else:
         return None
-    each *= call_ratio(problem) if method == "certified" else 1
-    log_seconds = math.log(max(1, calls)) + math.log(each)
+    call_seconds *= call_ratio(problem) if method == "certified" else 1
+    log_seconds = math.log(max(1, calls)) + math.log(call_seconds)
     return math.exp(log_seconds) if log_seconds < LOG_LONGEST else None
 
 
 def suggestion(
     problem: Problem, promise: Promise, pilot: Pilot | None
 ) -> tuple[str, ...]:
-    """What declaring the step deterministic would save, if it looks so.
+    """The saving by declaring the step deterministic, if it looks so.
 
     With one outcome per pair, the pairs of a tree of depth d settle the value
     within gamma**d of its span.
@@ -96,15 +100,15 @@ def suggestion(
     if pilot is None or pilot.by_chance or problem.deterministic:
         return ()
     epsilon = promise.epsilon
-    price = "one call for each pair that it meets"
+    price_text = "one call for each pair that it meets"
     if epsilon is not None and 0.0 < facts.discount < 1.0:
         depth = steps_that_matter(problem, promise, 60)
-        pairs = sum(facts.num_actions**d for d in range(1, depth + 1))
-        price += f", here at most {short(pairs)}"
+        num_pairs = sum(facts.num_actions**d for d in range(1, depth + 1))
+        price_text += f", here at most {short(num_pairs)}"
     return (
         f"No chance was seen in {pilot.calls:,} calls. If the step is "
         "deterministic, say so: with deterministic=True certified search takes "
-        f"{price}.",
+        f"{price_text}.",
     )
 
 
@@ -114,5 +118,5 @@ def no_schedule(error: Exception) -> str:
         return "the time is too short to look for a schedule"
     if isinstance(error, OutOfReach):
         return f"a schedule would cost at least {power_of_ten(error.log_calls)} calls"
-    first = str(error).splitlines()[0].rstrip(".:")
-    return f"there is no schedule ({first})"
+    first_line = str(error).splitlines()[0].rstrip(".:")
+    return f"there is no schedule ({first_line})"

@@ -1,9 +1,9 @@
 """``smoothcruiser`` with ``relax``: a promise about the unregularized value V_0.
 
-A schedule estimates V_lambda and Q_lambda under the relaxed operator; what the
-operator adds lies in a known band (``schedule.relaxation``), whose middle is
-subtracted and whose half-width epsilon has paid for. Proof: docs/theory.md,
-section 11. The policy of the answer is that of V_0: greedy in its action values.
+A schedule estimates V_lambda and Q_lambda under the relaxed operator. The operator
+adds an amount in a known band (``schedule.relaxation``): the middle of the band is
+subtracted, and epsilon has paid for its half-width. Proof: docs/theory.md, section 11.
+The policy of the answer is that of V_0: greedy in its action values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smoothcruiser.estimate import (
     not_excluded,
 )
 from smoothcruiser.methods.base import DEFAULT_BUDGET
-from smoothcruiser.methods.scheduled import Scheduling, SmoothCruiser
+from smoothcruiser.methods.scheduled import PreparedSchedule, SmoothCruiser
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.answers import contradiction
 from smoothcruiser.problem.problem import Problem
@@ -30,7 +30,9 @@ from smoothcruiser.schedule.numbers import short
 from smoothcruiser.schedule.relaxation import Relaxation, family_of, relax
 
 
-def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxing:
+def prepare_relaxed(
+    method: SmoothCruiser, query: Query, family: str
+) -> PreparedRelaxation:
     """The cheapest plan for V_0, through an operator of ``family`` or plain max."""
     if query.compute.store is not None:
         raise InvalidInput(
@@ -38,22 +40,22 @@ def prepare_relaxed(method: SmoothCruiser, query: Query, family: str) -> Relaxin
             "one that was asked about; drop store=, or drop relax."
         )
     # a share of the span means that of V_0
-    query = query.on(under(query.problem, Max()))
+    query = query.on(with_operator(query.problem, Max()))
     promise = query.promise
-    found = relax(
+    relaxation = relax(
         query.problem.facts,
         epsilon=promise.half_width(),
         delta=promise.failure(),
         family=family_of(family),
         target=promise.target,
     )
-    ready = Relaxing(method=method, query=query, explanation=found)
+    ready = PreparedRelaxation(method=method, query=query, explanation=relaxation)
     if query.limits.calls is not None:
         ready.check()
     return ready
 
 
-def under(problem: Problem, operator: Operator) -> Problem:
+def with_operator(problem: Problem, operator: Operator) -> Problem:
     """The same problem with another operator; declared bounds were for its own."""
     if operator == problem.operator:
         return problem
@@ -61,8 +63,8 @@ def under(problem: Problem, operator: Operator) -> Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Relaxing(Scheduling):
-    """A schedule for V_lambda about to run, whose answer is about V_0.
+class PreparedRelaxation(PreparedSchedule):
+    """A schedule for V_lambda about to run, with an answer about V_0.
 
     The query's problem is the unregularized one.
     """
@@ -83,19 +85,21 @@ class Relaxing(Scheduling):
         """The Estimate of V_0 and of its action values."""
         self.check()
         plan: Relaxation = self.explanation
-        problem = under(self.query.problem, plan.operator)
-        inner = Scheduling(
+        problem = with_operator(self.query.problem, plan.operator)
+        inner = PreparedSchedule(
             method=self.method,
-            query=replace(self.query, problem=problem, progress=_untold(self.query)),
+            query=replace(
+                self.query, problem=problem, progress=_without_interval(self.query)
+            ),
             explanation=plan.schedule,
             workers=self.workers,
         )
-        found = unrelaxed(self.query.problem, plan, inner.answer())
-        notes = (plan.verdict, *((GREEDY,) if found.policy else ()), *found.notes)
-        return self.annotated(replace(found, notes=notes))
+        estimate = undo_relaxation(self.query.problem, plan, inner.answer())
+        notes = (plan.verdict, *((GREEDY,) if estimate.policy else ()), *estimate.notes)
+        return self.annotated(replace(estimate, notes=notes))
 
 
-def _untold(query: Query) -> Callback | None:
+def _without_interval(query: Query) -> Callback | None:
     """Reports without an interval: that of the run is about another value."""
     return added(query.progress, 0, interval=lambda found: None)
 
@@ -105,30 +109,42 @@ ROUNDING = 1e-14
 GREEDY = "The policy is greedy in these action values: it is that of plain max."
 
 
-def unrelaxed(problem: Problem, plan: Relaxation, found: Estimate) -> Estimate:
+def undo_relaxation(problem: Problem, plan: Relaxation, estimate: Estimate) -> Estimate:
     """An estimate of V_lambda as one of V_0; ``problem`` is the unregularized one."""
-    mover, facts = problem.mover(found.state), problem.facts
+    mover, facts = problem.mover(estimate.state), problem.facts
     band, q_band = plan.band(mover), plan.q_band(mover)
-    bounds, q_bounds = facts.value_bounds(mover), facts.q_bounds(mover)
-    actions = problem.legal_actions(found.state) if found.q_values else []
-    q_values = [_within(found.q_values[a] - _middle(q_band), q_bounds) for a in actions]
-    certificate, boxes = found.certificate, [NOWHERE] * len(actions)
+    value_bounds, q_bounds = facts.value_bounds(mover), facts.q_bounds(mover)
+    actions = problem.legal_actions(estimate.state) if estimate.q_values else []
+    q_values = [
+        _within(estimate.q_values[a] - _middle(q_band), q_bounds) for a in actions
+    ]
+    certificate, q_boxes = estimate.certificate, [NOWHERE] * len(actions)
     if certificate is not None and certificate.q_intervals:
-        boxes = [
-            _shifted(certificate.q_intervals[a], q_band, q_bounds) for a in actions
+        q_boxes = [
+            _shift_interval(certificate.q_intervals[a], q_band, q_bounds)
+            for a in actions
         ]
     policy: tuple[float, ...] = ()
     if actions:
-        greedy = Max().gradient(q_values, player=mover, weights=[1.0] * len(actions))
-        spread = Spread.over(problem.num_actions, actions, q_values, boxes, greedy)
+        greedy_policy = Max().gradient(
+            q_values, player=mover, weights=[1.0] * len(actions)
+        )
+        spread = Spread.over(
+            problem.num_actions, actions, q_values, q_boxes, greedy_policy
+        )
         policy = spread.policy
     interval = (
-        None if found.interval is None else _shifted(found.interval, band, bounds)
+        None
+        if estimate.interval is None
+        else _shift_interval(estimate.interval, band, value_bounds)
     )
     if certificate is not None:
         assert interval is not None
-        if any(low > high for low, high in (interval, *boxes)):
-            raise contradiction(found.state, plan.delta, certificate.assumptions)
+        if any(
+            lower_bound > upper_bound
+            for lower_bound, upper_bound in (interval, *q_boxes)
+        ):
+            raise contradiction(estimate.state, plan.delta, certificate.assumptions)
         q_intervals = spread.q_intervals if actions else ()
         certificate = replace(
             certificate,
@@ -138,13 +154,13 @@ def unrelaxed(problem: Problem, plan: Relaxation, found: Estimate) -> Estimate:
             policy_loss=None,
         )
     return replace(
-        found,
-        value=_within(found.value - _middle(band), bounds),
+        estimate,
+        value=_within(estimate.value - _middle(band), value_bounds),
         interval=interval,
         q_values=spread.q_values if actions else (),
         policy=policy,
         action=best_action(policy, spread.q_values, mover) if actions else None,
-        epsilon=plan.widened(found.epsilon),
+        epsilon=plan.widened(estimate.epsilon),
         certificate=certificate,
     )
 
@@ -157,9 +173,12 @@ def _within(value: float, bounds: Interval) -> float:
     return min(max(value, bounds[0]), bounds[1])
 
 
-def _shifted(interval: Interval, band: Interval, bounds: Interval) -> Interval:
-    """What holds x if ``interval`` holds x + y, ``band`` y, and ``bounds`` x."""
-    low, high = interval[0] - band[1], interval[1] - band[0]
-    slack = ROUNDING * max(map(abs, (*interval, *band)))
-    low, high = low - slack, high + slack
-    return max(low, bounds[0]), min(high, bounds[1])
+def _shift_interval(interval: Interval, band: Interval, bounds: Interval) -> Interval:
+    """An interval of x: ``interval`` holds x + y, ``band`` y, and ``bounds`` x."""
+    lower_bound, upper_bound = interval[0] - band[1], interval[1] - band[0]
+    rounding_slack = ROUNDING * max(map(abs, (*interval, *band)))
+    lower_bound, upper_bound = (
+        lower_bound - rounding_slack,
+        upper_bound + rounding_slack,
+    )
+    return max(lower_bound, bounds[0]), min(upper_bound, bounds[1])

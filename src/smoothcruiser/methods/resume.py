@@ -1,9 +1,9 @@
-"""Taking up a stored run: the same problem, state, seed, cut, versions and streams.
+"""Resuming a stored run: the same problem, state, seed, cut, versions and streams.
 
-A store may come from elsewhere. What it says is checked before anything is run:
-its seals and numbers (``store``), then what rebuilding the problem would import,
-which nobody does without being told to (``trust``), then the fingerprint of the
-problem and the versions. The bits are those of a run that was never stopped.
+A store may come from elsewhere. Its contents are checked before anything is run: the
+seals and numbers (``store``), then the imports that would rebuild the problem, which
+need the caller's consent (``trust``), then the fingerprint of the problem and the
+versions. The bits are those of a run that was never stopped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def resume(
     trust: bool = False,
     **asked: Unpack[Resuming],
 ) -> Estimate:
-    """The Estimate of a stored run, what it has finished reused.
+    """The Estimate of a stored run, which reuses its finished parts.
 
     The bits are those of a run that was never stopped.
 
@@ -63,8 +63,8 @@ def resume(
             and ``progress``, as in ``plan``; for certified search also ``budget``
             and ``max_states``.
     """
-    known = frozenset().union(*(method.resumes for method in METHODS.values()))
-    check_keywords("resume", asked, sorted(known))
+    known_keywords = frozenset().union(*(method.resumes for method in METHODS.values()))
+    check_keywords("resume", asked, sorted(known_keywords))
     stored = stored_run(number, store)
     return pick_up(stored, store, problem, state=state, trust=trust, **asked).run()
 
@@ -75,8 +75,8 @@ def stored_run(number: int, store: str | Path) -> StoredRun:
 
     if not is_whole(number):
         raise InvalidInput(f"A run has a whole number, got {number!r}.")
-    with Store(store, write=False) as opened:
-        return opened.get(int(number))
+    with Store(store, write=False) as open_store:
+        return open_store.get(int(number))
 
 
 def pick_up(
@@ -96,10 +96,10 @@ def pick_up(
     check_keywords(f"resume of a {stored.method} run", asked, sorted(method.resumes))
     check_versions(stored.id, stored.versions)
     problem, notes = same_problem(stored, problem, trust)
-    where = stored.state_at(problem, state)
+    start_state = stored.state_at(problem, state)
     if asked.get("executor") is None and asked.get("scheduler") is None:
         asked["executor"] = stored.executor
-    query = Query.of(problem, where, store=store, **asked)
+    query = Query.of(problem, start_state, store=store, **asked)
     query = replace(
         query, seed=stored.seed, compute=replace(query.compute, shards=stored.shards)
     )

@@ -1,9 +1,9 @@
 """One run of a schedule: workers, store, time limit, inspections of the step.
 
 A run that is stopped, by its time limit, by hand, by a callback or at its budget,
-answers with what its samples allow (``engines.run``). The time limit counts from the
-preparation on and leaves out compiling. It holds for the inspections of the step too:
-each gets a share of it, the one after the run at least one call, and none where the
+answers with the interval that its samples allow (``engines.run``). The time limit
+counts from the preparation on and leaves out compiling. It holds for the inspections of
+the step too: each gets a share of it, the one after the run at least one call, and none where the
 limit has passed by more than its grace.
 """
 
@@ -22,7 +22,7 @@ from smoothcruiser.errors import Interrupted, StoreError, WorkersLost
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import hear, stoppable, tell_at_the_end
 from smoothcruiser.jit.stopwatch import Stopwatch
-from smoothcruiser.methods.fitting import Fitted
+from smoothcruiser.methods.fitting import FittedSchedule
 from smoothcruiser.progress import Phase, Phases
 from smoothcruiser.query import Compute, Query
 from smoothcruiser.schedule.schedule import Schedule
@@ -45,27 +45,29 @@ LAST_LOOK_SECONDS = 0.2  # for the one after a run that was stopped by hand
 GRACE_SHARE, GRACE_SECONDS = 0.05, 0.2
 
 
-def started(
+def start_run(
     query: Query,
-    chosen: Fitted,
+    chosen: FittedSchedule,
     stored: StoredRun | None = None,
     opened: Open | None = None,
 ) -> Estimate:
     """A run, in a store if one was named; one that is stored already goes on."""
     query = replace(query, state=query.place)
     if query.compute.store is None:
-        return _run(query, chosen, None, opened)
+        return _run_schedule(query, chosen, None, opened)
     from smoothcruiser.store import Store
 
     with Store(query.compute.store) as store:
-        number = (
-            store.begin(record(query, chosen.schedule)) if stored is None else stored.id
+        run_number = (
+            store.begin(store_record(query, chosen.schedule))
+            if stored is None
+            else stored.id
         )
-        return _run(query, chosen, (store, number))
+        return _run_schedule(query, chosen, (store, run_number))
 
 
-def record(query: Query, schedule: Schedule) -> Record:
-    """What a store keeps of a run that begins."""
+def store_record(query: Query, schedule: Schedule) -> Record:
+    """The record in a store of a run that begins."""
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.store import Record
     from smoothcruiser.store.checks import plain
@@ -82,9 +84,9 @@ def record(query: Query, schedule: Schedule) -> Record:
 
 
 @stoppable()
-def _run(
+def _run_schedule(
     query: Query,
-    chosen: Fitted,
+    chosen: FittedSchedule,
     keeper: tuple[Store, int] | None,
     opened: Open | None = None,
 ) -> Estimate:
@@ -99,33 +101,42 @@ def _run(
     actions = (
         problem.legal_actions(state) if schedule.root.target == "q_values" else [0]
     )
-    rule = stopping_rule(schedule, shards, problem.mover(state))
-    rule = replace(rule, wanted=chosen.wanted)
-    keep: Callable[..., None] | None = None
-    known = None if chosen.begun is None else chosen.begun.parts
-    hint = "Nothing is kept: store=FILE keeps finished shards."
+    stop_rule = stopping_rule(schedule, shards, problem.mover(state))
+    stop_rule = replace(stop_rule, wanted=chosen.wanted)
+    keep_shard: Callable[..., None] | None = None
+    known_parts = None if chosen.begun is None else chosen.begun.parts
+    resume_hint = "Nothing is kept: store=FILE keeps finished shards."
     if keeper is not None:
         from smoothcruiser.store.checks import check_parts
 
-        store, number = keeper
-        keep, known = partial(store.keep, number), store.parts(number)
-        check_parts(rule, shards, actions, known)
-        hint = f"Finished shards are kept: go on with {store.way_back(number)}."
-    tell_at_the_end(hint)
-    ledger = Ledger(cut(schedule, shards=shards), actions, rule.enough, known)
-    listener = Listener(query.progress, keep, interval_of(problem, state, rule))
-    job = Job(problem, schedule, state, rule.center, rule.score)
+        store, run_number = keeper
+        keep_shard, known_parts = (
+            partial(store.keep, run_number),
+            store.parts(run_number),
+        )
+        check_parts(stop_rule, shards, actions, known_parts)
+        resume_hint = (
+            f"Finished shards are kept: go on with {store.way_back(run_number)}."
+        )
+    tell_at_the_end(resume_hint)
+    ledger = Ledger(
+        cut(schedule, shards=shards), actions, stop_rule.enough, known_parts
+    )
+    listener = Listener(
+        query.progress, keep_shard, interval_of(problem, state, stop_rule)
+    )
+    job = Job(problem, schedule, state, stop_rule.center, stop_rule.score)
     try:
-        outcome, ran = _sampled(query, chosen, job, ledger, listener, opened)
+        outcome, ran = _sample_shards(query, chosen, job, ledger, listener, opened)
     except (StoreError, WorkersLost) as error:
-        raise type(error)(f"{error} {hint}") from error
-    estimate = assemble(problem, state, rule, outcome, ran, seed=query.seed)
-    beside = ran.look_calls + chosen.calls
+        raise type(error)(f"{error} {resume_hint}") from error
+    estimate = assemble(problem, state, stop_rule, outcome, ran, seed=query.seed)
+    calls_beside = ran.look_calls + chosen.calls
     estimate = replace(
         estimate,
         run=None if keeper is None else keeper[1],
-        num_calls=estimate.num_calls + beside,
-        calls_spent=(estimate.calls_spent or 0) + beside,
+        num_calls=estimate.num_calls + calls_beside,
+        calls_spent=(estimate.calls_spent or 0) + calls_beside,
         price=chosen.price,
         seconds=estimate.seconds
         + (0.0 if chosen.begun is None else chosen.begun.seconds),
@@ -133,44 +144,44 @@ def _run(
     if keeper is not None and outcome.finished:
         keeper[0].finish(keeper[1], estimate)
     elif keeper is not None:
-        estimate = replace(estimate, notes=(*estimate.notes, hint))
+        estimate = replace(estimate, notes=(*estimate.notes, resume_hint))
     return estimate
 
 
-def _sampled(
+def _sample_shards(
     query: Query,
-    chosen: Fitted,
+    chosen: FittedSchedule,
     job: Job,
     ledger: Ledger,
     listener: Listener,
     opened: Open | None,
 ) -> tuple[Outcome, Ran]:
-    """The outcome of a run, finished or stopped, and who ran it."""
+    """The outcome of a run, finished or stopped, and the executor that ran it."""
     from smoothcruiser.engines.answer import Ran
     from smoothcruiser.engines.registry import choose
     from smoothcruiser.engines.run import Alarm, cause_of
     from smoothcruiser.engines.run import run as run_shards
 
     clock = _Clock(query.limits.seconds, chosen.seconds)
-    row = choose(query.problem, query.compute)
+    executor = choose(query.problem, query.compute)
     pool, alarm, outcome = None, Alarm(), None
-    repeated, phases = 0, Phases(query.progress)
-    earlier = sum(part.calls for part in ledger.parts.values())
+    num_repeated, phases = 0, Phases(query.progress)
+    earlier_calls = sum(part.calls for part in ledger.parts.values())
 
     def begin(phase: Phase) -> None:
-        if phases.begin(phase, calls=earlier, resumed=earlier):
+        if phases.begin(phase, calls=earlier_calls, resumed=earlier_calls):
             raise Interrupted("The progress function returned False.")
 
     with Breaker() as breaker:
         try:
             if chosen.pressed:
                 raise KeyboardInterrupt
-            if clock.seconds is not None and row.pool is not None:
+            if clock.seconds is not None and executor.pool is not None:
                 breaker.arm(clock.left() + clock.grace)
-            begin("compiling" if row.pool is None else "starting")
-            opening = time.perf_counter()
-            pool = _opened(opened, job, query.compute)
-            clock.put_off(opening, here=row.pool is None)
+            begin("compiling" if executor.pool is None else "starting")
+            opening_time = time.perf_counter()
+            pool = _open_workers(opened, job, query.compute)
+            clock.put_off(opening_time, here=executor.pool is None)
             if clock.seconds is not None:
                 alarm.set(pool.stop, clock.left())
                 breaker.arm(clock.left() + clock.grace)
@@ -181,8 +192,10 @@ def _sampled(
                 begin("inspecting")
                 _inspect_first(pool, query.seed, clock.share, chosen.begun)
             if clock.seconds is not None:  # leave time to do so after the run
-                took = (time.perf_counter() - looked_at) / 2.0
-                alarm.set(pool.stop, clock.left() - min(took, clock.share or 0.0))
+                look_seconds = (time.perf_counter() - looked_at) / 2.0
+                alarm.set(
+                    pool.stop, clock.left() - min(look_seconds, clock.share or 0.0)
+                )
             outcome = run_shards(
                 pool,
                 job.schedule,
@@ -194,13 +207,13 @@ def _sampled(
                 until=None if clock.seconds is None else clock.left,
             )
             if clock.left() > -clock.grace and chosen.inspects:
-                limit = clock.last_look(outcome)
-                _, repeated = pool.inspect(query.seed, limit)
+                look_limit = clock.last_look(outcome)
+                _, num_repeated = pool.inspect(query.seed, look_limit)
         except (Interrupted, KeyboardInterrupt) as error:
             hear(error)
             if outcome is None:
-                late = alarm.rang or breaker.fired or clock.left() <= 0.0
-                outcome = ledger.stopped(cause_of(error, late, phases.refused))
+                is_late = alarm.rang or breaker.fired or clock.left() <= 0.0
+                outcome = ledger.stopped(cause_of(error, is_late, phases.refused))
                 log.info("stopped before the first shard: %s", outcome.stopped)
         finally:
             alarm.cancel()
@@ -209,10 +222,10 @@ def _sampled(
     if breaker.fired:
         log.warning("a call of the oracle was broken off, after the time limit")
     if pool is None:
-        return outcome, Ran(row.name)
-    looks = pool.look_calls  # also of an inspection that was stopped
-    compiling = pool.compile_seconds + chosen.compile_seconds + clock.still
-    return outcome, Ran(pool.name, compiling, looks, pool.seen(repeated))
+        return outcome, Ran(executor.name)
+    look_calls = pool.look_calls  # also of an inspection that was stopped
+    compile_seconds = pool.compile_seconds + chosen.compile_seconds + clock.still
+    return outcome, Ran(pool.name, compile_seconds, look_calls, pool.seen(num_repeated))
 
 
 def _inspect_first(
@@ -226,7 +239,7 @@ def _inspect_first(
 
 
 @calls_the_oracle
-def _opened(opened: Open | None, job: Job, compute: Compute) -> Workers:
+def _open_workers(opened: Open | None, job: Job, compute: Compute) -> Workers:
     """Workers for a job; a cluster may take longer to start than a run may last."""
     from smoothcruiser.engines.registry import open_workers
 
@@ -254,7 +267,7 @@ class _Clock:
         return GRACE_SHARE * (self.seconds or 0.0) + GRACE_SECONDS
 
     def put_off(self, opening: float, *, here: bool) -> None:
-        """Do not count what an engine ``here`` has loaded and compiled since ``opening``.
+        """Do not count the time since ``opening`` of an engine ``here`` that loads.
 
         Workers elsewhere are waited for.
         """
@@ -274,7 +287,7 @@ class _Clock:
         """The seconds for the inspection after the run; None is no limit."""
         from smoothcruiser.engines.run import Cause
 
-        limit = max(0.0, self.left())
+        time_limit = max(0.0, self.left())
         if outcome.stopped in (Cause.HAND, Cause.CALLBACK):
-            limit = min(limit, LAST_LOOK_SECONDS)
-        return None if limit == math.inf else limit
+            time_limit = min(time_limit, LAST_LOOK_SECONDS)
+        return None if time_limit == math.inf else time_limit

@@ -2,8 +2,8 @@
 and ``run``, which takes a schedule.
 
 A run is (problem, schedule, state, seed, shards): everything else (executor, workers,
-progress, store, time) changes how fast it is done and what is kept of it, never a bit
-of the result.
+progress, store, time) changes its speed and the parts that are kept, never a bit of the
+result.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from smoothcruiser.methods.base import (
     Session,
     last_report,
 )
-from smoothcruiser.methods.fitting import COARSEST, Fitted, fitted
-from smoothcruiser.methods.running import started
+from smoothcruiser.methods.fitting import COARSEST, FittedSchedule, fit_schedule
+from smoothcruiser.methods.running import start_run
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import finish, shown
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
     Open = Callable[[Job, Compute], Workers]
 
 __all__ = [
-    "Fitted",
+    "FittedSchedule",
     "Paper",
+    "PreparedSchedule",
     "Scheduled",
-    "Scheduling",
     "SmoothCruiser",
     "SparseSampling",
-    "fitted",
+    "fit_schedule",
     "run",
 ]
 
-# what running a schedule takes of the keywords of ``plan``, whatever its promise
+# keywords of ``plan`` that running a schedule takes, whatever its promise
 RESUMES = frozenset({"executor", "workers", "scheduler", "tls", "seconds", "progress"})
 HOW = RESUMES | {"seed", "shards", "store"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduled(Method):
-    """What the methods that follow a schedule share."""
+    """The base of the methods that follow a schedule."""
 
     because = ": it runs the samples of a schedule"
 
@@ -85,60 +85,62 @@ class Scheduled(Method):
         """
         from smoothcruiser.schedule.alternatives import FINEST
 
-        span = query.problem.facts.value_span()
-        low, high = FINEST * span, COARSEST * span
+        value_span = query.problem.facts.value_span()
+        lower_epsilon, upper_epsilon = FINEST * value_span, COARSEST * value_span
 
         def at(epsilon: float) -> Schedule:
             promise = replace(query.promise, epsilon=epsilon)
             return self.schedule(replace(query, promise=promise))
 
-        found = at(high)
-        if found.num_calls > calls:
+        schedule = at(upper_epsilon)
+        if schedule.num_calls > calls:
             raise Unpayable(f"No schedule costs at most {calls:,} calls.")
-        while high > 1.02 * low:
-            middle = math.sqrt(low * high)
-            finer = at(middle)
-            if finer.num_calls <= calls:
-                found, high = finer, middle
+        while upper_epsilon > 1.02 * lower_epsilon:
+            middle_epsilon = math.sqrt(lower_epsilon * upper_epsilon)
+            finer_schedule = at(middle_epsilon)
+            if finer_schedule.num_calls <= calls:
+                schedule, upper_epsilon = finer_schedule, middle_epsilon
             else:
-                low = middle
-        return found
+                lower_epsilon = middle_epsilon
+        return schedule
 
     def spending(self, problem: Problem, budget: int, delta: float) -> dict[str, Any]:
         """The narrowest promise that the sharp schedule keeps for the budget."""
         from smoothcruiser.schedule.alternatives import payable_epsilon
 
         epsilon = payable_epsilon(problem.facts, delta, "q_values", budget)
-        half = COARSEST * problem.facts.value_span()
-        if epsilon > half:
+        half_span = COARSEST * problem.facts.value_span()
+        if epsilon > half_span:
             raise InvalidInput(
-                f"no promise below half of the value span ({half:.3g}) can be paid with "
-                f"{budget:,} calls"
+                f"no promise below half of the value span ({half_span:.3g}) can be paid "
+                f"with {budget:,} calls"
             )
         return {"epsilon": epsilon, "delta": delta, "budget": budget}
 
-    def prepare(self, query: Query) -> Scheduling:
+    def prepare(self, query: Query) -> PreparedSchedule:
         """The schedule that fits the limits of the request."""
         try:
-            found = fitted(self, query)
+            fitted_schedule = fit_schedule(self, query)
         except OutOfReach as error:
             refusal = self._refusal(query, error)
             refusal.calls = getattr(error, "calls", 0)  # type: ignore[attr-defined]
             raise refusal from None
-        compute = replace(query.compute, shards=found.shards or query.compute.shards)
-        schedule = found.schedule
-        if found.beside:  # what is printed is all that is paid
-            schedule = replace(schedule, calls_beside=found.beside)
-        return Scheduling(
+        compute = replace(
+            query.compute, shards=fitted_schedule.shards or query.compute.shards
+        )
+        schedule = fitted_schedule.schedule
+        if fitted_schedule.beside:  # the printed price holds all calls
+            schedule = replace(schedule, calls_beside=fitted_schedule.beside)
+        return PreparedSchedule(
             method=self,
             query=replace(query, compute=compute),
             explanation=schedule,
-            notes=found.notes,
-            fitted=found,
+            notes=fitted_schedule.notes,
+            fitted=fitted_schedule,
         )
 
     def _refusal(self, query: Query, error: OutOfReach) -> Unpayable:
-        """What is said where no schedule is looked for."""
+        """The error where no schedule is computed."""
         from smoothcruiser.schedule.alternatives import Wish, out_of_reach
 
         promise, problem = query.promise, query.problem
@@ -152,16 +154,16 @@ class Scheduled(Method):
 
     def session(self, query: Query) -> Session:
         """One schedule for all decisions."""
-        from smoothcruiser.methods.following import Following
+        from smoothcruiser.methods.following import ScheduleSession
 
-        return Following(self, query)
+        return ScheduleSession(self, query)
 
     def together(self, query: Query, ready: Prepared) -> Session:
         """One schedule for all states, on workers that are opened once."""
-        return Repeating(self, query, ready)
+        return SharedScheduleSession(self, query, ready)
 
-    def pick_up(self, stored: StoredRun, query: Query) -> Scheduling:
-        """The rest of a stored run, whoever made its schedule."""
+    def pick_up(self, stored: StoredRun, query: Query) -> PreparedSchedule:
+        """The stored run, resumed, whichever method made its schedule."""
         from smoothcruiser.store.checks import schedule_from
 
         schedule = schedule_from(stored.plan, query.problem.facts)
@@ -171,7 +173,9 @@ class Scheduled(Method):
                 f"{schedule.method!r}; start it anew."
             )
         _check_family(query, stored.executor, stored.id)
-        return Scheduling(method=self, query=query, explanation=schedule, stored=stored)
+        return PreparedSchedule(
+            method=self, query=query, explanation=schedule, stored=stored
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,9 +194,9 @@ class SmoothCruiser(Scheduled):
         if self.relax is not None:
             from smoothcruiser.schedule.relaxation import family_of
 
-            family_of(self.relax)  # refuses what is none
+            family_of(self.relax)  # refuses an unknown name
 
-    def prepare(self, query: Query) -> Scheduling:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedSchedule:  # noqa: D102
         if self.relax is None:
             return super().prepare(query)
         from smoothcruiser.methods.relaxing import prepare_relaxed
@@ -202,15 +206,17 @@ class SmoothCruiser(Scheduled):
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import compile_schedule
 
-        kinds = _kinds(query)
-        return compile_schedule(query.problem.facts, kinds=kinds, **_promise(query))
+        kinds = _runnable_kinds(query)
+        return compile_schedule(
+            query.problem.facts, kinds=kinds, **_promise_keywords(query)
+        )
 
     def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
-        return _inverse(self, query, calls, quick, _kinds(query))
+        return _invert_price(self, query, calls, quick, _runnable_kinds(query))
 
 
-def _kinds(query: Query) -> Kinds:
+def _runnable_kinds(query: Query) -> Kinds:
     """All kinds, but for randomized ones that the requested executor does not run.
 
     Whatever else it does not run, it refuses itself.
@@ -219,12 +225,18 @@ def _kinds(query: Query) -> Kinds:
     from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS
     from smoothcruiser.schedule.kinds import KINDS
 
-    row = EXECUTORS.get(query.compute.executor or "")
+    executor = EXECUTORS.get(query.compute.executor or "")
     try:
-        known = ALL_KINDS if row is None else row.engine(query.problem).kinds
+        runnable_kinds = (
+            ALL_KINDS if executor is None else executor.engine(query.problem).kinds
+        )
     except Exception:  # it will say so itself when it is opened
-        known = ALL_KINDS
-    return frozenset(k for k in ALL_KINDS if k in known or not KINDS[k].randomized)
+        runnable_kinds = ALL_KINDS
+    return frozenset(
+        kind
+        for kind in ALL_KINDS
+        if kind in runnable_kinds or not KINDS[kind].randomized
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,13 +249,13 @@ class SparseSampling(Scheduled):
     def schedule(self, query: Query) -> Schedule:  # noqa: D102
         from smoothcruiser.schedule.compiler.optimizer import sparse_sampling
 
-        return sparse_sampling(query.problem.facts, **_promise(query))
+        return sparse_sampling(query.problem.facts, **_promise_keywords(query))
 
     def payable(self, query: Query, calls: int, quick: bool) -> Schedule:
         """By the compiler's inverse."""
         from smoothcruiser.schedule.compiler.optimizer import SPARSE_SAMPLING_KINDS
 
-        return _inverse(self, query, calls, quick, SPARSE_SAMPLING_KINDS)
+        return _invert_price(self, query, calls, quick, SPARSE_SAMPLING_KINDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,17 +290,17 @@ class Paper(Scheduled):
         )
 
 
-def _inverse(
+def _invert_price(
     method: Scheduled, query: Query, calls: int, quick: bool, kinds: Kinds
 ) -> Schedule:
     from smoothcruiser.schedule.alternatives import payable_schedule, quick_schedule
 
-    choose = quick_schedule if quick else payable_schedule
+    find_schedule = quick_schedule if quick else payable_schedule
     delta, target = query.promise.failure(), query.promise.target
-    return choose(query.problem.facts, delta, target, calls, kinds, method.name)
+    return find_schedule(query.problem.facts, delta, target, calls, kinds, method.name)
 
 
-def _promise(query: Query) -> dict[str, Any]:
+def _promise_keywords(query: Query) -> dict[str, Any]:
     promise = query.promise
     return {
         "epsilon": promise.half_width(),
@@ -298,32 +310,34 @@ def _promise(query: Query) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Scheduling(Prepared):
+class PreparedSchedule(Prepared):
     """A schedule about to run."""
 
-    workers: Lender | None = None  # who opens them, where they serve several runs
-    fitted: Fitted | None = None  # how it was chosen; None for a stored run
+    workers: Lender | None = None  # opens them, where they serve several runs
+    fitted: FittedSchedule | None = None  # how it was chosen; None for a stored run
 
     def check(self) -> None:
         """Refuse a price above the default budget, where no limit was named."""
         problem, schedule = self.query.problem, self.explanation
-        limits, looks = self.query.limits, problem.inspection_calls
+        limits, look_calls = self.query.limits, problem.inspection_calls
         if limits.calls is not None or limits.seconds is not None:
             return
-        if schedule.num_calls + looks <= DEFAULT_BUDGET:
+        if schedule.num_calls + look_calls <= DEFAULT_BUDGET:
             return
         from smoothcruiser.schedule.alternatives import Wish, refusal
 
-        price = short(schedule.num_calls + looks)
-        raise refusal(problem.facts, Wish.of(schedule), price, DEFAULT_BUDGET, looks)
+        price = short(schedule.num_calls + look_calls)
+        raise refusal(
+            problem.facts, Wish.of(schedule), price, DEFAULT_BUDGET, look_calls
+        )
 
     @property
     def price(self) -> int:
         """All calls at the most: of the schedule, and those that inspect and time the step."""
         if self.fitted is not None:
             return self.fitted.price
-        looks: int = self.query.problem.inspection_calls
-        return looks + int(self.explanation.num_calls)
+        look_calls: int = self.query.problem.inspection_calls
+        return look_calls + int(self.explanation.num_calls)
 
     @property
     def looked(self) -> int:
@@ -338,38 +352,40 @@ class Scheduling(Prepared):
         query, chosen = self.query, self.fitted
         if chosen is None or chosen.begun is not None or not chosen.schedule.root.looks:
             return self
-        fits = chosen.schedule.num_calls <= chosen.room
-        elsewhere = choose(query.problem, query.compute).name != COMPILED.name
-        kept = query.compute.store is not None or query.limits.seconds is not None
-        if elsewhere or kept or not fits:
+        fits_budget = chosen.schedule.num_calls <= chosen.room
+        is_elsewhere = choose(query.problem, query.compute).name != COMPILED.name
+        is_kept = query.compute.store is not None or query.limits.seconds is not None
+        if is_elsewhere or is_kept or not fits_budget:
             return self
         self.check()
-        begun = draw_first_samples(
+        first_samples = draw_first_samples(
             Job(query.problem, chosen.schedule, query.place),
             COMPILED.name,
             query.seed,
             query.compute.shards,
             chosen.inspects,
         )
-        explanation = replace(self.explanation, piloted_calls=begun.expected_calls)
-        compiling = chosen.compile_seconds + begun.compile_seconds
-        chosen = replace(chosen, begun=begun, compile_seconds=compiling)
+        explanation = replace(
+            self.explanation, piloted_calls=first_samples.expected_calls
+        )
+        compile_seconds = chosen.compile_seconds + first_samples.compile_seconds
+        chosen = replace(chosen, begun=first_samples, compile_seconds=compile_seconds)
         return replace(self, explanation=explanation, fitted=chosen)
 
     def answer(self) -> Estimate:
         """The Estimate of one run; with a store its finished shards are kept."""
         if self.stored is None:
             self.check()
-        chosen = self.fitted or Fitted(
+        chosen = self.fitted or FittedSchedule(
             schedule=self.explanation,
             looks=self.query.problem.inspection_calls,
         )
         lender = self.workers or chosen.workers
-        opened = None if lender is None else lender.open
-        return self.annotated(started(self.query, chosen, self.stored, opened))
+        open_workers = None if lender is None else lender.open
+        return self.annotated(start_run(self.query, chosen, self.stored, open_workers))
 
 
-class Repeating(Session):
+class SharedScheduleSession(Session):
     """Decisions that follow one schedule: it depends on no state."""
 
     def __init__(self, method: Scheduled, query: Query, ready: Prepared) -> None:
@@ -378,22 +394,22 @@ class Repeating(Session):
         super().__init__(method, query)
         fitted = getattr(ready, "fitted", None)
         self._lender = Lender(None if fitted is None else fitted.workers)
-        parts: dict[str, Any] = {"workers": self._lender}
-        if isinstance(ready, Scheduling) and ready.fitted is not None:
-            # who prepared it counts what measuring took
-            parts["fitted"] = replace(
+        shared_fields: dict[str, Any] = {"workers": self._lender}
+        if isinstance(ready, PreparedSchedule) and ready.fitted is not None:
+            # the calls and the time of measuring are counted by the preparation
+            shared_fields["fitted"] = replace(
                 ready.fitted, calls=0, compile_seconds=0.0, begun=None
             )
-        self._ready: Any = replace(ready, **parts)
+        self._ready: Any = replace(ready, **shared_fields)
 
     def _decide(self, query: Query) -> Estimate:
         ready = self._ready
-        moved = ready.query.at(query.state, query.seed)
-        moved = replace(moved, limits=query.limits, progress=query.progress)
-        found: Estimate = replace(ready, query=moved).answer()
+        state_query = ready.query.at(query.state, query.seed)
+        state_query = replace(state_query, limits=query.limits, progress=query.progress)
+        estimate: Estimate = replace(ready, query=state_query).answer()
         if ready.fitted is not None:  # measuring the simulator is paid for once
             self._ready = replace(ready, fitted=ready.fitted.again())
-        return found
+        return estimate
 
     def close(self) -> None:
         self._lender.close()
@@ -406,7 +422,7 @@ def run(
 
     Args:
         problem: the problem that the schedule was made for.
-        schedule: what to run; any price is paid.
+        schedule: the schedule to run; any price is paid.
         state: where; by default the problem's initial state.
         **asked: ``seed``, ``executor``, ``workers``, ``scheduler``, ``tls``,
             ``shards``, ``seconds``, ``progress`` and ``store``, as in ``plan``. With ``store``
@@ -423,10 +439,10 @@ def run(
     if problem.is_terminal(query.place):
         return terminal_estimate(problem, query.place, schedule.method)
     with shown(query.progress):
-        looks = problem.inspection_calls
-        found = started(query, Fitted(schedule=schedule, looks=looks))
-        finish(query.progress, **last_report(found))
-    return found
+        look_calls = problem.inspection_calls
+        estimate = start_run(query, FittedSchedule(schedule=schedule, looks=look_calls))
+        finish(query.progress, **last_report(estimate))
+    return estimate
 
 
 def _check_family(query: Query, stored: str, number: int) -> None:
@@ -434,11 +450,16 @@ def _check_family(query: Query, stored: str, number: int) -> None:
     from smoothcruiser.engines.registry import choose, named
     from smoothcruiser.problem.batched import Batched
 
-    before, now = named(stored), choose(query.problem, query.compute)
-    shared = before.same_bits and now.same_bits
-    if before is now or (shared and not isinstance(query.problem.oracle, Batched)):
+    stored_executor, chosen_executor = (
+        named(stored),
+        choose(query.problem, query.compute),
+    )
+    same_streams = stored_executor.same_bits and chosen_executor.same_bits
+    if stored_executor is chosen_executor or (
+        same_streams and not isinstance(query.problem.oracle, Batched)
+    ):
         return
     raise InvalidInput(
-        f"Run {number} was started with executor {stored!r}, and {now.name!r} samples "
-        f"from other streams; resume it with executor={stored!r}."
+        f"Run {number} was started with executor {stored!r}, and "
+        f"{chosen_executor.name!r} samples from other streams; resume it with executor={stored!r}."
     )

@@ -3,8 +3,8 @@ certify its policy from below.
 
 With ``certify`` half of the budget grows the tree and half rolls out its policy afresh
 (``evaluate``): for an MDP the lower end is a lower bound on V with probability
-1 - delta; the upper end is what the rewards allow, so the interval is valid and
-one-sided. What this file leaves out: the searches themselves (``tree.searches``).
+1 - delta; the upper end is the most that the rewards allow, so the interval is valid
+and one-sided. This file leaves out the searches themselves (``tree.searches``).
 """
 
 from __future__ import annotations
@@ -71,26 +71,35 @@ class TreeSearch(Method):
 
     @property
     def promises(self) -> bool:  # type: ignore[override]
-        """Only what it certifies from below, or proves."""
+        """Whether the policy is certified from below, or the value proven."""
         return self.certify or self.search.solve
 
     @property
     def takes(self) -> frozenset[str]:  # noqa: D102
-        limits = {"budget", "seconds", "simulations", "seed", "executor", "progress"}
+        taken_keywords = {
+            "budget",
+            "seconds",
+            "simulations",
+            "seed",
+            "executor",
+            "progress",
+        }
         if self.search.trees > 1 or self.search.leaf_rollouts > 1:
-            limits |= {"workers", "scheduler", "tls"}
-        return frozenset(limits | ({"delta"} if self.certify else set()))
+            taken_keywords |= {"workers", "scheduler", "tls"}
+        return frozenset(taken_keywords | ({"delta"} if self.certify else set()))
 
     @property
     def parameters(self) -> tuple[str, ...]:  # noqa: D102
         return (*(entry.name for entry in fields(self.search)), "certify")
 
     def with_options(self, options: dict[str, Any]) -> Self:  # noqa: D102
-        own = dict(options)
-        certify = own.pop("certify", self.certify)
-        return replace(self, search=self.search.with_options(own), certify=certify)
+        own_options = dict(options)
+        certify = own_options.pop("certify", self.certify)
+        return replace(
+            self, search=self.search.with_options(own_options), certify=certify
+        )
 
-    def prepare(self, query: Query) -> Growing:  # noqa: D102
+    def prepare(self, query: Query) -> PreparedTree:  # noqa: D102
         limits = query.limits
         if query.compute.executor is not None:
             from smoothcruiser.tree.backends import is_machine_code
@@ -118,13 +127,13 @@ class TreeSearch(Method):
             )
         if limits == Limits():
             query = replace(query, limits=Limits(calls=DEFAULT_CALLS))
-        calls = query.limits.calls
-        spends = [
-            f"at most {calls:,} calls" if calls is not None else "",
+        call_limit = query.limits.calls
+        spending_texts = [
+            f"at most {call_limit:,} calls" if call_limit is not None else "",
             f"{limits.seconds:g} s" if limits.seconds is not None else "",
             f"{limits.simulations:,} simulations" if limits.simulations else "",
         ]
-        promise = (
+        promise_text = (
             "a lower bound on the value, from rollouts of its policy"
             if self.certify
             else "bounds that hold, and the value once it is proven"
@@ -133,15 +142,16 @@ class TreeSearch(Method):
         )
         forecast = Forecast(
             self.name,
-            calls,
-            f"{self.search}: spends {', '.join(filter(None, spends))}; {promise}.",
+            call_limit,
+            f"{self.search}: spends {', '.join(filter(None, spending_texts))}; "
+            f"{promise_text}.",
             delta=query.promise.delta,
         )
-        return Growing(method=self, query=query, explanation=forecast)
+        return PreparedTree(method=self, query=query, explanation=forecast)
 
     def session(self, query: Query) -> Session:
         """The tree below the moves made; a certified one is grown anew each time."""
-        return super().session(query) if self.certify else Keeping(self, query)
+        return super().session(query) if self.certify else TreeSession(self, query)
 
     def together(self, query: Query, ready: Prepared) -> Session:
         """One tree for each state."""
@@ -151,7 +161,7 @@ class TreeSearch(Method):
         return str(self.search)
 
 
-class Growing(Prepared):
+class PreparedTree(Prepared):
     """A tree about to be grown."""
 
     method: TreeSearch
@@ -159,63 +169,67 @@ class Growing(Prepared):
     def answer(self) -> Estimate:
         """The Estimate: without a certificate, or with that of the tree's policy."""
         with held() as hold:
-            return self.annotated(self._run(hold))
+            return self.annotated(self._run_search(hold))
 
-    def _run(self, hold: Hold) -> Estimate:
+    def _run_search(self, hold: Hold) -> Estimate:
         query = self.query
         phases, watch = Phases(query.progress, hold), Stopwatch()
         if phases.begin("compiling"):
-            why = SAID_STOP if phases.refused else BY_HAND
-            return _unplanted(self.method, query, why)
-        tree = _planted(self.method, query)
+            stop_reason = SAID_STOP if phases.refused else BY_HAND
+            return _answer_without_tree(self.method, query, stop_reason)
+        tree = _plant_tree(self.method, query)
         try:
-            found = self._grown(tree, hold, watch)
-            return replace(found, compile_seconds=watch.stood_still())
+            estimate = self._grow_and_answer(tree, hold, watch)
+            return replace(estimate, compile_seconds=watch.stood_still())
         finally:
             tree.close()
 
-    def _grown(self, tree: Tree, hold: Hold, watch: Stopwatch) -> Estimate:
+    def _grow_and_answer(self, tree: Tree, hold: Hold, watch: Stopwatch) -> Estimate:
         """The answer of a tree that was planted and is grown now."""
         query, certify = self.query, self.method.certify
         budget, simulations = query.limits.calls, query.limits.simulations
-        seconds = query.limits.seconds
-        calls = budget if budget is None or not certify else budget // 2
-        looks = _Looks(tree)
+        time_limit = query.limits.seconds
+        tree_calls = budget if budget is None or not certify else budget // 2
+        inspections = _Inspections(tree)
         try:
             with hold.opened():
-                calls = looks.before(calls, seconds)
+                tree_calls = inspections.before(tree_calls, time_limit)
         except KeyboardInterrupt as stop:
-            found = _unplanted(self.method, query, BY_HAND)
-            return replace(found, num_calls=getattr(stop, "calls", 0))
-        left = None if seconds is None else max(1e-3, seconds - watch.elapsed())
-        if left is not None and certify:
-            left /= 2.0
+            estimate = _answer_without_tree(self.method, query, BY_HAND)
+            return replace(estimate, num_calls=getattr(stop, "calls", 0))
+        seconds_left = (
+            None if time_limit is None else max(1e-3, time_limit - watch.elapsed())
+        )
+        if seconds_left is not None and certify:
+            seconds_left /= 2.0
         growth = Growth(
             simulations=simulations,
-            calls=calls,
-            seconds=left,
+            calls=tree_calls,
+            seconds=seconds_left,
             progress=query.progress,
         )
         with suppress(KeyboardInterrupt):  # a tree answers at any time
             tree.grow_by(growth)
-        stopped = hold.came or growth.refused
-        grown = tree.proven or any(tree.node(0).edge_visits)
-        answer = _blind(tree)
-        if grown:
-            answer = tree.estimate(looked=looks.after(stopped))
+        is_stopped = hold.came or growth.refused
+        has_grown = tree.proven or any(tree.node(0).edge_visits)
+        answer = _blind_answer(tree)
+        if has_grown:
+            answer = tree.estimate(looked=inspections.after(is_stopped))
             answer = replace(answer, num_calls=tree.num_calls)
         if certify and (hold.came or growth.refused):
-            answer = _boxed(tree, answer)
+            answer = _with_reward_bounds(tree, answer)
         elif certify:
-            paid = tree.num_calls if budget is None and seconds is None else None
-            paid = paid if budget is None else budget - tree.num_calls
-            if seconds is not None:
-                left = max(1e-3, seconds - watch.elapsed())
-            answer = certified(
+            rollout_calls = (
+                tree.num_calls if budget is None and time_limit is None else None
+            )
+            rollout_calls = rollout_calls if budget is None else budget - tree.num_calls
+            if time_limit is not None:
+                seconds_left = max(1e-3, time_limit - watch.elapsed())
+            answer = certify_policy(
                 tree,
                 answer,
-                budget=paid,
-                seconds=left,
+                budget=rollout_calls,
+                seconds=seconds_left,
                 delta=query.promise.delta,
                 progress=added(query.progress, tree.num_calls, tree.seconds),
             )
@@ -228,8 +242,8 @@ class Growing(Prepared):
         return replace(answer, notes=(*answer.notes, note))
 
 
-class _Looks:
-    """The inspections of the step before and after a search whose answer is certified."""
+class _Inspections:
+    """The inspections of the step before and after a search with a certified answer."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -242,58 +256,60 @@ class _Looks:
             return calls
         from smoothcruiser.engines.inspection import look
 
-        # at most a tenth of what may be spent
-        most = None if calls is None else calls // 10
-        part = None if seconds is None else seconds / 10.0
-        asked = tree.problem, tree.state, tree.seed
-        made, self.looked = look(*asked, None, most, part)
-        tree.spend(made)
-        if calls is None or most is None:
+        # at most a tenth of the limits
+        max_calls = None if calls is None else calls // 10
+        max_seconds = None if seconds is None else seconds / 10.0
+        start_args = tree.problem, tree.state, tree.seed
+        calls_made, self.looked = look(*start_args, None, max_calls, max_seconds)
+        tree.spend(calls_made)
+        if calls is None or max_calls is None:
             return None
-        return calls - (min(most, tree.problem.inspection_calls) if made else 0)
+        return calls - (
+            min(max_calls, tree.problem.inspection_calls) if calls_made else 0
+        )
 
     def after(self, stopped: bool) -> str:
-        """What was seen of the step, after pairs were called again."""
+        """The observations of the step, after pairs were called again."""
         tree = self.tree
         if not tree.method.solve:
             return ""
         from smoothcruiser.engines.inspection import look, seen
 
-        made = 0
+        calls_made = 0
         if not stopped and self.looked:
-            made, _ = look(tree.problem, tree.state, tree.seed, self.looked)
-            tree.spend(made)
-        return seen(len(self.looked), made, 0)
+            calls_made, _ = look(tree.problem, tree.state, tree.seed, self.looked)
+            tree.spend(calls_made)
+        return seen(len(self.looked), calls_made, 0)
 
 
-def _unplanted(method: TreeSearch, query: Query, why: str) -> Estimate:
-    """What is known without a tree, where it was not wanted any more."""
+def _answer_without_tree(method: TreeSearch, query: Query, why: str) -> Estimate:
+    """The answer without a tree, where a stop came before it was planted."""
     why = f"{why} before the first simulation"
     return unsampled_estimate(query.problem, query.place, method.name, why, query.seed)
 
 
-def _blind(tree: Tree) -> Estimate:
+def _blind_answer(tree: Tree) -> Estimate:
     """The answer of a tree without one simulation: it prefers nothing."""
     problem, root = tree.problem, tree.node(0)
-    left = None if problem.horizon is None else problem.horizon - tree.elapsed
-    middle = sum(problem.facts.value_bounds(root.player, left)) / 2.0
+    steps_left = None if problem.horizon is None else problem.horizon - tree.elapsed
+    middle_value = sum(problem.facts.value_bounds(root.player, steps_left)) / 2.0
     weights = problem.operator.weights(problem.num_actions)
-    blind = problem.operator.blind([weights[a] for a in root.actions])
-    policy = dict(zip(root.actions, blind, strict=True))
-    values = dict.fromkeys(root.actions, middle)
-    shares = tuple(policy.get(a, 0.0) for a in range(problem.num_actions))
-    q_values = tuple(values.get(a, math.nan) for a in range(problem.num_actions))
+    blind_policy = problem.operator.blind([weights[a] for a in root.actions])
+    policy = dict(zip(root.actions, blind_policy, strict=True))
+    action_values = dict.fromkeys(root.actions, middle_value)
+    policy_shares = tuple(policy.get(a, 0.0) for a in range(problem.num_actions))
+    q_values = tuple(action_values.get(a, math.nan) for a in range(problem.num_actions))
     note = (
         f"{NOTHING_GROWN}: one may take {tree.setting.limit:,} oracle calls. "
         "The value is the middle of what is possible and the policy knows "
         "nothing; give it more calls (budget=) or seconds=, or a smaller depth=."
     )
     return Estimate(
-        value=middle,
+        value=middle_value,
         interval=None,
         q_values=q_values,
-        policy=shares,
-        action=best_action(shares, q_values, root.player),
+        policy=policy_shares,
+        action=best_action(policy_shares, q_values, root.player),
         num_calls=tree.num_calls,
         epsilon=None,
         delta=None,
@@ -308,10 +324,12 @@ def _blind(tree: Tree) -> Estimate:
     )
 
 
-def _boxed(tree: Tree, answer: Estimate) -> Estimate:
-    """``answer`` with what is certain before the first rollout of its policy."""
-    left = None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
-    interval = tree.problem.facts.value_bounds(tree.node(0).player, left)
+def _with_reward_bounds(tree: Tree, answer: Estimate) -> Estimate:
+    """``answer`` with the interval that holds before the first rollout of its policy."""
+    steps_left = (
+        None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
+    )
+    interval = tree.problem.facts.value_bounds(tree.node(0).player, steps_left)
     certificate = Certificate(
         kind="policy",
         interval=interval,
@@ -329,8 +347,8 @@ def _boxed(tree: Tree, answer: Estimate) -> Estimate:
     )
 
 
-def _planted(method: TreeSearch, query: Query) -> Tree:
-    """A tree with its root; compiling what grows it, and loading that, is not counted."""
+def _plant_tree(method: TreeSearch, query: Query) -> Tree:
+    """A tree with its root; loading and compiling its machine is not counted."""
     with uncounted():
         from smoothcruiser.tree.tree import Tree
 
@@ -347,7 +365,7 @@ def _planted(method: TreeSearch, query: Query) -> Tree:
         )
 
 
-class Keeping(Session):
+class TreeSession(Session):
     """A tree that is kept below the moves made since the last decision."""
 
     tree: Tree | None = None
@@ -372,8 +390,8 @@ class Keeping(Session):
     def _decide(self, query: Query) -> Estimate:
         watch = Stopwatch()
         self.wake()
-        tree, fresh = self.tree, False
-        thought = 0 if tree is None else tree.num_calls - self._counted
+        tree, is_fresh = self.tree, False
+        ponder_calls = 0 if tree is None else tree.num_calls - self._counted
         horizon = query.problem.horizon
         if (
             tree is None
@@ -382,20 +400,20 @@ class Keeping(Session):
         ):
             if Phases(query.progress).begin("compiling"):
                 self._move = None
-                return _unplanted(self.method, query, SAID_STOP)
+                return _answer_without_tree(self.method, query, SAID_STOP)
             if tree is not None:
                 tree.close()
-            tree, fresh = _planted(self.method, query), True
+            tree, is_fresh = _plant_tree(self.method, query), True
             with uncounted():
                 tree.warm()
         self.tree, self._move = tree, None
-        before = 0 if fresh else self._counted
+        calls_before = 0 if is_fresh else self._counted
         limits = query.limits
         if limits == Limits():
             limits = Limits(calls=DEFAULT_CALLS)
         if limits.seconds is not None:
-            left = max(1e-3, limits.seconds - watch.elapsed())
-            limits = replace(limits, seconds=left)
+            seconds_left = max(1e-3, limits.seconds - watch.elapsed())
+            limits = replace(limits, seconds=seconds_left)
         growth = Growth(
             simulations=limits.simulations,
             calls=limits.calls,
@@ -403,17 +421,17 @@ class Keeping(Session):
             progress=query.progress,
         )
         tree.grow_by(growth)
-        grown = any(tree.node(0).edge_visits) or tree.proven
+        has_grown = any(tree.node(0).edge_visits) or tree.proven
         # too few calls are an error, too little time happens
-        grown = grown or not (growth.refused or limits.seconds is not None)
-        estimate = tree.estimate() if grown else _blind(tree)
+        has_grown = has_grown or not (growth.refused or limits.seconds is not None)
+        estimate = tree.estimate() if has_grown else _blind_answer(tree)
         self._counted = tree.num_calls
-        if thought and not fresh:
-            note = f"{thought:,} of the calls were made while the other moved."
+        if ponder_calls and not is_fresh:
+            note = f"{ponder_calls:,} of the calls were made while the other moved."
             estimate = replace(estimate, notes=(*estimate.notes, note))
         return replace(
             estimate,
-            num_calls=tree.num_calls - before,
+            num_calls=tree.num_calls - calls_before,
             seconds=watch.elapsed(),
             compile_seconds=watch.stood_still(),
         )
@@ -428,7 +446,7 @@ class Keeping(Session):
         return self.__dict__ | {"tree": None, "_move": None, "_pondering": None}
 
 
-def certified(
+def certify_policy(
     tree: Tree,
     answer: Estimate,
     *,
@@ -440,45 +458,53 @@ def certified(
     """``answer`` with the certificate of the tree's policy, a lower bound on V."""
     from smoothcruiser.evaluation.evaluate import evaluate
 
-    paid = None if budget is None else max(1, budget)
+    call_limit = None if budget is None else max(1, budget)
     query = Query.of(
         tree.problem,
         tree.state,
-        budget=paid,
+        budget=call_limit,
         seconds=seconds,
         delta=delta,
         seed=tree.seed,
         progress=progress,
     )
-    below = evaluate(query, tree)
-    assert below.certificate is not None
-    assert below.interval is not None
-    left = None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
-    top = tree.problem.facts.value_bounds(tree.node(0).player, left)[1]
-    interval = (below.interval[0], max(top, below.interval[0]))
-    certificate = replace(below.certificate, interval=interval)
-    usual = below.standard_error
-    spread = f" (usual error {usual:.2g}, not promised)" if usual else ""
+    policy_estimate = evaluate(query, tree)
+    assert policy_estimate.certificate is not None
+    assert policy_estimate.interval is not None
+    steps_left = (
+        None if tree.problem.horizon is None else tree.problem.horizon - tree.elapsed
+    )
+    upper_bound = tree.problem.facts.value_bounds(tree.node(0).player, steps_left)[1]
+    interval = (
+        policy_estimate.interval[0],
+        max(upper_bound, policy_estimate.interval[0]),
+    )
+    certificate = replace(policy_estimate.certificate, interval=interval)
+    usual_error = policy_estimate.standard_error
+    error_text = (
+        f" (usual error {usual_error:.2g}, not promised)" if usual_error else ""
+    )
     note = (
-        f"Its policy (blind off the tree) is worth {below.value:.6g}{spread}, in "
-        f"[{below.interval[0]:.6g}, {below.interval[1]:.6g}] with "
-        f"probability {certificate.confidence:g}: V(state) is at least "
-        f"{interval[0]:.6g}. The upper end is only what the rewards allow."
+        f"Its policy (blind off the tree) is worth {policy_estimate.value:.6g}"
+        f"{error_text}, in [{policy_estimate.interval[0]:.6g}, "
+        f"{policy_estimate.interval[1]:.6g}] with probability "
+        f"{certificate.confidence:g}: V(state) is at least {interval[0]:.6g}. The "
+        "upper end is only what the rewards allow."
     )
     value = min(max(answer.value, interval[0]), interval[1])
-    error = None  # of the tree's own number none is known
+    standard_error = None  # of the tree's own number none is known
     if tree.method.estimates(tree.problem.operator) != tree.problem.operator.label:
         # the tree's own number is of another operator, and the interval is not
-        value, error = below.value, below.standard_error
+        value, standard_error = policy_estimate.value, policy_estimate.standard_error
     return replace(
         answer,
         value=value,
-        standard_error=error,
+        standard_error=standard_error,
         interval=interval,
         certificate=certificate,
-        delta=below.delta,
-        num_calls=answer.num_calls + below.num_calls,
-        seconds=answer.seconds + below.seconds,
-        compile_seconds=answer.compile_seconds + below.compile_seconds,
+        delta=policy_estimate.delta,
+        num_calls=answer.num_calls + policy_estimate.num_calls,
+        seconds=answer.seconds + policy_estimate.seconds,
+        compile_seconds=answer.compile_seconds + policy_estimate.compile_seconds,
         notes=(*tree.notes(), note),
     )

@@ -149,11 +149,11 @@ def test_a_budget_leaves_the_beginning_of_a_fixed_order():
     """The path under way is dropped with all later ones, the short ones among them."""
     problem = world(lambda s, a, r: (-1.0, s), terminal=None, discount=0.9)
     rule = PathRule(0, False, 0.9)
-    whole = plain(problem).run(60, 10**9, rule)
+    whole = plain(problem).run_paths(60, 10**9, rule)
     lengths = whole[:, STEPS].astype(int)
     turns = 0
     for budget in range(1, 300, 7):
-        part = plain(problem).run(60, budget, rule)
+        part = plain(problem).run_paths(60, budget, rule)
         finished = int(np.searchsorted(np.cumsum(lengths), budget, side="right"))
         assert np.array_equal(part, whole[:finished])
         left = budget - lengths[:finished].sum()
@@ -165,7 +165,7 @@ def test_a_deadline_drops_the_path_under_way():
     """A step that takes its time ends the run inside the first long path."""
     problem = world(lambda s, a, r: (-1.0, s), terminal=None, discount=0.9)
     rule = PathRule(0, False, 0.9)
-    whole = plain(problem).run(60, 10**9, rule)
+    whole = plain(problem).run_paths(60, 10**9, rule)
     first_long = int(np.argmax(whole[:, STEPS] > 20))
     assert whole[first_long + 1, STEPS] < 20
     rollouts = plain(problem)
@@ -177,7 +177,7 @@ def test_a_deadline_drops_the_path_under_way():
         return -1.0, state
 
     rollouts.problem = world(slow, terminal=None, discount=0.9)
-    assert np.array_equal(rollouts.run(60, 10**9, rule), whole[:first_long])
+    assert np.array_equal(rollouts.run_paths(60, 10**9, rule), whole[:first_long])
 
 
 @pytest.mark.parametrize("discount", [0.95, 0.99])

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from exact_worlds import OPERATORS
 
 from smoothcruiser.exact import elimination, elimination_kernel, solve
-from smoothcruiser.exact.elimination import Narrow
+from smoothcruiser.exact.elimination import NarrowOrder
 from smoothcruiser.exact.loops import Packed
 from smoothcruiser.exact.model import prepare
 from smoothcruiser.jit.build import compiled
@@ -203,9 +203,9 @@ WORLDS = {
 def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The half bandwidth of every elimination that is made."""
     made: list[int] = []
-    plain = Narrow.solve
+    plain = NarrowOrder.solve
     monkeypatch.setattr(
-        Narrow,
+        NarrowOrder,
         "solve",
         lambda self, x, room: made.append(self.half) or plain(self, x, room),
     )
@@ -268,7 +268,7 @@ def test_nonsense_from_the_elimination_breaks_no_bound(
         "nothing": lambda self, packed, room: None,
         "constant": lambda self, packed, room: np.full(60, 3.0),
     }
-    monkeypatch.setattr(Narrow, "solve", made[wrong])
+    monkeypatch.setattr(NarrowOrder, "solve", made[wrong])
     for name in ("SETTLING", "FIRST_SETTLING"):
         monkeypatch.setattr(f"smoothcruiser.exact.solver.{name}", 0)
     found = solve(world.problem(), method="policy-iteration", tolerance=1e-8)
@@ -360,8 +360,8 @@ def test_elimination_is_a_linear_solve(size: int, half: int) -> None:
     matrix, packed = banded(size, half, seed=size)
     at = np.arange(size)
     for order in (at, at[::-1].copy()):
-        narrow = Narrow(order, np.argsort(order), half)
-        found = narrow.solve(packed, narrow.room())
+        narrow = NarrowOrder(order, np.argsort(order), half)
+        found = narrow.solve(packed, narrow.allocate_rows())
         truth = np.linalg.solve(np.eye(size) - matrix, packed.income)
         assert found == pytest.approx(truth, rel=1e-9)
 
@@ -382,5 +382,5 @@ def test_settling_is_a_sweep_in_place_for_both_players() -> None:
 def test_a_system_without_a_solution_gives_none() -> None:
     one, place = np.ones(1), np.zeros(1, np.int64)
     start, target = np.array([0, 1], np.uint64), np.zeros(1, np.uint32)
-    narrow = Narrow(place, place, 0)
-    assert narrow.solve(Packed(start, target, one, one), narrow.room()) is None
+    narrow = NarrowOrder(place, place, 0)
+    assert narrow.solve(Packed(start, target, one, one), narrow.allocate_rows()) is None

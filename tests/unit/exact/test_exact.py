@@ -281,13 +281,15 @@ def test_values_that_travel_through_a_grid_take_few_policies(monkeypatch) -> Non
     R[-1] = 1.0
     sparse = sp.csr_matrix(P.reshape(-1, side * side))
     problem = tabular(sparse, R, discount=0.99, operator=Max())
-    found, steps, improve = {}, {}, solver._improve
+    found, steps, improve = {}, {}, solver._improve_values
     for window in (1, solver.FIRST_WINDOW):
         made = []
         with monkeypatch.context() as patch:
             patch.setattr(solver, "FIRST_WINDOW", window)
             patch.setattr(
-                solver, "_improve", lambda *x, made=made: made.append(1) or improve(*x)
+                solver,
+                "_improve_values",
+                lambda *x, made=made: made.append(1) or improve(*x),
             )
             found[window] = solve(
                 problem, tolerance=1e-8, method="modified-policy-iteration"

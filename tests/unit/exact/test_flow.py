@@ -67,7 +67,7 @@ def test_wide_grids_are_solved_this_way_on_their_own(
     found = solve(problem, tolerance=1e-8)
     assert found.method == "modified-policy-iteration"
     monkeypatch.setattr(
-        "smoothcruiser.exact.search.Sweeping.flow", lambda self, _: None
+        "smoothcruiser.exact.search.SweepSearch.flow", lambda self, _: None
     )
     plain = solve(problem, tolerance=1e-8)
     assert np.max(np.abs(found.values - plain.values)) <= 2e-8

@@ -10,8 +10,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput, OracleError, Unpayable
-from smoothcruiser.methods.joint import together
-from smoothcruiser.methods.portfolio import Chosen, Decision, Option, Race
+from smoothcruiser.methods.joint import combine_estimates
+from smoothcruiser.methods.portfolio import ChosenMethod, Decision, Option, Race
 from smoothcruiser.query import Query
 
 PROMISE: dict[str, Any] = {"epsilon": "5%", "delta": 0.1}
@@ -133,13 +133,13 @@ def test_a_budget_alone_asks_for_the_best_promise() -> None:
 @pytest.mark.parametrize("step", [ring, continuum])
 def test_the_time_of_choosing_counts_once(step, monkeypatch) -> None:
     """Law: what is left of seconds= after the choice is spent on the answer."""
-    from smoothcruiser.methods.choosing import Choosing
+    from smoothcruiser.methods.choosing import AutoChoice
 
     spent = property(lambda self: 0.6)
-    monkeypatch.setattr(Choosing, "_spent", spent)
+    monkeypatch.setattr(AutoChoice, "_elapsed_seconds", spent)
     problem = mdp(step, discount=0.95)
     ready = sc.prepare(problem, epsilon="1%", delta=0.1, seconds=1.0)
-    assert isinstance(ready, Chosen)
+    assert isinstance(ready, ChosenMethod)
     limits: list[float | None] = []
 
     def run(inner: Any) -> sc.Estimate:
@@ -255,7 +255,7 @@ def answers() -> tuple[Query, sc.Estimate, sc.Estimate]:
 @pytest.mark.compiles
 def test_two_answers_leave_what_both_allow(answers) -> None:
     query, first, second = answers
-    both = together(query, first, second, 0.1)
+    both = combine_estimates(query, first, second, 0.1)
     for name in ("interval",):
         one, two = getattr(first, name), getattr(second, name)
         assert getattr(both, name) == (max(one[0], two[0]), min(one[1], two[1]))
@@ -297,7 +297,7 @@ def test_of_two_estimates_the_better_one_is_taken(
                 epsilon=1.0,
             )
         )
-    found = together(query, *changed, 0.1)
+    found = combine_estimates(query, *changed, 0.1)
     taken = changed[better == "second"]
     assert found.value == taken.value
     assert found.q_values[:2] == taken.q_values[:2]
@@ -321,7 +321,7 @@ def test_a_value_that_is_moved_has_no_usual_error(answers) -> None:
             q_intervals=((0.0, 3.0),) * 2 + (none,),
         )
         other = replace(first, standard_error=1.0, certificate=wide)
-        found = together(query, other, replace(guess, epsilon=1.0), 0.1)
+        found = combine_estimates(query, other, replace(guess, epsilon=1.0), 0.1)
         assert found.value == 0.8
         assert found.standard_error == error
 
@@ -343,12 +343,12 @@ def test_two_answers_that_exclude_each_other_are_an_error(answers) -> None:
     query, first, second = answers
     far = replace(first.certificate, interval=(7.0, 8.0))
     with pytest.raises(OracleError):
-        together(query, replace(first, certificate=far), second, 0.1)
+        combine_estimates(query, replace(first, certificate=far), second, 0.1)
 
 
 def test_a_chosen_method_is_checked_as_itself() -> None:
     ready = sc.prepare(mdp(continuum, discount=0.7), epsilon="1%", delta=0.1)
-    assert isinstance(ready, Chosen)
+    assert isinstance(ready, ChosenMethod)
     with pytest.raises(Unpayable):
         ready.check()
 
@@ -382,4 +382,4 @@ def test_what_is_not_run_is_told_in_a_sentence() -> None:
     assert "it depends" not in shown
     priced = replace(Option(method="smoothcruiser", num_calls=12_345), seconds=3.0)
     words = "Weighed against it: smoothcruiser, for at most 12,345 calls (3.0 s)."
-    assert priced.weighed() == words
+    assert priced.alternative_sentence() == words

@@ -14,7 +14,7 @@ import smoothcruiser as sc
 from smoothcruiser.jit import interrupts
 from smoothcruiser.jit.interrupts import TimeIsUp, hear, heard
 from smoothcruiser.methods import fitting
-from smoothcruiser.methods.joint import together
+from smoothcruiser.methods.joint import combine_estimates
 from smoothcruiser.methods.portfolio import _Judge
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
@@ -83,7 +83,7 @@ def test_measuring_the_speed_stays_within_the_budget(method, budget, more) -> No
 def test_ctrl_c_while_the_speed_is_measured_ends_it_all(monkeypatch) -> None:
     """Law: it is not forgotten because a search is chosen then."""
     pressed = fitting._Pace(rate=0.0, calls=5, pressed=True)
-    monkeypatch.setattr(fitting, "_measured", lambda query, most: pressed)
+    monkeypatch.setattr(fitting, "_measure_pace", lambda query, most: pressed)
     step = Counted()
     answer = sc.plan(step.problem(), delta=0.1, epsilon="1%", seconds=60.0)
     assert "Stopped by hand" in " ".join(answer.notes)
@@ -143,7 +143,7 @@ def test_an_answer_of_two_agrees_with_its_own_certificate(epsilon) -> None:
     second = replace(
         two, q_values=(1.1, 1.05), action=0, epsilon=epsilon, certificate=wide
     )
-    found = together(query, first, second, 0.1)
+    found = combine_estimates(query, first, second, 0.1)
     assert found.certificate.best_actions == (1,)
     assert found.action == 1
     assert found.policy[1] > found.policy[0]

@@ -10,8 +10,8 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.stopping import stopping_rule
-from smoothcruiser.methods.fitting import OVERFULL, Fitted, fitted
-from smoothcruiser.methods.running import started
+from smoothcruiser.methods.fitting import OVERFULL, FittedSchedule, fit_schedule
+from smoothcruiser.methods.running import start_run
 from smoothcruiser.methods.scheduled import Paper, SmoothCruiser, SparseSampling
 from smoothcruiser.progress import Progress
 from smoothcruiser.query import Query
@@ -35,7 +35,7 @@ def test_a_budget_alone_asks_for_the_best_promise(method: Any) -> None:
     """Law: the schedule fits the budget, and that of a tenth less epsilon does not."""
     budget = 10**9 if isinstance(method, Paper) else 5_000
     query = Query.of(problem(), delta=0.1, budget=budget)
-    found = fitted(method, query)
+    found = fit_schedule(method, query)
     room = budget - query.problem.inspection_calls
     assert found.schedule.num_calls <= room
     finer = replace(query.promise, epsilon=0.9 * found.schedule.epsilon)
@@ -65,7 +65,7 @@ def test_a_budget_for_nothing_is_seen_without_the_inverse(monkeypatch) -> None:
     """The inverse takes seconds with a long horizon, and would find nothing."""
     monkeypatch.setattr(SmoothCruiser, "payable", lambda *asked: pytest.fail("slow"))
     query = Query.of(problem(discount=1.0, horizon=20), delta=0.1, budget=31)
-    found = fitted(SmoothCruiser(), query)
+    found = fit_schedule(SmoothCruiser(), query)
     assert found.schedule.epsilon == 10.0
     assert "as far as that goes" in found.notes[0]
 
@@ -88,7 +88,7 @@ def test_seconds_choose_a_schedule_for_the_measured_speed() -> None:
 
     asked = {"delta": 0.1, "seconds": 2.0, "epsilon": 0.005}
     query = Query.of(problem(slow), **asked)
-    found = fitted(SmoothCruiser(), query)
+    found = fit_schedule(SmoothCruiser(), query)
     promise = replace(query.promise, epsilon=found.schedule.epsilon)
     chosen = SmoothCruiser().schedule(replace(query, promise=promise))
     assert chosen.num_calls < 1_000  # 2 s of 2 ms
@@ -199,7 +199,7 @@ def test_a_search_without_a_schedule_gets_more_time(monkeypatch: Any) -> None:
         return quick_schedule(query.problem.facts, 0.1, "q_values", calls)
 
     monkeypatch.setattr(SmoothCruiser, "payable", payable)
-    fit = fitted(SmoothCruiser(), Query.of(problem(), delta=0.1, seconds=2.0))
+    fit = fit_schedule(SmoothCruiser(), Query.of(problem(), delta=0.1, seconds=2.0))
     assert len(shares) == 2
     assert fit.schedule.epsilon < 0.1 * problem().facts.value_span()
 
@@ -211,7 +211,7 @@ def test_a_limit_buys_no_promise_that_rounding_breaks(limit: Any) -> None:
     5e9 calls would pay for 0.00017, and sums of randomized levels are exact to 1e-5.
     """
     table = sc.make("chain:n=5", discount=0.2, temperature=10)
-    fit = fitted(SmoothCruiser(), Query.of(table, delta=0.1, **limit))
+    fit = fit_schedule(SmoothCruiser(), Query.of(table, delta=0.1, **limit))
     stopping_rule(fit.schedule, fit.shards)
     assert 1e-4 < fit.schedule.epsilon < 1e-2
 
@@ -247,12 +247,12 @@ def test_a_schedule_for_a_time_limit_goes_on_below_its_epsilon(factor: float) ->
     ).value
     query = Query.of(asked, delta=0.3, epsilon=0.2)
     schedule = SmoothCruiser().schedule(query)
-    early, missed = started(query, Fitted(schedule=schedule)), 0
+    early, missed = start_run(query, FittedSchedule(schedule=schedule)), 0
     schedule = schedule.stretch_root(factor * schedule.num_calls)
     assert any("early stop" in note for note in early.notes)
     for seed in range(20):
-        to_the_end = Fitted(schedule=schedule, wanted=0.0, inspects=False)
-        found = started(replace(query, seed=seed), to_the_end)
+        to_the_end = FittedSchedule(schedule=schedule, wanted=0.0, inspects=False)
+        found = start_run(replace(query, seed=seed), to_the_end)
         assert found.num_calls == schedule.num_calls > early.num_calls
         assert found.epsilon < 0.2
         low, high = found.interval

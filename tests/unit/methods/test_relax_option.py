@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.relaxing import Relaxing, under
+from smoothcruiser.methods.relaxing import PreparedRelaxation, with_operator
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.relaxation import q_band, relaxed, value_band
 
@@ -19,11 +19,11 @@ WORLD = "garnet:states=6,actions=2,seed=3"
 
 def forced(problem, operator, epsilon, *, target="q_values", delta=0.1, seed=0):
     """The answer about V_0 through ``operator``, which the price would not choose."""
-    plain = under(problem, sc.Max())
+    plain = with_operator(problem, sc.Max())
     plan = relaxed(plain.facts, operator, epsilon=epsilon, delta=delta, target=target)
     query = Query.of(plain, 0, epsilon=epsilon, delta=delta, target=target, seed=seed)
     method = sc.SmoothCruiser(relax=operator.name)
-    return Relaxing(method=method, query=query, explanation=plan).run()
+    return PreparedRelaxation(method=method, query=query, explanation=plan).run()
 
 
 def small(*, game=False, **more):

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.methods.running import record
+from smoothcruiser.methods.running import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 
@@ -24,7 +24,7 @@ def stopped(path, executor):
     schedule = sc.explain(problem(), epsilon=0.1, delta=0.1)
     with Store(path) as store:
         query = Query.of(problem(), seed=5, shards=4, executor=executor)
-        return store.begin(record(query, schedule))
+        return store.begin(store_record(query, schedule))
 
 
 @pytest.mark.parametrize(

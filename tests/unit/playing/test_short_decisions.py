@@ -6,7 +6,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.methods import auto, scheduled
-from smoothcruiser.methods.following import Following
+from smoothcruiser.methods.following import ScheduleSession
 
 pytestmark = pytest.mark.compiles
 TINY = 1e-3
@@ -26,7 +26,7 @@ def world(**more):
 def prepared(monkeypatch):
     """How often a schedule was chosen for limits, and how often ``auto`` chose."""
     counts = {"schedules": 0, "choices": 0}
-    fitted, choose = scheduled.fitted, auto.Choosing.choose
+    fitted, choose = scheduled.fit_schedule, auto.AutoChoice.choose
 
     def counted_fitted(*given):
         counts["schedules"] += 1
@@ -36,8 +36,8 @@ def prepared(monkeypatch):
         counts["choices"] += 1
         return choose(self)
 
-    monkeypatch.setattr(scheduled, "fitted", counted_fitted)
-    monkeypatch.setattr(auto.Choosing, "choose", counted_choice)
+    monkeypatch.setattr(scheduled, "fit_schedule", counted_fitted)
+    monkeypatch.setattr(auto.AutoChoice, "choose", counted_choice)
     return counts
 
 
@@ -97,7 +97,7 @@ def test_other_limits_choose_another_schedule(prepared):
     """``seconds_total`` deals out other seconds each time; similar ones share one."""
     agent = sc.Agent(world(), "smoothcruiser", seconds=0.05, delta=0.1)
     session = agent.session
-    assert isinstance(session, Following)
+    assert isinstance(session, ScheduleSession)
     for seconds, chosen in ((0.05, 1), (0.09, 1), (0.026, 1), (0.11, 2), (0.06, 2)):
         limits = replace(agent.query.limits, seconds=seconds)
         session.query = replace(agent.query, limits=limits)
@@ -127,13 +127,13 @@ def test_auto_chooses_at_every_state_where_calls_are_limited(prepared):
 
 
 def test_auto_goes_on_with_the_schedule_that_it_chose(prepared, monkeypatch):
-    monkeypatch.setattr(auto.Choosing, "_comes_back", lambda self, price: False)
+    monkeypatch.setattr(auto.AutoChoice, "_comes_back", lambda self, price: False)
     agent = sc.Agent(world(), "auto", seconds=0.05, delta=0.1)
     for state in (0, 3, 6):
         agent.act(state)
         assert agent.estimate.method == "smoothcruiser"
     assert prepared == {"choices": 1, "schedules": 1}
-    assert isinstance(agent.session._inner, Following)
+    assert isinstance(agent.session._inner, ScheduleSession)
 
 
 def test_the_command_line_takes_a_limit_in_place_of_an_epsilon():

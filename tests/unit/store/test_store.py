@@ -18,7 +18,7 @@ import smoothcruiser as sc
 from smoothcruiser.engines.scores import BINS, WHOLE
 from smoothcruiser.engines.shards import Partial, Shard, cut
 from smoothcruiser.engines.stopping import stopping_rule
-from smoothcruiser.methods.running import record
+from smoothcruiser.methods.running import store_record
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.query import Query
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -39,7 +39,7 @@ def problem(seed: int = 0) -> sc.Problem:
 
 def begun(store: Store, seed: int = 0) -> int:
     schedule = sc.explain(problem(), epsilon="20%", delta=0.1)
-    return store.begin(record(Query.of(problem(), seed=seed), schedule))
+    return store.begin(store_record(Query.of(problem(), seed=seed), schedule))
 
 
 def digest(path: Path) -> str:

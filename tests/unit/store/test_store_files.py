@@ -13,7 +13,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.shards import Partial, Shard
-from smoothcruiser.methods.running import record
+from smoothcruiser.methods.running import store_record
 from smoothcruiser.query import Query
 from smoothcruiser.store import Store
 
@@ -24,7 +24,7 @@ def problem() -> sc.Problem:
 
 def begun(store: Store) -> int:
     schedule = sc.explain(problem(), epsilon=0.1, delta=0.1)
-    return store.begin(record(Query.of(problem(), executor="python"), schedule))
+    return store.begin(store_record(Query.of(problem(), executor="python"), schedule))
 
 
 @pytest.mark.parametrize(
