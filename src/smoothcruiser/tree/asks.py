@@ -150,8 +150,9 @@ class Asks:
         ):
             name = "network" if self._has("network") else "prior"
             return InvalidInput(
-                f"{name} must give the legal actions weights of at least 0 with a finite "
-                f"sum, not all 0, got {weights!r:.80} {where}; exp(logits) has this form."
+                f"{name} must give the legal actions weights of at least 0 with a "
+                f"finite sum, not all 0, got {weights!r:.80} {where}; exp(logits) has "
+                "this form."
             )
         firsts = [float(row[1 + K + a]) for a in actions]
         if self.numbers.firsts and not all(np.isfinite(q) for q in firsts):

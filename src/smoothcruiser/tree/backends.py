@@ -61,22 +61,23 @@ def is_machine_code(problem: Problem, search: Search, executor: str | None) -> b
     if _is_pool(executor):
         if not spread:
             raise InvalidInput(
-                f"Executor {executor!r} spreads trees or rollouts over workers, and this "
-                f"search grows one tree; give {search.name} trees= (or leaf_rollouts= "
-                "for a slow simulator), or drop executor."
+                f"Executor {executor!r} spreads trees or rollouts over workers, and "
+                f"this search grows one tree; give {search.name} trees= (or "
+                "leaf_rollouts= for a slow simulator), or drop executor."
             )
         return False
     machine = machine_code(executor, "Tree search")
     if machine and search.leaf_rollouts > 1:
         raise InvalidInput(
-            "leaf_rollouts spreads the rollouts of a slow simulator over processes, and "
-            "compiled code runs them in this one; use trees=, or executor='processes'."
+            "leaf_rollouts spreads the rollouts of a slow simulator over processes, "
+            "and compiled code runs them in this one; use trees=, or "
+            "executor='processes'."
         )
     known = search.bounds is None or problem.tables is not None
     if machine and not known:
         raise InvalidInput(
-            f"{search.name}: a compiled tree reads bounds= by the number of a state, and "
-            "this problem has no table of states; drop executor, or bounds."
+            f"{search.name}: a compiled tree reads bounds= by the number of a state, "
+            "and this problem has no table of states; drop executor, or bounds."
         )
     if machine is None:
         machine = problem.is_compiled and search.leaf_rollouts == 1 and known

@@ -81,8 +81,8 @@ def broken_claim(problem: Problem, state: object) -> Refuted:
     """A play is worth what the declarations exclude."""
     low, high = problem.facts.q_bounds(1)
     return Refuted(
-        f"A play from state {state!r} was worth what the problem's declarations exclude "
-        f"(values of actions in [{low:g}, {high:g}]); correct payoffs, "
+        f"A play from state {state!r} was worth what the problem's declarations "
+        f"exclude (values of actions in [{low:g}, {high:g}]); correct payoffs, "
         "total_reward_range or value_bounds, or fix the simulator."
     )
 
@@ -147,6 +147,6 @@ def note_of(tree: Tree) -> str:
             "followed to its end or cannot matter (deterministic=True is assumed)."
         )
     return (
-        f"Not proven yet: the value lies in [{low:.6g}, {high:.6g}]; with more calls the "
-        "search goes on."
+        f"Not proven yet: the value lies in [{low:.6g}, {high:.6g}]; with more calls "
+        "the search goes on."
     )

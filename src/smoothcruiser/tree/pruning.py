@@ -116,8 +116,8 @@ def check_bounds(search: Any) -> None:
         object.__setattr__(search, "bounds", found)
     if not _is_solution(found) and not is_memory(found):
         raise InvalidInput(
-            f"{search.name}: bounds must be a Certified or a Solution of the problem, got "
-            f"{type(found).__name__}."
+            f"{search.name}: bounds must be a Certified or a Solution of the problem, "
+            f"got {type(found).__name__}."
         )
     if search.solve:
         raise InvalidInput(
@@ -144,8 +144,8 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
         )
     if search.operator(problem.operator) != Max():
         raise InvalidInput(
-            f"{search.name}: bounds= needs a search for the plain maximum; use uct, bts, "
-            "dents, puct or gumbel, or drop bounds."
+            f"{search.name}: bounds= needs a search for the plain maximum; use uct, "
+            "bts, dents, puct or gumbel, or drop bounds."
         )
     if _is_solution(search.bounds):
         found, confidence = _solved(problem, search), 1.0
@@ -197,16 +197,16 @@ def _solved(problem: Problem, search: Search) -> Iterator[KnownState]:
     q, states = solution.q_values, solution.states
     if solution.stages is not None:
         raise InvalidInput(
-            f"{search.name}: bounds cannot be a Solution with a horizon, which knows the "
-            "values of actions with all steps left only; give a Certified."
+            f"{search.name}: bounds cannot be a Solution with a horizon, which knows "
+            "the values of actions with all steps left only; give a Certified."
         )
     count = None if problem.tables is None else len(problem.tables.terminal)
     other = states is None and len(q) != count
     if other or q.shape[1] != problem.num_actions or solution.problem != problem.name:
         raise InvalidInput(
             f"{search.name}: bounds= is the Solution of another problem "
-            f"({solution.problem!r:.40}, {len(q):,} states, {q.shape[1]} actions); give "
-            "that of this one."
+            f"({solution.problem!r:.40}, {len(q):,} states, {q.shape[1]} actions); "
+            "give that of this one."
         )
     wide = solution.residual_bound
     low, high = np.nextafter(q - wide, -np.inf), np.nextafter(q + wide, np.inf)

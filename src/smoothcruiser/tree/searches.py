@@ -173,8 +173,8 @@ class Search(ABC):
         widening(self, "action_widening")
         if self.widening is not None and self.samples is not None:
             raise InvalidInput(
-                f"{self.name}: widening and samples are two limits on the next states of "
-                "a move; give one of them."
+                f"{self.name}: widening and samples are two limits on the next states "
+                "of a move; give one of them."
             )
         for name in ("trees", "leaf_rollouts"):
             value = getattr(self, name)

@@ -124,6 +124,6 @@ def raised(name: str, error: Exception, where: str) -> OracleError:
     from smoothcruiser.jit.oracle import first_line
 
     return OracleError(
-        f"{name} raised {type(error).__name__}: {first_line(error).rstrip('.')} {where}; "
-        "fix the function, or leave it out."
+        f"{name} raised {type(error).__name__}: {first_line(error).rstrip('.')} "
+        f"{where}; fix the function, or leave it out."
     )

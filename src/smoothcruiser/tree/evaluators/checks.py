@@ -13,8 +13,8 @@ def check_leaves(search: Any) -> None:
     values = {"value", "network"} & set(given)
     if search.mix > 1.0 or (search.mix > 0.0 and not values):
         raise InvalidInput(
-            f"{search.name}: mix is the weight of a rollout beside value=, from 0 to 1, "
-            f"got {search.mix!r}{'' if values else ' without value='}."
+            f"{search.name}: mix is the weight of a rollout beside value=, from 0 to "
+            f"1, got {search.mix!r}{'' if values else ' without value='}."
         )
     if given and search.expansion != 1:
         raise InvalidInput(
@@ -37,5 +37,6 @@ def check_leaves(search: Any) -> None:
         )
     if search.leaf_batch > 1 and getattr(search, "prior", None) == "parent":
         raise InvalidInput(
-            f"{search.name}: prior='parent' follows one path at a time; drop leaf_batch."
+            f"{search.name}: prior='parent' follows one path at a time; drop "
+            "leaf_batch."
         )
