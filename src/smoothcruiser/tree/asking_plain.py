@@ -56,14 +56,14 @@ class AskingNode(PlainNode):
 
     def twin(self) -> AskingNode:
         """A copy with the same numbers, without children."""
-        other = AskingNode(self.state, self.sign, self.actions)
+        node_copy = AskingNode(self.state, self.sign, self.actions)
         for name in PlainNode.__slots__:
             value = getattr(self, name)
-            kept = list(value) if isinstance(value, list) else value
-            setattr(other, name, {} if isinstance(value, dict) else kept)
-        other.prior, other.first_q = list(self.prior), list(self.first_q)
-        other.waits = list(self.waits)
-        return other
+            value_copy = list(value) if isinstance(value, list) else value
+            setattr(node_copy, name, {} if isinstance(value, dict) else value_copy)
+        node_copy.prior, node_copy.first_q = list(self.prior), list(self.first_q)
+        node_copy.waits = list(self.waits)
+        return node_copy
 
 
 class WaitingPath(NamedTuple):
@@ -96,18 +96,18 @@ class AskingPlain(Asker, PlainTree):
 
     def _run(self, simulations: int, calls: int) -> bool:
         while True:
-            queued = len(self.queue)
-            if queued and (
-                queued == self.numbers.batch
+            num_queued = len(self.queue)
+            if num_queued and (
+                num_queued == self.numbers.batch
                 or self.collided >= self.numbers.collisions
-                or self.simulations + queued >= simulations
+                or self.simulations + num_queued >= simulations
             ):
                 self._settle()
             elif self.simulations >= simulations:
                 return True
             elif not super()._run(self.simulations + 1, calls):
                 return False
-            elif len(self.queue) > queued:
+            elif len(self.queue) > num_queued:
                 self.simulations -= 1  # it is not over yet
 
     def flush(self) -> None:
@@ -117,71 +117,79 @@ class AskingPlain(Asker, PlainTree):
 
     def _settle(self) -> None:
         numbers = self.numbers
-        left = [len(waiting.path) for waiting in self.queue]
-        rows = self.asks.answers(
+        path_lengths = [len(waiting_path.path) for waiting_path in self.queue]
+        answer_rows = self.asks.answers(
             Leaves(
                 len(self.queue),
-                lambda: [lent(waiting.state) for waiting in self.queue],
-                remaining=self._remaining(left),
+                lambda: [lent(waiting_path.state) for waiting_path in self.queue],
+                remaining=self._remaining(path_lengths),
             )
         ).tolist()
-        for waiting, row in zip(self.queue, rows, strict=True):
-            fresh = waiting.leaf is not None and waiting.leaf.visits == 0
-            self._check(waiting.state, row, waiting.leaf if fresh else None)
-        queue, self.queue, self.collided = self.queue, [], 0
-        for waiting, row in zip(queue, rows, strict=True):
-            for node, step in zip(waiting.nodes, waiting.path, strict=True):
+        for waiting_path, answer_row in zip(self.queue, answer_rows, strict=True):
+            is_new = waiting_path.leaf is not None and waiting_path.leaf.visits == 0
+            self._check(
+                waiting_path.state, answer_row, waiting_path.leaf if is_new else None
+            )
+        settled_paths, self.queue, self.collided = self.queue, [], 0
+        for waiting_path, answer_row in zip(settled_paths, answer_rows, strict=True):
+            for node, step in zip(waiting_path.nodes, waiting_path.path, strict=True):
                 node.waits[node.actions.index(step.selection.action)] -= 1
-            leaf = waiting.rolled
+            leaf_estimate = waiting_path.rolled
             if numbers.values:
-                value = self._clipped(row[0])
-                leaf = (
-                    (1.0 - numbers.mix) * value + numbers.mix * leaf
+                value = self._clipped(answer_row[0])
+                leaf_estimate = (
+                    (1.0 - numbers.mix) * value + numbers.mix * leaf_estimate
                     if numbers.mix > 0.0
                     else value
                 )
-            self._arrive(waiting.leaf, leaf)
-            self.nodes = list(waiting.nodes)
-            super().backup(waiting.path, leaf)
+            self._arrive(waiting_path.leaf, leaf_estimate)
+            self.nodes = list(waiting_path.nodes)
+            super().backup(waiting_path.path, leaf_estimate)
             self.simulations += 1
-        self.num_asked += len(queue)
+        self.num_asked += len(settled_paths)
 
-    def _check(self, state: Any, row: list[float], node: AskingNode | None) -> None:
-        good = not self.numbers.values or math.isfinite(row[0])
-        if good and node is not None:
-            good = self._inform(node, row)
-        if not good:
-            legal = self.problem.legal_actions(state)
-            raise self.asks.complain(state, row, legal)
+    def _check(
+        self, state: Any, answer_row: list[float], node: AskingNode | None
+    ) -> None:
+        is_usable = not self.numbers.values or math.isfinite(answer_row[0])
+        if is_usable and node is not None:
+            is_usable = self._inform(node, answer_row)
+        if not is_usable:
+            legal_actions = self.problem.legal_actions(state)
+            raise self.asks.complain(state, answer_row, legal_actions)
 
-    def _inform(self, node: AskingNode, row: list[float]) -> bool:
+    def _inform(self, node: AskingNode, answer_row: list[float]) -> bool:
         """Give a node its priors and first values; False where they are unusable."""
-        numbers, K, size = self.numbers, self.setting.num_actions, len(node.actions)
+        numbers, K, num_legal = (
+            self.numbers,
+            self.setting.num_actions,
+            len(node.actions),
+        )
         if numbers.by_prior:
-            node.prior = [1.0 / size] * size
-            weights = row[1 : 1 + K]
+            node.prior = [1.0 / num_legal] * num_legal
+            prior_weights = answer_row[1 : 1 + K]
             if numbers.priors and not shares_of(
-                weights, node.actions, size, node.prior
+                prior_weights, node.actions, num_legal, node.prior
             ):
                 return False
         if numbers.firsts:
-            node.first_q = [row[1 + K + a] for a in node.actions]
+            node.first_q = [answer_row[1 + K + a] for a in node.actions]
             return all(math.isfinite(q) for q in node.first_q)
         return True
 
     def _clipped(self, value: float) -> float:
-        inside = min(max(value, self.numbers.low), self.numbers.high)
-        self.num_clipped += inside != value
-        return inside
+        clipped_value = min(max(value, self.numbers.low), self.numbers.high)
+        self.num_clipped += clipped_value != value
+        return clipped_value
 
-    def _arrive(self, node: AskingNode | None, leaf: float) -> None:
+    def _arrive(self, node: AskingNode | None, leaf_estimate: float) -> None:
         if node is None:
             return
         if node.visits == 0:
-            node.visits, node.value, node.first = 1, leaf, leaf
+            node.visits, node.value, node.first = 1, leaf_estimate, leaf_estimate
             return
         node.visits += 1
-        node.value += (leaf - node.value) / node.visits
+        node.value += (leaf_estimate - node.value) / node.visits
         node.first = node.value
 
     def _inform_root(self) -> None:
@@ -189,14 +197,14 @@ class AskingPlain(Asker, PlainTree):
         if self.root.visits > 0:
             return
         state = self.root.state
-        left = self._remaining([0])
-        row = self.asks.answers(Leaves(1, lambda: [lent(state)], remaining=left))[
-            0
-        ].tolist()
-        self._check(state, row, self.root)
+        steps_left = self._remaining([0])
+        answer_row = self.asks.answers(
+            Leaves(1, lambda: [lent(state)], remaining=steps_left)
+        )[0].tolist()
+        self._check(state, answer_row, self.root)
         if self.numbers.values:
             self.num_asked += 1
-            self._arrive(self.root, self._clipped(row[0]))
+            self._arrive(self.root, self._clipped(answer_row[0]))
 
     # --- the rules of the template --------------------------------------------
 
@@ -209,57 +217,61 @@ class AskingPlain(Asker, PlainTree):
 
     def _enter(self, state: Any, depth: int) -> bool:
         """Whether the descent ends with the child of the last action."""
-        parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
-        known = parent.children.get(key)
-        collides = known is not None and id(known) not in self.unborn
-        ended = super()._enter(state, depth)
-        if not ended and self.nodes[-1].visits == 0:  # it waits already
+        parent, child_key = self.nodes[-1], (self.action, self.problem.key_of(state))
+        known_child = parent.children.get(child_key)
+        collides = known_child is not None and id(known_child) not in self.unborn
+        descent_ended = super()._enter(state, depth)
+        if not descent_ended and self.nodes[-1].visits == 0:  # it waits already
             self.fresh, self.collides = self.nodes.pop(), collides
             return True
-        return ended
+        return descent_ended
 
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule, numbers = self.nodes[-1], self.rule, self.numbers
         x, h = self._gathered(node, len(node.n))
-        n, visits, size = list(node.n), node.visits, len(x)
-        for j, waits in enumerate(node.waits):
-            if waits > 0:
-                visits += waits
-                n[j] += waits
-                x[j] -= numbers.loss * waits / n[j]
-        y, p = [0.0] * size, [0.0] * size
+        n, node_visits, num_legal = list(node.n), node.visits, len(x)
+        for j, num_waiting in enumerate(node.waits):
+            if num_waiting > 0:
+                node_visits += num_waiting
+                n[j] += num_waiting
+                x[j] -= numbers.loss * num_waiting / n[j]
+        y, p = [0.0] * num_legal, [0.0] * num_legal
         j = -1
         if rule.descent == PRIOR_UPPER:
-            j = prior_pick(rule, x, n, node.prior, size)
+            j = prior_pick(rule, x, n, node.prior, num_legal)
         elif rule.descent == IMPROVED:
-            first = node.sign * node.first
+            first_value = node.sign * node.first
             if node is self.root:
                 w, acts = node.prior, node.actions
-                j = halving_pick(rule, x, n, w, first, acts, size, self.gumbel, y)
+                j = halving_pick(
+                    rule, x, n, w, first_value, acts, num_legal, self.gumbel, y
+                )
             if j < 0:
-                j = improved_pick(rule, x, n, node.prior, first, size, y, p)
+                j = improved_pick(rule, x, n, node.prior, first_value, num_legal, y, p)
         elif rule.descent == UPPER:
             if rule.warm:
-                j = best_untried(x, n, size)
+                j = best_untried(x, n, num_legal)
             if j < 0:
-                j = upper_pick(rule, x, n, size, visits, self.rng)
+                j = upper_pick(rule, x, n, num_legal, node_visits, self.rng)
         else:
-            w = self._prior(node, depth, size)
+            w = self._prior(node, depth, num_legal)
             if rule.prior == VISITS_PRIOR:
-                visit_shares(n, size, w)  # visits that wait count already
-            descent_policy(rule, x, w, h, visits, y, p)
-            j = drawn(p, size, self.rng)
+                visit_shares(n, num_legal, w)  # visits that wait count already
+            descent_policy(rule, x, w, h, node_visits, y, p)
+            j = drawn(p, num_legal, self.rng)
             if rule.prior == PARENT_PRIOR:
-                row = [1.0 / size] * self.setting.num_actions
+                policy_row = [1.0 / num_legal] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=True):
-                    row[a] = share
-                self.policies.append(row)
+                    policy_row[a] = share
+                self.policies.append(policy_row)
         self.slot, self.action = j, node.actions[j]
         return Selection(self.action)
 
-    def _gathered(self, node: PlainNode, most: int) -> tuple[list[float], list[float]]:
-        x, h = super()._gathered(node, most)
+    def _gathered(
+        self, node: PlainNode, max_actions: int
+    ) -> tuple[list[float], list[float]]:
+        x, h = super()._gathered(node, max_actions)
         if self.rule.warm:
             assert isinstance(node, AskingNode)
             for j, n in enumerate(node.n):
@@ -278,11 +290,13 @@ class AskingPlain(Asker, PlainTree):
                 return middle_at(self.problem, state)
             return self.setting.tail
         self.waits = True
-        leaf, self.fresh = self.fresh, None
-        assert leaf is None or isinstance(leaf, AskingNode)
-        rolled = super().evaluate_leaf(state, depth) if self.numbers.mix > 0.0 else 0.0
-        self.leaf = leaf
-        return rolled
+        new_leaf, self.fresh = self.fresh, None
+        assert new_leaf is None or isinstance(new_leaf, AskingNode)
+        rollout_return = (
+            super().evaluate_leaf(state, depth) if self.numbers.mix > 0.0 else 0.0
+        )
+        self.leaf = new_leaf
+        return rollout_return
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
         """Let a path wait, or pass its end up where its value is known."""
@@ -311,10 +325,10 @@ class AskingPlain(Asker, PlainTree):
 
     def node(self, i: int) -> Node:
         """Node ``i``, with its priors and first values."""
-        found, node = super().node(i), self._listed()[i]
+        plain_node, node = super().node(i), self._listed()[i]
         assert isinstance(node, AskingNode)
         return replace(
-            found,
+            plain_node,
             prior=tuple(node.prior) if self.numbers.by_prior else None,
             first_q=tuple(node.first_q) if self.numbers.firsts else None,
         )
@@ -322,7 +336,7 @@ class AskingPlain(Asker, PlainTree):
     def twin(self) -> AskingPlain:
         """A copy that grows by itself; leaves that wait are answered first."""
         self.flush()
-        other = super().twin()
-        assert isinstance(other, AskingPlain)
-        other.queue = []
-        return other
+        tree_copy = super().twin()
+        assert isinstance(tree_copy, AskingPlain)
+        tree_copy.queue = []
+        return tree_copy

@@ -61,30 +61,36 @@ class Asks:
         self.numbers = self._numbers(elapsed)
 
     def _numbers(self, elapsed: int) -> Asking:
-        search, problem, given = self.search, self.problem, self.evaluators
+        search, problem, evaluators = self.search, self.problem, self.evaluators
         operator = search.operator(problem.operator)
         facts = problem.facts
         if operator != problem.operator:
             facts = replace(facts, operator=operator, given_bounds=None)
-        low, high = facts.value_hull()
-        values = "value" in given or "network" in given
+        value_low, value_high = facts.value_hull()
+        asks_values = "value" in evaluators or "network" in evaluators
         rule = search.rule(problem.operator)
-        limit = search.depth
-        left = None if problem.horizon is None else problem.horizon - elapsed
-        inside = self.machines is not None or self.tables is not None or not given
+        depth_limit = search.depth
+        steps_left = None if problem.horizon is None else problem.horizon - elapsed
+        answers_inside = (
+            self.machines is not None or self.tables is not None or not evaluators
+        )
         return Asking(
             batch=search.leaf_batch,
             collisions=max(1, search.leaf_batch // MOST_COLLISIONS),
-            mix=float(search.mix) if values else 1.0,
+            mix=float(search.mix) if asks_values else 1.0,
             loss=float(search.virtual_loss),
-            low=float(low),
-            high=float(high),
-            values=values,
-            priors="prior" in given or "network" in given,
-            firsts="initial_q" in given,
+            low=float(value_low),
+            high=float(value_high),
+            values=asks_values,
+            priors="prior" in evaluators or "network" in evaluators,
+            firsts="initial_q" in evaluators,
             by_prior=rule.descent in (PRIOR_UPPER, IMPROVED),
-            deep=values and (left is None or (limit is not None and limit < left)),
-            inside=inside,
+            deep=asks_values
+            and (
+                steps_left is None
+                or (depth_limit is not None and depth_limit < steps_left)
+            ),
+            inside=answers_inside,
         )
 
     def _tables(self) -> tuple[Floats, ...] | None:
@@ -96,73 +102,85 @@ class Asks:
             or "network" in self.evaluators
         ):
             return None
-        found = {
-            name: asked.table(self.widths[name], name)
-            for name, asked in self.evaluators.items()
+        table_by_name = {
+            name: evaluator.table(self.widths[name], name)
+            for name, evaluator in self.evaluators.items()
         }
-        if any(table is None for table in found.values()):
+        if any(table is None for table in table_by_name.values()):
             return None
-        for name, table in found.items():
-            count = len(problem.tables.terminal)
-            if table is not None and len(table) != count:
+        for name, table in table_by_name.items():
+            num_states = len(problem.tables.terminal)
+            if table is not None and len(table) != num_states:
                 raise InvalidInput(
-                    f"{name} must have one row for each of the {count} states, got "
-                    f"{len(table)}."
+                    f"{name} must have one row for each of the {num_states} states, "
+                    f"got {len(table)}."
                 )
-        wide = {"value": 1, "prior": K, "initial_q": K}
-        none = {name: np.zeros((0, width)) for name, width in wide.items()}
-        return tuple(np.array(found.get(name, none[name]), order="C") for name in wide)
+        table_widths = {"value": 1, "prior": K, "initial_q": K}
+        empty_tables = {
+            name: np.zeros((0, width)) for name, width in table_widths.items()
+        }
+        return tuple(
+            np.array(table_by_name.get(name, empty_tables[name]), order="C")
+            for name in table_widths
+        )
 
     def _machines(self) -> dict[str, Any] | None:
         """Compiled functions, where they answer everything."""
-        found = {name: asked.machine for name, asked in self.evaluators.items()}
-        if not found or any(function is None for function in found.values()):
+        compiled_functions = {
+            name: evaluator.machine for name, evaluator in self.evaluators.items()
+        }
+        if not compiled_functions or any(
+            function is None for function in compiled_functions.values()
+        ):
             return None
-        return found
+        return compiled_functions
 
     def answers(self, leaves: Leaves) -> Floats:
         """Rows of answers; what a memory does not know is the middle of the bounds."""
-        rows = np.zeros((leaves.count, self.width))
+        answer_rows = np.zeros((leaves.count, self.width))
         for name, evaluator in self.evaluators.items():
-            width, place = self.widths[name], self.places[name]
-            found = evaluator.ask(leaves, name, width)
+            width, first_column = self.widths[name], self.places[name]
+            evaluator_rows = evaluator.ask(leaves, name, width)
             if evaluator.partial:
-                middle = 0.5 * (self.numbers.low + self.numbers.high)
-                found = np.where(np.isnan(found), middle, found)
-            rows[:, place : place + width] = found
-        return rows
+                middle_value = 0.5 * (self.numbers.low + self.numbers.high)
+                evaluator_rows = np.where(
+                    np.isnan(evaluator_rows), middle_value, evaluator_rows
+                )
+            answer_rows[:, first_column : first_column + width] = evaluator_rows
+        return answer_rows
 
-    def complain(self, state: Any, row: Any, actions: list[int]) -> InvalidInput:
+    def complain(self, state: Any, answer_row: Any, actions: list[int]) -> InvalidInput:
         """The error of a row that cannot be used."""
         K = self.problem.num_actions
         name = next(
             n for n in ("network", "value", "prior", "initial_q") if self._has(n)
         )
-        where = f"at state {state!r:.60}"
-        if self.numbers.values and not np.isfinite(row[0]):
+        state_text = f"at state {state!r:.60}"
+        if self.numbers.values and not np.isfinite(answer_row[0]):
             name = "network" if self._has("network") else "value"
             return InvalidInput(
-                f"{name} must be a finite number, got {float(row[0])!r} {where}."
+                f"{name} must be a finite number, got {float(answer_row[0])!r} "
+                f"{state_text}."
             )
-        weights = [float(row[1 + a]) for a in actions]
+        prior_weights = [float(answer_row[1 + a]) for a in actions]
         if self.numbers.priors and not (
-            all(w >= 0.0 for w in weights) and 0.0 < sum(weights) < np.inf
+            all(w >= 0.0 for w in prior_weights) and 0.0 < sum(prior_weights) < np.inf
         ):
             name = "network" if self._has("network") else "prior"
             return InvalidInput(
                 f"{name} must give the legal actions weights of at least 0 with a "
-                f"finite sum, not all 0, got {weights!r:.80} {where}; exp(logits) has "
-                "this form."
+                f"finite sum, not all 0, got {prior_weights!r:.80} {state_text}; "
+                "exp(logits) has this form."
             )
-        firsts = [float(row[1 + K + a]) for a in actions]
-        if self.numbers.firsts and not all(np.isfinite(q) for q in firsts):
+        first_values = [float(answer_row[1 + K + a]) for a in actions]
+        if self.numbers.firsts and not all(np.isfinite(q) for q in first_values):
             return InvalidInput(
                 f"initial_q must give the legal actions finite values, got "
-                f"{firsts!r:.80} {where}."
+                f"{first_values!r:.80} {state_text}."
             )
         return InvalidInput(
-            f"{name} gave two different answers {where}; it must be a function of the "
-            "state alone."
+            f"{name} gave two different answers {state_text}; it must be a function of "
+            "the state alone."
         )
 
     def _has(self, name: str) -> bool:
@@ -180,10 +198,10 @@ def asked_notes(backend: Any) -> list[str]:
     asks = getattr(backend, "asks", None)
     if asks is None:
         return []
-    (asked, clipped), numbers = backend.asked, asks.numbers
-    if not clipped:
+    (num_evaluated, num_clipped), numbers = backend.asked, asks.numbers
+    if not num_clipped:
         return []
     return [
-        f"{clipped:,} of {asked:,} values lay outside [{numbers.low:.6g}, "
+        f"{num_clipped:,} of {num_evaluated:,} values lay outside [{numbers.low:.6g}, "
         f"{numbers.high:.6g}], what the rewards allow, and count as its nearer end."
     ]

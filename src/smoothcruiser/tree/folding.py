@@ -40,27 +40,31 @@ def principal_line(tree: Tree) -> list[tuple[str, int]]:
     After an action it follows the outcome that was met most often, and ends where no
     simulation went on.
     """
-    found: list[tuple[str, int]] = []
-    number: int | None = 0
-    while number is not None and len(found) < LONGEST_LINE:
-        node = tree.node(number)
+    line: list[tuple[str, int]] = []
+    node_number: int | None = 0
+    while node_number is not None and len(line) < LONGEST_LINE:
+        node = tree.node(node_number)
         if not any(node.edge_visits):
             break
-        action = tree.action(number)
+        action = tree.action(node_number)
         visits = dict(zip(node.actions, node.edge_visits, strict=True))[action]
-        found.append((tree.problem.label(node.state, action), visits))
-        after = [child for move, child in tree.children(number) if move == action]
-        number = max(after, key=lambda child: tree.node(child).visits, default=None)
-    return found
+        line.append((tree.problem.label(node.state, action), visits))
+        next_nodes = [
+            child for move, child in tree.children(node_number) if move == action
+        ]
+        node_number = max(
+            next_nodes, key=lambda child: tree.node(child).visits, default=None
+        )
+    return line
 
 
 def folded(tree: Tree) -> str:
     """The tree as HTML that unfolds by a click."""
     root = tree.node(0)
-    inner = _below(tree, root, 0, True)
+    inner_html = _below(tree, root, 0, True)
     return (
         f'<div class="fold"><details open><summary>{_facts(tree, root)}</summary>'
-        f"{inner}</details></div>"
+        f"{inner_html}</details></div>"
     )
 
 
@@ -68,44 +72,52 @@ def _below(tree: Tree, node: Node, depth: int, principal: bool) -> str:
     """The lines of a node's children, most visited first."""
     if depth == DEEPEST:
         return ""
-    least = LEAST_SHARE * tree.node(0).visits
-    children = [(a, tree.node(number)) for a, number in tree.children(node.number)]
+    min_visits = LEAST_SHARE * tree.node(0).visits
+    children = [
+        (a, tree.node(child_number)) for a, child_number in tree.children(node.number)
+    ]
     children.sort(key=lambda pair: -pair[1].visits)
-    shown = [(a, child) for a, child in children if child.visits >= least]
-    if not shown and not any(node.boxes):
+    visible_children = [
+        (a, child) for a, child in children if child.visits >= min_visits
+    ]
+    if not visible_children and not any(node.boxes):
         return _more(len(children))
-    values = dict(zip(node.actions, tree.q_values(node.number), strict=True))
+    action_values = dict(zip(node.actions, tree.q_values(node.number), strict=True))
     boxes = dict(zip(node.actions, node.boxes, strict=True)) if node.boxes else {}
-    chosen = tree.action(node.number)
+    best_move = tree.action(node.number)
     lines = []
-    for a, child in shown:
-        best = a == chosen
-        name = printable(tree.problem.label(node.state, a), keep="")
-        head = (
-            f"{escape(name if name != str(a) else f'action {a}')}: {values[a]:.4g}"
-            f"{_sure(boxes.get(a))}{_bar(child.visits / max(1, node.visits))}"
+    for a, child in visible_children:
+        is_best = a == best_move
+        action_name = printable(tree.problem.label(node.state, a), keep="")
+        head_html = (
+            f"{escape(action_name if action_name != str(a) else f'action {a}')}: "
+            f"{action_values[a]:.4g}{_sure(boxes.get(a))}"
+            f"{_bar(child.visits / max(1, node.visits))}"
             f"{_facts(tree, child)}"
         )
-        inner = _below(tree, child, depth + 1, principal and best)
-        mark = "best" if best else ""
-        if inner:
-            unfold = " open" if principal and best and depth < OPEN else ""
+        inner_html = _below(tree, child, depth + 1, principal and is_best)
+        css_class = "best" if is_best else ""
+        if inner_html:
+            open_attribute = " open" if principal and is_best and depth < OPEN else ""
             lines.append(
-                f'<details class="{mark}"{unfold}><summary>{head}</summary>{inner}'
-                "</details>"
+                f'<details class="{css_class}"{open_attribute}><summary>{head_html}'
+                f"</summary>{inner_html}</details>"
             )
         else:
-            lines.append(f'<div class="{mark} leaf">{head}</div>')
-    known = {a for a, _ in children}
+            lines.append(f'<div class="{css_class} leaf">{head_html}</div>')
+    moves_with_nodes = {a for a, _ in children}
     for a, box in boxes.items():  # moves that end the play have no node
-        if a not in known and box[0] == box[1]:
-            name = printable(tree.problem.label(node.state, a), keep="")
-            mark = "best " if a == chosen else ""
-            title = escape(name if name != str(a) else f"action {a}")
-            lines.append(
-                f'<div class="{mark}leaf">{title}: {box[0]:.4g}{_sure(box)} the end</div>'
+        if a not in moves_with_nodes and box[0] == box[1]:
+            action_name = printable(tree.problem.label(node.state, a), keep="")
+            css_class = "best " if a == best_move else ""
+            action_title = escape(
+                action_name if action_name != str(a) else f"action {a}"
             )
-    return "".join(lines) + _more(len(children) - len(shown))
+            lines.append(
+                f'<div class="{css_class}leaf">{action_title}: {box[0]:.4g}'
+                f"{_sure(box)} the end</div>"
+            )
+    return "".join(lines) + _more(len(children) - len(visible_children))
 
 
 def _more(count: int) -> str:
@@ -134,13 +146,13 @@ def _value(node: Node) -> float:
 
 
 def _facts(tree: Tree, node: Node) -> str:
-    turn = ""
+    turn_text = ""
     if tree.problem.is_game:
-        turn = ", max moves" if node.player == 1 else ", min moves"
-    text = printable(text_of(node.state), keep="")
-    if len(text) > LONGEST_STATE:
-        text = text[: LONGEST_STATE - 1] + "…"
+        turn_text = ", max moves" if node.player == 1 else ", min moves"
+    state_text = printable(text_of(node.state), keep="")
+    if len(state_text) > LONGEST_STATE:
+        state_text = state_text[: LONGEST_STATE - 1] + "…"
     return (
-        f"{node.visits:,} visits, value {_value(node):.4g}{turn} "
-        f'<span class="state">{escape(text)}</span>'
+        f"{node.visits:,} visits, value {_value(node):.4g}{turn_text} "
+        f'<span class="state">{escape(state_text)}</span>'
     )

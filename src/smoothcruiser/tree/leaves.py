@@ -40,28 +40,31 @@ def roll(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
     tree.calls, tree.most_calls = 0, NO_LIMIT
     tree.begun, tree.answers, tree.known = None, [], 0
     with watched(tree, problem.call_seconds):
-        value = tree._rollout(leaf.state, leaf.depth)
-    return value, tree.calls
+        rollout_return = tree._rollout(leaf.state, leaf.depth)
+    return rollout_return, tree.calls
 
 
 def mean_rollout(tree: PlainTree, state: Any, depth: int) -> float:
     """The mean of several rollouts from streams of their own, summed in order."""
-    count, seed, number = tree.leaves
-    key = Key.TREE, number, LEAVES, tree.simulations
-    streams = [stream(seed, *key, r).words for r in range(count)]
+    num_rollouts, seed, tree_number = tree.leaves
+    stream_key = Key.TREE, tree_number, LEAVES, tree.simulations
+    streams = [
+        stream(seed, *stream_key, rollout_number).words
+        for rollout_number in range(num_rollouts)
+    ]
     if tree.spread is not None and tree.begun is None:
-        found = _at_once(tree, state, depth, streams)
+        rollout_returns = _at_once(tree, state, depth, streams)
     else:
-        found = []
+        rollout_returns = []
         for words in streams:
-            before = tree.rng.words.copy()
+            words_before = tree.rng.words.copy()
             tree.rng.words[:] = words
-            found.append(tree._rollout(state, depth))
-            tree.rng.words[:] = before
-    total = 0.0
-    for value in found:
-        total += value
-    return total / count
+            rollout_returns.append(tree._rollout(state, depth))
+            tree.rng.words[:] = words_before
+    sum_returns = 0.0
+    for rollout_return in rollout_returns:
+        sum_returns += rollout_return
+    return sum_returns / num_rollouts
 
 
 def _at_once(
@@ -70,18 +73,18 @@ def _at_once(
     """The same rollouts, run by workers."""
     if tree.pool is None:
         tree.pool = tree.spread()
-    parts = tree.rule, tree.setting, tree.head
-    leaves = [
-        LeafRollout(i, state, depth, tuple(words.tolist()), *parts)
+    tree_settings = tree.rule, tree.setting, tree.head
+    leaf_rollouts = [
+        LeafRollout(i, state, depth, tuple(words.tolist()), *tree_settings)
         for i, words in enumerate(streams)
     ]
-    found = [0.0] * len(leaves)
+    rollout_returns = [0.0] * len(leaf_rollouts)
 
-    def report(leaf: LeafRollout, back: tuple[float, int]) -> bool:
-        found[leaf.number], calls = back
-        tree.calls += calls
+    def report(leaf: LeafRollout, rollout_result: tuple[float, int]) -> bool:
+        rollout_returns[leaf.number], num_calls = rollout_result
+        tree.calls += num_calls
         return False
 
     with tree.hold.opened():  # a wait, which a stop may break off
-        tree.pool.map(roll, iter(leaves), report)
-    return found
+        tree.pool.map(roll, iter(leaf_rollouts), report)
+    return rollout_returns

@@ -55,19 +55,23 @@ class Node:
         Untried actions have the value that the search assumes (``head`` is
         F(0)).
         """
-        untried = (
+        untried_value = (
             rule.initial
             if not math.isnan(rule.initial)
             else self.first - self.sign * head
         )
-        firsts = self.first_q or [untried] * len(self.actions)
-        sums = zip(self.edge_totals, self.edge_visits, firsts, strict=True)
-        found = [total / n if n > 0 else first for total, n, first in sums]
+        first_values = self.first_q or [untried_value] * len(self.actions)
+        edge_sums = zip(self.edge_totals, self.edge_visits, first_values, strict=True)
+        mean_values = [
+            total / visits if visits > 0 else first_value
+            for total, visits, first_value in edge_sums
+        ]
         ends = self.boxes or self.bounds
         if not ends:
-            return found
+            return mean_values
         return [
-            min(max(q, low), high) for q, (low, high) in zip(found, ends, strict=True)
+            min(max(q, low), high)
+            for q, (low, high) in zip(mean_values, ends, strict=True)
         ]
 
     @property
@@ -91,9 +95,13 @@ class Node:
         """
         if not self.boxes:
             return list(range(len(self.actions)))
-        ends = [
+        signed_boxes = [
             (low, high) if self.player == 1 else (-high, -low)
             for low, high in self.boxes
         ]
-        floor = max(low for low, _ in ends)
-        return [j for j, (low, high) in enumerate(ends) if high > floor or low >= floor]
+        sure_value = max(low for low, _ in signed_boxes)
+        return [
+            j
+            for j, (low, high) in enumerate(signed_boxes)
+            if high > sure_value or low >= sure_value
+        ]

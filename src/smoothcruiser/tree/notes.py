@@ -18,50 +18,50 @@ MOST_SHOWN = 10  # actions whose visits a note lists
 def notes_of(tree: Tree) -> tuple[str, ...]:
     """How a tree was grown, and what its values leave out."""
     visits = tree.node(0).edge_visits
-    seen = (
+    visits_text = (
         f" (visits {', '.join(f'{n:,}' for n in visits)})"
         if len(visits) <= MOST_SHOWN
         else ""
     )
-    said = [
-        f"{tree.method}: {_counted(tree.simulations, 'simulation')}{seen}, "
+    sentences = [
+        f"{tree.method}: {_counted(tree.simulations, 'simulation')}{visits_text}, "
         f"{_counted(tree.num_nodes, 'node')}, "
         f"at most {tree.deepest} deep."
     ]
-    whose = tree.method.estimates(tree.problem.operator)
-    if whose != tree.problem.operator.label:
-        said.append(
-            f"Its values are those of {whose}, not of the problem's "
+    estimated_operator = tree.method.estimates(tree.problem.operator)
+    if estimated_operator != tree.problem.operator.label:
+        sentences.append(
+            f"Its values are those of {estimated_operator}, not of the problem's "
             f"{tree.problem.operator.label}."
         )
     if by_identity(tree.state):
-        kind = type(tree.state).__name__
-        said.append(
-            f"States of type {kind} have no equality, so none is ever met "
+        type_name = type(tree.state).__name__
+        sentences.append(
+            f"States of type {type_name} have no equality, so none is ever met "
             "twice: give them __eq__ and __hash__."
         )
-    said += asked_notes(tree._backend)
+    sentences += asked_notes(tree._backend)
     if tree.method.bounds is not None:
-        said.append(tree.bounds.sentence)
-    span, off = truncation(tree.problem, tree.method, tree.elapsed)
-    if off > REACH * span and not deep_values(tree._backend):
-        steps = _counted(tree.setting.limit, "step")
-        said.append(
-            f"Beyond {steps} values count as the middle of what is possible: "
-            f"up to {off:.3g} off."
+        sentences.append(tree.bounds.sentence)
+    span, cut_error = truncation(tree.problem, tree.method, tree.elapsed)
+    if cut_error > REACH * span and not deep_values(tree._backend):
+        steps_text = _counted(tree.setting.limit, "step")
+        sentences.append(
+            f"Beyond {steps_text} values count as the middle of what is possible: "
+            f"up to {cut_error:.3g} off."
         )
     if tree.method.trees > 1:
-        said.append(
+        sentences.append(
             f"{tree.method.trees:,} independent trees were added up; their number "
             "is part of the answer, who grew them is not."
         )
-    most = tree.setting.most_nodes * tree.method.trees
-    if tree.num_nodes >= most:
-        said.append(
-            f"The tree is full ({most:,} nodes); it refines "
+    max_nodes = tree.setting.most_nodes * tree.method.trees
+    if tree.num_nodes >= max_nodes:
+        sentences.append(
+            f"The tree is full ({max_nodes:,} nodes); it refines "
             "what it has (max_nodes= makes room)."
         )
-    return tuple(said)
+    return tuple(sentences)
 
 
 def promise_of(tree: Tree) -> str:

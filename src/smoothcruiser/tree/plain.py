@@ -69,8 +69,8 @@ class PlainTree(PlainNodes):
         problem, setting = start.problem, start.setting
         self.problem, self.rule, self.setting = problem, start.rule, setting
         self.rng, self.bounds = start.rng, start.bounds
-        self.head = [float(f) for f in start.head]
-        self.weights = [float(w) for w in start.weights]
+        self.head = [float(offset) for offset in start.head]
+        self.weights = [float(weight) for weight in start.weights]
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = (
             0,
             0,
@@ -155,10 +155,10 @@ class PlainTree(PlainNodes):
         """The answer to a move of the descent: a call's, or a stored next state."""
         node, self.taken = self.nodes[-1], None
         outcomes = node.outcomes.get(self.slot)
-        last = len(self.nodes) == self.setting.limit  # nothing is kept beyond
-        stored = (
+        is_last = len(self.nodes) == self.setting.limit  # nothing is kept beyond
+        takes_old = (
             self.remembers
-            and not last
+            and not is_last
             and outcomes is not None
             and takes_stored(
                 self.setting,
@@ -167,8 +167,8 @@ class PlainTree(PlainNodes):
                 node.n[self.slot] + 1,
             )
         )
-        self.sampled.append(not stored and not last)
-        if not stored or outcomes is None:
+        self.sampled.append(not takes_old and not is_last)
+        if not takes_old or outcomes is None:
             return self._call(state, action)
         self.taken, reward = outcomes.stored(self.rng)
         return (
@@ -190,7 +190,7 @@ class PlainTree(PlainNodes):
         self.calls += 1
         try:
             self.hold.begin()  # a stop may break off the step, and nothing else
-            reward, after, over = self._answered(state, action)
+            reward, next_state, is_over = self._answered(state, action)
             self.hold.open = False
         except BaseException as error:
             if self.hold.broke(error):
@@ -198,8 +198,8 @@ class PlainTree(PlainNodes):
             raise
         answer = (
             reward,
-            after,
-            over or (self.setting.ends and self.problem.is_terminal(after)),
+            next_state,
+            is_over or (self.setting.ends and self.problem.is_terminal(next_state)),
         )
         if self.begun is not None:
             self.answers.append((answer, self.rng.words.copy()))
@@ -208,15 +208,15 @@ class PlainTree(PlainNodes):
 
     def _answered(self, state: Any, action: int) -> Answer:
         """A checked call; the first ones notice an action that is taken for its name."""
-        problem, rng, at = self.problem, self.rng, self.setting
-        checks = (at.low, at.high, at.ends, self.guard)
+        problem, rng, setting = self.problem, self.rng, self.setting
+        checks = (setting.low, setting.high, setting.ends, self.guard)
         # with room for a second call, where a step insists on an int
         if self.calls <= min(WARY_CALLS, self.most_calls - 1) and is_wary(problem):
-            before = rng.words.copy()
+            words_before = rng.words.copy()
             try:
                 return answered(problem, state, wary(problem, action), rng, *checks)
             except InsistsOnInt:
-                rng.words[:], self.calls = before, self.calls + 1
+                rng.words[:], self.calls = words_before, self.calls + 1
         return answered(problem, state, action, rng, *checks)
 
     def _pause(self) -> None:
@@ -244,14 +244,14 @@ class PlainTree(PlainNodes):
         if self.taken is not None:
             self.nodes.append(self.taken)
             return False
-        parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
-        child = parent.children.get(key)
+        parent, child_key = self.nodes[-1], (self.action, self.problem.key_of(state))
+        child = parent.children.get(child_key)
         if child is not None:
-            known: tuple[int, ...] | None
-            known = (1 if child.sign > 0 else 2, *child.actions)
+            known_profile: tuple[int, ...] | None
+            known_profile = (1 if child.sign > 0 else 2, *child.actions)
             if self.setting.bounds:  # a node leaves out what they exclude
-                known = self.problem.profile(child.state)
-            self.problem.check_alike(state, child.state, known)
+                known_profile = self.problem.profile(child.state)
+            self.problem.check_alike(state, child.state, known_profile)
         if child is not None and id(child) not in self.unborn:
             self.nodes.append(child)
             return False
@@ -262,13 +262,16 @@ class PlainTree(PlainNodes):
                 or self.num_nodes >= self.setting.most_nodes
             ):
                 return True
-            child = parent.children[key] = self._new(state, depth)
+            child = parent.children[child_key] = self._new(state, depth)
             self.unborn.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
         # The number of nodes at the time when this child was created.
-        nodes = self.num_nodes - len(self.unborn) + self.added
-        if self.added < self.setting.expansion and nodes < self.setting.most_nodes:
+        nodes_before = self.num_nodes - len(self.unborn) + self.added
+        if (
+            self.added < self.setting.expansion
+            and nodes_before < self.setting.most_nodes
+        ):
             self.nodes.append(child)
             return False
         self.fresh = child
@@ -277,26 +280,26 @@ class PlainTree(PlainNodes):
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule = self.nodes[-1], self.rule
-        most = self._opened(node, 1)
-        x, h = self._gathered(node, most)
+        max_open = self._opened(node, 1)
+        x, h = self._gathered(node, max_open)
         # with boxes all actions are open
-        slots = undecided(node) if self.setting.solves else list(range(most))
-        if len(slots) < len(x):
-            x, h = [x[j] for j in slots], [h[j] for j in slots]
+        open_slots = undecided(node) if self.setting.solves else list(range(max_open))
+        if len(open_slots) < len(x):
+            x, h = [x[j] for j in open_slots], [h[j] for j in open_slots]
         if rule.descent == UPPER:
-            n = [node.n[j] for j in slots]
+            n = [node.n[j] for j in open_slots]
             j = upper_pick(rule, x, n, len(x), node.visits, self.rng)
         else:
-            p, w = [0.0] * len(x), self._prior(node, depth, most)
-            w = [w[j] for j in slots]
+            p, w = [0.0] * len(x), self._prior(node, depth, max_open)
+            w = [w[j] for j in open_slots]
             descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
             j = drawn(p, len(x), self.rng)
             if rule.prior == PARENT_PRIOR:
-                row = [1.0 / len(x)] * self.setting.num_actions
+                policy_row = [1.0 / len(x)] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=False):  # the open ones
-                    row[a] = share
-                self.policies.append(row)
-        self.slot = slots[j]
+                    policy_row[a] = share
+                self.policies.append(policy_row)
+        self.slot = open_slots[j]
         self.action = node.actions[self.slot]
         return Selection(self.action)
 
@@ -319,27 +322,31 @@ class PlainTree(PlainNodes):
 
     def _rollout(self, state: Any, depth: int) -> float:
         """The return of a blind rollout from a leaf."""
-        total, weight = 0.0, 1.0
+        rollout_return, weight = 0.0, 1.0
         while depth < self.setting.limit:
             self._pause()
             actions = self.problem.legal_actions(state)
             action = actions[self.rng.integers(len(actions))]
             sign = self._sign(state)
-            reward, state, ended = self._call(state, action)
-            total += weight * (sign * self.head[len(actions)] + reward)
-            if ended:
+            reward, state, has_ended = self._call(state, action)
+            rollout_return += weight * (sign * self.head[len(actions)] + reward)
+            if has_ended:
                 break
             weight *= self.setting.discount
             depth += 1
         else:
-            total += weight * self.setting.tail
-        return total
+            rollout_return += weight * self.setting.tail
+        return rollout_return
 
-    def _first_estimate(self, total: float) -> float:
+    def _first_estimate(self, leaf_estimate: float) -> float:
         """``total``, which becomes the first estimate of a new node."""
         if self.fresh is not None:
-            self.fresh.visits, self.fresh.value, self.fresh.first = 1, total, total
-        return total
+            self.fresh.visits, self.fresh.value, self.fresh.first = (
+                1,
+                leaf_estimate,
+                leaf_estimate,
+            )
+        return leaf_estimate
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
         """Pass the end of a path up to the root.
@@ -349,42 +356,42 @@ class PlainTree(PlainNodes):
         if self.remembers:
             note_path(self, path)
         rule, discount = self.rule, self.setting.discount
-        back = leaf_value
-        below: PlainNode | None = None
+        path_return = leaf_value
+        child_below: PlainNode | None = None
         old_visits, old_value, old_entropy = 0, 0.0, 0.0
         if self.setting.solves:
             prove(self, path)
         for i in range(len(path) - 1, -1, -1):
             node, reward = self.nodes[i], path[i].reward
             j = node.actions.index(path[i].selection.action)
-            back = reward + discount * back
+            path_return = reward + discount * path_return
             if self.setting.solves:
-                back = node.inside(j, back)
+                path_return = node.inside(j, path_return)
             if rule.up == MEAN:
-                node.totals[j] += back
-            elif below is None:
+                node.totals[j] += path_return
+            elif child_below is None:
                 node.totals[j] += reward + discount * leaf_value
             else:
                 node.totals[j] += reward + discount * (
-                    below.visits * below.value - old_visits * old_value
+                    child_below.visits * child_below.value - old_visits * old_value
                 )
-            if rule.entropy > 0.0 and below is not None:
+            if rule.entropy > 0.0 and child_below is not None:
                 node.entropies[j] += discount * (
-                    below.visits * below.entropy - old_visits * old_entropy
+                    child_below.visits * child_below.entropy - old_visits * old_entropy
                 )
             node.n[j] += 1
             old_visits, old_value, old_entropy = node.visits, node.value, node.entropy
             node.visits += 1
-            below = node
+            child_below = node
             if old_visits == 0 and rule.up == MEAN:
-                node.first = back
+                node.first = path_return
             if rule.up == MEAN:
-                node.value += (back - node.value) / node.visits
+                node.value += (path_return - node.value) / node.visits
                 if rule.entropy <= 0.0:
                     continue
             if old_visits == 0 and rule.up != MEAN:
-                back += node.sign * self.head[self._opened(node, 0)]
-                node.first = back
+                path_return += node.sign * self.head[self._opened(node, 0)]
+                node.first = path_return
             x, h = self._gathered(node, self._opened(node, 0))
             w = self._prior(node, i, len(x))
             if rule.up != MEAN:
@@ -401,20 +408,23 @@ class PlainTree(PlainNodes):
 
     def _new(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
-        moves, actions = self.setting.elapsed + depth, self.problem.legal_actions(state)
-        known = None
+        num_moves, actions = (
+            self.setting.elapsed + depth,
+            self.problem.legal_actions(state),
+        )
+        known_bounds = None
         if self.setting.bounds:
-            known = self.bounds.at(self.problem.key_of(state), moves)
-        if known is not None:
-            actions = [a for a in actions if a not in known.excluded]
+            known_bounds = self.bounds.at(self.problem.key_of(state), num_moves)
+        if known_bounds is not None:
+            actions = [a for a in actions if a not in known_bounds.excluded]
         node = self.node_class(state, self._sign(state), actions)
-        if known is not None:
-            node.lows = [known.lows[a] for a in actions]
-            node.highs = [known.highs[a] for a in actions]
+        if known_bounds is not None:
+            node.lows = [known_bounds.lows[a] for a in actions]
+            node.highs = [known_bounds.highs[a] for a in actions]
         elif self.setting.bounds:
             node.open(-math.inf, math.inf)
         elif self.setting.solves:
-            node.open(*self.spans[min(moves, len(self.spans) - 1)])
+            node.open(*self.spans[min(num_moves, len(self.spans) - 1)])
         return node
 
     def _is_proven(self) -> bool:
@@ -423,21 +433,25 @@ class PlainTree(PlainNodes):
         low, high = self.root.box()
         return low == high
 
-    def _opened(self, node: PlainNode, begun: int) -> int:
+    def _opened(self, node: PlainNode, decisions_begun: int) -> int:
         """How many actions of a node are open; ``begun`` decisions are not counted yet."""
-        return open_count(self.setting, len(node.n), begun + sum(node.n))
+        return open_count(self.setting, len(node.n), decisions_begun + sum(node.n))
 
-    def _gathered(self, node: PlainNode, most: int) -> tuple[list[float], list[float]]:
+    def _gathered(
+        self, node: PlainNode, max_actions: int
+    ) -> tuple[list[float], list[float]]:
         """Signed values and signed entropies below, of the first ``most`` legal actions."""
         rule, sign = self.rule, node.sign
-        untried = (
-            sign * node.first - self.head[most]
+        untried_value = (
+            sign * node.first - self.head[max_actions]
             if math.isnan(rule.initial)
             else sign * rule.initial
         )
         x = [
-            sign * (total / n) if n > 0 else untried
-            for total, n in zip(node.totals[:most], node.n[:most], strict=True)
+            sign * (total / n) if n > 0 else untried_value
+            for total, n in zip(
+                node.totals[:max_actions], node.n[:max_actions], strict=True
+            )
         ]
         if self.setting.solves or self.setting.bounds:
             x = node.clipped(x)
@@ -445,19 +459,24 @@ class PlainTree(PlainNodes):
             return x, [0.0] * len(x)
         return x, [
             sign * (total / n) if n > 0 else 0.0
-            for total, n in zip(node.entropies[:most], node.n[:most], strict=True)
+            for total, n in zip(
+                node.entropies[:max_actions], node.n[:max_actions], strict=True
+            )
         ]
 
-    def _prior(self, node: PlainNode, depth: int, most: int) -> list[float]:
-        shares = [0.0] * most
-        if self.rule.prior == VISITS_PRIOR and visit_shares(node.n, most, shares) > 0:
-            return shares
-        source = (
+    def _prior(self, node: PlainNode, depth: int, max_actions: int) -> list[float]:
+        action_shares = [0.0] * max_actions
+        if (
+            self.rule.prior == VISITS_PRIOR
+            and visit_shares(node.n, max_actions, action_shares) > 0
+        ):
+            return action_shares
+        prior_weights = (
             self.policies[depth - 1]
             if self.rule.prior == PARENT_PRIOR and depth > 0
             else self.weights
         )
-        return [source[a] for a in node.actions[:most]]
+        return [prior_weights[a] for a in node.actions[:max_actions]]
 
     def listen(self, hold: Hold) -> None:
         """Let a stop break off a call of the step."""

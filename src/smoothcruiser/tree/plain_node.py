@@ -48,8 +48,12 @@ class PlainNode:
 
     def open(self, low: float, high: float) -> None:
         """Give every action the same box."""
-        size = len(self.actions)
-        self.lows, self.highs, self.paid = [low] * size, [high] * size, [0.0] * size
+        num_actions = len(self.actions)
+        self.lows, self.highs, self.paid = (
+            [low] * num_actions,
+            [high] * num_actions,
+            [0.0] * num_actions,
+        )
 
     def ends(self) -> list[tuple[float, float]]:
         """The boxes of the actions, from the mover's point of view."""
@@ -74,21 +78,21 @@ class PlainNode:
 
     def twin(self) -> PlainNode:
         """A copy with the same numbers, without children."""
-        other = PlainNode(self.state, self.sign, self.actions)
-        other.visits, other.value, other.first, other.entropy = (
+        node_copy = PlainNode(self.state, self.sign, self.actions)
+        node_copy.visits, node_copy.value, node_copy.first, node_copy.entropy = (
             self.visits,
             self.value,
             self.first,
             self.entropy,
         )
-        other.n, other.totals, other.entropies = (
+        node_copy.n, node_copy.totals, node_copy.entropies = (
             list(self.n),
             list(self.totals),
             list(self.entropies),
         )
-        other.lows, other.highs, other.paid = (
+        node_copy.lows, node_copy.highs, node_copy.paid = (
             list(self.lows),
             list(self.highs),
             list(self.paid),
         )
-        return other
+        return node_copy

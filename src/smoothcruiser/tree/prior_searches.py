@@ -62,9 +62,9 @@ class _Prior(Search):
         return Max()
 
     def _rule(self, descent: int, exploration: float, **numbers: float) -> TreeRule:
-        shared = {"up": MEAN, "code": Max.code, "most_visited": True}
+        shared_numbers = {"up": MEAN, "code": Max.code, "most_visited": True}
         return self._rule_of(
-            descent=descent, exploration=exploration, **shared, **numbers
+            descent=descent, exploration=exploration, **shared_numbers, **numbers
         )
 
 
@@ -107,8 +107,8 @@ class Gumbel(_Prior):
         super().__post_init__()
         for name in ("considered", "planned"):
             value = getattr(self, name)
-            missing = value is None and name == "planned"
-            if not missing and (not is_whole(value) or value < 1):
+            is_default = value is None and name == "planned"
+            if not is_default and (not is_whole(value) or value < 1):
                 raise InvalidInput(
                     f"{self.name}: {name} must be a whole number of at least 1, got "
                     f"{value!r}."
@@ -117,8 +117,10 @@ class Gumbel(_Prior):
             finite(self, name, least=0.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
-        scale, offset = float(self.value_scale), float(self.visit_offset)
-        return self._rule(IMPROVED, 0.0, value_scale=scale, visit_offset=offset)
+        value_scale, visit_offset = float(self.value_scale), float(self.visit_offset)
+        return self._rule(
+            IMPROVED, 0.0, value_scale=value_scale, visit_offset=visit_offset
+        )
 
 
 for _search in (PUCT(), Gumbel()):

@@ -37,14 +37,14 @@ def check_solvable(problem: Problem, search: Search) -> None:
         return
     from smoothcruiser.tree.searches import NO_PRIOR
 
-    need = None
+    requirement = None
     if not problem.deterministic:
-        need = (
+        requirement = (
             "a problem without chance; declare deterministic=True if every state and "
             "action has one outcome, or drop solve"
         )
     elif problem.operator != Max():
-        need = (
+        requirement = (
             f"the operator Max(), and the problem's is {problem.operator.label}; use "
             "operator=Max(), or drop solve"
         )
@@ -52,17 +52,23 @@ def check_solvable(problem: Problem, search: Search) -> None:
         search.operator(problem.operator) != Max()
         or search.rule(problem.operator).prior != NO_PRIOR
     ):
-        need = "a search for the plain maximum; use uct, bts or dents, or drop solve"
+        requirement = (
+            "a search for the plain maximum; use uct, bts or dents, or drop solve"
+        )
     elif search.widening is not None or search.samples is not None:
-        need = "moves that are made; drop widening and samples, which are for chance"
+        requirement = (
+            "moves that are made; drop widening and samples, which are for chance"
+        )
     elif problem.sample_action is not None:
-        need = "a list of all actions, and this problem samples them; drop solve"
+        requirement = "a list of all actions, and this problem samples them; drop solve"
     elif search.action_widening is not None:
-        need = "all actions of a node; drop action_widening, or solve"
+        requirement = "all actions of a node; drop action_widening, or solve"
     elif not problem.facts.terminals and problem.horizon is None:
-        need = "plays that end; declare terminal= or horizon= if they do, or drop solve"
-    if need is not None:
-        raise InvalidInput(f"{search.name}: solve=True needs {need}.")
+        requirement = (
+            "plays that end; declare terminal= or horizon= if they do, or drop solve"
+        )
+    if requirement is not None:
+        raise InvalidInput(f"{search.name}: solve=True needs {requirement}.")
 
 
 class Refuted(OracleError):
@@ -97,15 +103,15 @@ def is_rounded(tree: Tree) -> bool:
 def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
     """(the box of V, those of the legal actions), with room for rounding."""
     root = tree.node(0)
-    box = root.box
-    assert box is not None
-    room = rounding(tree.problem, tree.setting.limit) if tree.inexact else 0.0
+    root_box = root.box
+    assert root_box is not None
+    rounding_room = rounding(tree.problem, tree.setting.limit) if tree.inexact else 0.0
 
     def wide(ends: Interval) -> Interval:
         low, high = ends
-        return low - room, high + room
+        return low - rounding_room, high + rounding_room
 
-    return wide(box), {
+    return wide(root_box), {
         a: wide(ends) for a, ends in zip(root.actions, root.boxes, strict=True)
     }
 
@@ -119,20 +125,20 @@ def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
         raise tree.refuted
     interval, boxes = root_boxes(tree)
     problem, root = tree.problem, tree.node(0)
-    spread = tuple(boxes.get(a, NOWHERE) for a in range(problem.num_actions))
-    law = (
+    q_intervals = tuple(boxes.get(a, NOWHERE) for a in range(problem.num_actions))
+    law_text = (
         "deterministic=True: every state and action has one outcome (checked whenever "
         "the search made a move again)"
     )
-    how = "plays to their end, and what the rewards allow of the others"
+    bound_text = "plays to their end, and what the rewards allow of the others"
     return Certificate(
         kind="proof",
         interval=interval,
-        q_intervals=spread,
+        q_intervals=q_intervals,
         confidence=1.0,
-        bound=f"proven: {how}" if root.is_proven else how,
-        assumptions=assumptions(problem, law, looked),
-        best_actions=not_excluded(spread, root.player),
+        bound=f"proven: {bound_text}" if root.is_proven else bound_text,
+        assumptions=assumptions(problem, law_text, looked),
+        best_actions=not_excluded(q_intervals, root.player),
     )
 
 
@@ -141,10 +147,10 @@ def note_of(tree: Tree) -> str:
     root = tree.node(0)
     low, high = root.box or (-math.inf, math.inf)
     if root.is_proven:
-        rounded = ", up to rounding" if tree.inexact else ""
+        rounding_text = ", up to rounding" if tree.inexact else ""
         return (
-            f"Proven: the value is {low:.6g}{rounded}; every other line of play was "
-            "followed to its end or cannot matter (deterministic=True is assumed)."
+            f"Proven: the value is {low:.6g}{rounding_text}; every other line of play "
+            "was followed to its end or cannot matter (deterministic=True is assumed)."
         )
     return (
         f"Not proven yet: the value lies in [{low:.6g}, {high:.6g}]; with more calls "

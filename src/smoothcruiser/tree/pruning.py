@@ -81,43 +81,50 @@ class KnownBounds:
     @property
     def excluded(self) -> dict[Place, frozenset[int]]:
         """The actions that are left out, where there are any."""
-        found = {place: row.excluded for place, row in self.rows.items()}
-        return {place: out for place, out in found.items() if out}
+        excluded_by_place = {place: row.excluded for place, row in self.rows.items()}
+        return {
+            place: actions for place, actions in excluded_by_place.items() if actions
+        }
 
     @property
     def sentence(self) -> str:
         """What it is worth, for the notes of an estimate."""
-        out = self.excluded
-        known = f"bounds= knew {len(self.rows):,} states"
-        if not out:
-            return f"{known} and left out no action."
-        pairs = sum(map(len, out.values()))
-        sure = self.confidence == 1.0
-        chance = "" if sure else f"with probability at least {self.confidence:g} "
-        return f"{known} and left out {pairs:,} actions; {chance}none of these is best."
+        excluded_actions = self.excluded
+        known_text = f"bounds= knew {len(self.rows):,} states"
+        if not excluded_actions:
+            return f"{known_text} and left out no action."
+        num_excluded = sum(map(len, excluded_actions.values()))
+        is_sure = self.confidence == 1.0
+        chance_text = (
+            "" if is_sure else f"with probability at least {self.confidence:g} "
+        )
+        return (
+            f"{known_text} and left out {num_excluded:,} actions; {chance_text}none of "
+            "these is best."
+        )
 
     def tables(self, num_actions: int) -> tuple[Ints, Floats]:
         """The same for ``pruning_kernel``, where states are whole numbers."""
-        known = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
-        ends = np.zeros((len(self.rows), 2 * num_actions))
-        places = sorted(self.rows.items(), key=lambda item: item[0][::-1])
-        for i, ((state, moves), row) in enumerate(places):
-            known[i, :FLAGS] = moves, state
-            known[i, [FLAGS + a for a in row.excluded]] = 1
-            ends[i] = row.lows + row.highs
-        return known, ends
+        known_states = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
+        known_bounds = np.zeros((len(self.rows), 2 * num_actions))
+        sorted_rows = sorted(self.rows.items(), key=lambda item: item[0][::-1])
+        for i, ((state, moves), known_row) in enumerate(sorted_rows):
+            known_states[i, :FLAGS] = moves, state
+            known_states[i, [FLAGS + a for a in known_row.excluded]] = 1
+            known_bounds[i] = known_row.lows + known_row.highs
+        return known_states, known_bounds
 
 
 def check_bounds(search: Any) -> None:
     """Refuse ``bounds=`` of another kind, or with what it does not go with."""
-    found = search.bounds
-    if isinstance(found, str):
-        found = named_object(search.name, "bounds", found)
-        object.__setattr__(search, "bounds", found)
-    if not _is_solution(found) and not is_memory(found):
+    source = search.bounds
+    if isinstance(source, str):
+        source = named_object(search.name, "bounds", source)
+        object.__setattr__(search, "bounds", source)
+    if not _is_solution(source) and not is_memory(source):
         raise InvalidInput(
             f"{search.name}: bounds must be a Certified or a Solution of the problem, "
-            f"got {type(found).__name__}."
+            f"got {type(source).__name__}."
         )
     if search.solve:
         raise InvalidInput(
@@ -148,26 +155,31 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
             "bts, dents, puct or gumbel, or drop bounds."
         )
     if _is_solution(search.bounds):
-        found, confidence = _solved(problem, search), 1.0
+        states_known, confidence = _solved(problem, search), 1.0
     else:
         _check_same(problem, search)
         table = search.bounds.table()
-        found, confidence = _remembered(table), table.confidence
+        states_known, confidence = _remembered(table), table.confidence
     horizon = problem.horizon
-    rows = {}
-    for state, remaining, player, ends in found:
-        moves = ANY_TIME if horizon is None else horizon - (remaining or 0)
-        rows[problem.key_of(state), moves] = row_of(player, ends)
-    return KnownBounds(rows, confidence, timed=horizon is not None)
+    known_rows = {}
+    for state, remaining, player, q_intervals in states_known:
+        num_moves = ANY_TIME if horizon is None else horizon - (remaining or 0)
+        known_rows[problem.key_of(state), num_moves] = row_of(player, q_intervals)
+    return KnownBounds(known_rows, confidence, timed=horizon is not None)
 
 
-def row_of(player: int, ends: Any) -> KnownRow:
+def row_of(player: int, q_intervals: Any) -> KnownRow:
     """What intervals (K, 2) say of the actions of a state; NaN says nothing."""
-    found = np.asarray(ends, dtype=np.float64)
-    low, high = np.fmax(found[:, 0], -np.inf), np.fmin(found[:, 1], np.inf)
-    worst = high < low.max() if player == 1 else low > high.min()
-    out = frozenset(np.flatnonzero(worst).tolist())
-    return KnownRow(low.tolist(), high.tolist(), out)
+    interval_array = np.asarray(q_intervals, dtype=np.float64)
+    lower_ends, upper_ends = (
+        np.fmax(interval_array[:, 0], -np.inf),
+        np.fmin(interval_array[:, 1], np.inf),
+    )
+    is_excluded = (
+        upper_ends < lower_ends.max() if player == 1 else lower_ends > upper_ends.min()
+    )
+    excluded_actions = frozenset(np.flatnonzero(is_excluded).tolist())
+    return KnownRow(lower_ends.tolist(), upper_ends.tolist(), excluded_actions)
 
 
 # of a state: itself, steps left, who moves, intervals (K, 2)
@@ -181,36 +193,45 @@ def _remembered(table: Any) -> Iterator[KnownState]:
 
 def _check_same(problem: Problem, search: Search) -> None:
     """Refuse a memory of another problem; where it starts makes no difference."""
-    own = search.bounds.problem
-    if own is problem:
+    memory_problem = search.bounds.problem
+    if memory_problem is problem:
         return
-    changed = set(fingerprint(own).changes(fingerprint(problem).parts)) - {INITIAL}
-    if changed:
+    changed_parts = set(
+        fingerprint(memory_problem).changes(fingerprint(problem).parts)
+    ) - {INITIAL}
+    if changed_parts:
         raise InvalidInput(
             f"{search.name}: bounds= is a memory of another problem "
-            f"({', '.join(sorted(changed))} differ); give one of this problem."
+            f"({', '.join(sorted(changed_parts))} differ); give one of this problem."
         )
 
 
 def _solved(problem: Problem, search: Search) -> Iterator[KnownState]:
     solution: Solution = search.bounds
-    q, states = solution.q_values, solution.states
+    q_values, states = solution.q_values, solution.states
     if solution.stages is not None:
         raise InvalidInput(
             f"{search.name}: bounds cannot be a Solution with a horizon, which knows "
             "the values of actions with all steps left only; give a Certified."
         )
-    count = None if problem.tables is None else len(problem.tables.terminal)
-    other = states is None and len(q) != count
-    if other or q.shape[1] != problem.num_actions or solution.problem != problem.name:
+    num_states = None if problem.tables is None else len(problem.tables.terminal)
+    other_states = states is None and len(q_values) != num_states
+    if (
+        other_states
+        or q_values.shape[1] != problem.num_actions
+        or solution.problem != problem.name
+    ):
         raise InvalidInput(
             f"{search.name}: bounds= is the Solution of another problem "
-            f"({solution.problem!r:.40}, {len(q):,} states, {q.shape[1]} actions); "
-            "give that of this one."
+            f"({solution.problem!r:.40}, {len(q_values):,} states, {q_values.shape[1]} "
+            "actions); give that of this one."
         )
-    wide = solution.residual_bound
-    low, high = np.nextafter(q - wide, -np.inf), np.nextafter(q + wide, np.inf)
-    ends = np.stack([low, high], axis=2)
-    for i, state in enumerate(range(len(q)) if states is None else states):
-        if np.isfinite(q[i]).any():
-            yield state, None, problem.mover(state), ends[i]
+    residual_bound = solution.residual_bound
+    lower_ends, upper_ends = (
+        np.nextafter(q_values - residual_bound, -np.inf),
+        np.nextafter(q_values + residual_bound, np.inf),
+    )
+    q_intervals = np.stack([lower_ends, upper_ends], axis=2)
+    for i, state in enumerate(range(len(q_values)) if states is None else states):
+        if np.isfinite(q_values[i]).any():
+            yield state, None, problem.mover(state), q_intervals[i]

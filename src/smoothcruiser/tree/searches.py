@@ -86,35 +86,37 @@ def check_rule(name: str, rule: Any) -> TreeRule:
         raise InvalidInput(
             f"{name}: rule must return a TreeRule, got {type(rule).__name__}."
         )
-    codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
-    choices = {
+    operator_codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
+    allowed_codes = {
         "descent": (UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED),
         "up": (MEAN, SMOOTH, BEST),
-        "code": tuple(codes),
+        "code": tuple(operator_codes),
         "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
     }
-    for field, known in choices.items():
+    for field, allowed in allowed_codes.items():
         value = getattr(rule, field)
-        if not is_whole(value) or value not in known:
+        if not is_whole(value) or value not in allowed:
             raise InvalidInput(
                 f"{name}: {field} of its TreeRule must be one of "
-                f"{', '.join(map(str, known))}, got {value!r}."
+                f"{', '.join(map(str, allowed))}, got {value!r}."
             )
-    regularized = not is_greedy(rule.code)
-    weighs = regularized and (rule.descent == BOLTZMANN or rule.up == SMOOTH)
+    is_regularized = not is_greedy(rule.code)
+    needs_temperature = is_regularized and (
+        rule.descent == BOLTZMANN or rule.up == SMOOTH
+    )
     # log(N + shift) is at least 0 for all N
-    least = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0, "base": 1.0}
-    least |= {"value_scale": 0.0, "visit_offset": 0.0}
-    least["temperature"] = SMALLEST_TEMPERATURE if weighs else 0.0
-    for field, low in least.items():
+    lower_bounds = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0, "base": 1.0}
+    lower_bounds |= {"value_scale": 0.0, "visit_offset": 0.0}
+    lower_bounds["temperature"] = SMALLEST_TEMPERATURE if needs_temperature else 0.0
+    for field, lower_bound in lower_bounds.items():
         value = getattr(rule, field)
-        adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
-        if adaptive and is_number(value) and math.isnan(value):
+        is_adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
+        if is_adaptive and is_number(value) and math.isnan(value):
             continue
-        if not is_number(value) or not low <= value < math.inf:
+        if not is_number(value) or not lower_bound <= value < math.inf:
             raise InvalidInput(
                 f"{name}: {field} of its TreeRule must be a finite number of at least "
-                f"{low:g}, got {value!r}."
+                f"{lower_bound:g}, got {value!r}."
             )
     if not is_number(rule.initial) or math.isinf(rule.initial):
         raise InvalidInput(
@@ -163,8 +165,8 @@ class Search(ABC):
     def __post_init__(self) -> None:
         for name in ("depth", "expansion", "max_nodes", "samples", "leaf_batch"):
             value = getattr(self, name)
-            missing = value is None and name != "leaf_batch"
-            if not missing and (not is_whole(value) or value < 1):
+            is_default = value is None and name != "leaf_batch"
+            if not is_default and (not is_whole(value) or value < 1):
                 raise InvalidInput(
                     f"{self.name}: {name} must be a whole number of at least 1 or "
                     f"None, got {value!r}."
@@ -202,16 +204,18 @@ class Search(ABC):
 
     def _evaluate(self, name: str) -> None:
         """Make the evaluator of what was given for a parameter."""
-        found = evaluator_of(self.name, name, getattr(self, name))
-        object.__setattr__(self, name, found)
+        evaluator = evaluator_of(self.name, name, getattr(self, name))
+        object.__setattr__(self, name, evaluator)
 
     @property
     def evaluators(self) -> dict[str, LeafEvaluator]:
         """What is asked at leaves, by the parameter that gave it."""
         names = ("value", "prior", "network", "initial_q")
-        given = {name: getattr(self, name, None) for name in names}
+        parameters = {name: getattr(self, name, None) for name in names}
         return {
-            n: found for n, found in given.items() if isinstance(found, LeafEvaluator)
+            n: evaluator
+            for n, evaluator in parameters.items()
+            if isinstance(evaluator, LeafEvaluator)
         }
 
     @property
@@ -233,30 +237,34 @@ class Search(ABC):
 
     def _rule_of(self, **numbers: Any) -> TreeRule:
         """The rule with these numbers, and with what the search assumes of actions."""
-        given = self.initial_q
-        warm = isinstance(given, LeafEvaluator)
+        initial_q = self.initial_q
+        is_warm = isinstance(initial_q, LeafEvaluator)
         # where nodes keep values of their own, the number is not used
-        initial = 0.0 if warm else math.nan if given is None else float(given)
-        return TreeRule(initial=initial, warm=warm, **numbers)
+        initial_value = (
+            0.0 if is_warm else math.nan if initial_q is None else float(initial_q)
+        )
+        return TreeRule(initial=initial_value, warm=is_warm, **numbers)
 
     def with_options(self, options: dict[str, Any]) -> Search:
         """The same method with some parameters replaced."""
-        known = [field.name for field in fields(self)]
-        unknown = sorted(set(options) - set(known))
-        if unknown:
+        parameter_names = [field.name for field in fields(self)]
+        unknown_names = sorted(set(options) - set(parameter_names))
+        if unknown_names:
             raise InvalidInput(
-                f"{self.name} has no parameter {unknown[0]!r}; it has "
-                f"{', '.join(known)}."
+                f"{self.name} has no parameter {unknown_names[0]!r}; it has "
+                f"{', '.join(parameter_names)}."
             )
         return replace(self, **options)
 
     def __str__(self) -> str:
-        given = [
+        set_parameters = [
             f"{field.name}={_brief(getattr(self, field.name))}"
             for field in fields(self)
             if getattr(self, field.name) != field.default
         ]
-        return f"{self.name}({', '.join(given)})" if given else self.name
+        return (
+            f"{self.name}({', '.join(set_parameters)})" if set_parameters else self.name
+        )
 
 
 def _brief(value: Any) -> Any:

@@ -33,13 +33,22 @@ def spans_of(problem: Problem, setting: Setting) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=16)  # a long horizon takes seconds
 def _spans(facts: Facts) -> NDArray[np.float64]:
-    left: list[int | None] = [None]
+    steps_left: list[int | None] = [None]
     if facts.horizon is not None:
-        left = [facts.horizon - t for t in range(facts.horizon)]
+        steps_left = [facts.horizon - t for t in range(facts.horizon)]
     players = (1, 2) if facts.game else (1,)
-    rows = [[facts.q_bounds(player, steps) for player in players] for steps in left]
+    player_bounds = [
+        [facts.q_bounds(player, steps) for player in players] for steps in steps_left
+    ]
     return np.array(
-        [[min(b[0] for b in row), max(b[1] for b in row)] for row in rows], dtype=float
+        [
+            [
+                min(bounds[0] for bounds in bounds_row),
+                max(bounds[1] for bounds in bounds_row),
+            ]
+            for bounds_row in player_bounds
+        ],
+        dtype=float,
     )
 
 
@@ -55,8 +64,8 @@ def rounding(problem: Problem, steps: int) -> float:
     by up to half of it.
     """
     facts = problem.facts
-    size = facts.reward_bound + largest(facts.value_hull())
-    return (steps + 1 + UNTRIED) * (ROOM * size + LEAST)
+    largest_value = facts.reward_bound + largest(facts.value_hull())
+    return (steps + 1 + UNTRIED) * (ROOM * largest_value + LEAST)
 
 
 @lru_cache(maxsize=16)
@@ -65,11 +74,20 @@ def spans_are_exact(facts: Facts) -> bool:
 
     Sums of short numbers are exact; a range of the total is as it was declared.
     """
-    spans, total, given = _spans(facts), facts.total_range, facts.given_bounds
-    if total is not None and bool((spans == np.array(total)).all()):
+    spans, total_range, declared_bounds = (
+        _spans(facts),
+        facts.total_range,
+        facts.given_bounds,
+    )
+    if total_range is not None and bool((spans == np.array(total_range)).all()):
         return True
-    numbers = (*facts.reward_range, *(total or ()), *(given or ()), *spans.flat)
-    return facts.discount == 1.0 and all(map(_is_short, numbers))
+    all_numbers = (
+        *facts.reward_range,
+        *(total_range or ()),
+        *(declared_bounds or ()),
+        *spans.flat,
+    )
+    return facts.discount == 1.0 and all(map(_is_short, all_numbers))
 
 
 def _is_short(number: float) -> bool:

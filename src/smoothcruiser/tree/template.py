@@ -86,23 +86,23 @@ class Rules(Protocol):
 
 def search(rules: Rules, state: Any, discount: float, depth: int = 0) -> float:
     """The return of one descent from ``state``, which is not terminal (Alg. 5)."""
-    total = 0.0
+    total_return = 0.0
     weight = 1.0
     path: list[Step] = []
     while not rules.is_leaf(state, depth):
-        chosen = rules.select_action(state, depth)
-        reward, after, ended = rules.oracle(state, chosen.action)
-        path.append(Step(state, chosen, reward, after, ended))
-        total += weight * (chosen.head + chosen.norm * reward)
-        if ended:
+        selection = rules.select_action(state, depth)
+        reward, next_state, has_ended = rules.oracle(state, selection.action)
+        path.append(Step(state, selection, reward, next_state, has_ended))
+        total_return += weight * (selection.head + selection.norm * reward)
+        if has_ended:
             rules.backup(path, 0.0)
-            return total
-        weight *= discount * chosen.norm
-        state = after
+            return total_return
+        weight *= discount * selection.norm
+        state = next_state
         depth += 1
-    value = rules.evaluate_leaf(state, depth)
-    rules.backup(path, value)
-    return total + weight * value
+    leaf_value = rules.evaluate_leaf(state, depth)
+    rules.backup(path, leaf_value)
+    return total_return + weight * leaf_value
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ def generic_search(
 
     ``until(descents made)`` is called before each descent but the first.
     """
-    done = 0
-    total = 0.0
-    while done == 0 or not until(done):
-        total += search(rules, state, discount)
-        done += 1
-    return Tally(done, total)
+    num_descents = 0
+    total_return = 0.0
+    while num_descents == 0 or not until(num_descents):
+        total_return += search(rules, state, discount)
+        num_descents += 1
+    return Tally(num_descents, total_return)

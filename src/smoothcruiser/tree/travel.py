@@ -32,28 +32,30 @@ Packed = dict[str, Any]
 def packed(tree: PlainTree) -> Packed:
     """The tree as plain data, without its problem."""
     nodes = tree._listed()
-    index = {id(node): i for i, node in enumerate(nodes)}
+    node_index = {id(node): i for i, node in enumerate(nodes)}
     return {
         "rows": [tuple(getattr(node, name) for name in NUMBERS) for node in nodes],
         "children": [
-            [(key, index[id(child)]) for key, child in node.children.items()]
+            [(key, node_index[id(child)]) for key, child in node.children.items()]
             for node in nodes
         ],
         "outcomes": [
             {
                 slot: (
-                    *(seen.samples, seen.ends, seen.paid),
+                    *(move_answers.samples, move_answers.ends, move_answers.paid),
                     [
-                        (index[id(c)], count, paid)
-                        for c, count, paid in seen.seen.values()
+                        (node_index[id(c)], count, paid)
+                        for c, count, paid in move_answers.seen.values()
                     ],
                 )
-                for slot, seen in node.outcomes.items()
+                for slot, move_answers in node.outcomes.items()
             }
             for node in nodes
         ],
-        "unborn": [index[number] for number in tree.unborn],
-        "rest": {name: x for name, x in tree.__dict__.items() if name not in STAYS},
+        "unborn": [node_index[node_id] for node_id in tree.unborn],
+        "rest": {
+            name: value for name, value in tree.__dict__.items() if name not in STAYS
+        },
     }
 
 
@@ -65,16 +67,20 @@ def take(tree: PlainTree, form: Packed) -> None:
         for name, value in zip(NUMBERS, row, strict=True):
             setattr(node, name, value)
         nodes.append(node)
-    for node, below, stored in zip(
+    for node, child_indices, stored_outcomes in zip(
         nodes, form["children"], form["outcomes"], strict=True
     ):
-        node.children = {key: nodes[i] for key, i in below}
+        node.children = {key: nodes[i] for key, i in child_indices}
         node.outcomes = {}
-        for slot, (samples, ends, paid, seen) in stored.items():
-            outcomes = node.outcomes[slot] = MoveAnswers()
-            outcomes.samples, outcomes.ends, outcomes.paid = samples, ends, paid
-            outcomes.seen = {
-                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen
+        for slot, (num_samples, num_ends, paid, seen_rows) in stored_outcomes.items():
+            move_answers = node.outcomes[slot] = MoveAnswers()
+            move_answers.samples, move_answers.ends, move_answers.paid = (
+                num_samples,
+                num_ends,
+                paid,
+            )
+            move_answers.seen = {
+                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen_rows
             }
     tree.__dict__.update(form["rest"])
     tree.root, tree._order = nodes[0], None
