@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.asking_kernel import GumbelRoot, no_root
+from smoothcruiser.tree.asking_kernel import GumbelRoot, empty_gumbel_root
 from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.start import TreeStart
 
@@ -23,7 +23,7 @@ class Asker:
     def ask_with(self, asks: Asks, start: TreeStart) -> None:
         """Set what is asked, before the tree has a root."""
         self.asks, self.elapsed = asks, start.setting.elapsed
-        self.gumbel = no_root(asks.problem.num_actions)
+        self.gumbel = empty_gumbel_root(asks.problem.num_actions)
 
     @abstractmethod
     def flush(self) -> None:
@@ -44,15 +44,15 @@ class Asker:
         """Begin anew at ``state``, one move later."""
         self.flush()
         super().restart(state)  # type: ignore[misc]
-        self._moved()
+        self._inform_new_root()
 
     def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
         self.flush()
         super().advance(child)  # type: ignore[misc]
-        self._moved()
+        self._inform_new_root()
 
-    def _moved(self) -> None:
-        self.gumbel = no_root(self.problem.num_actions)
+    def _inform_new_root(self) -> None:
+        self.gumbel = empty_gumbel_root(self.problem.num_actions)
         self.elapsed += 1
         self._inform_root()

@@ -22,7 +22,7 @@ from smoothcruiser.tree.asks import Asks
 from smoothcruiser.tree.compiled import CompiledTree, Machine, machine_for
 from smoothcruiser.tree.evaluators.base import Leaves, named_like
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.rows import copied
+from smoothcruiser.tree.rows import copy_store
 from smoothcruiser.tree.start import TreeStart
 
 _machines: dict[Any, AskingMachine] = {}
@@ -32,7 +32,7 @@ class AskingMachine:
     """The compiled functions for one kind of problem and one evaluator."""
 
     def __init__(self, machine: Machine, evaluate: Any) -> None:
-        self.kept = machine, evaluate
+        self.kept_alive = machine, evaluate
         self.load, self.allocate = machine.load, machine.allocate
         self.add_node, self.move_states = machine.add_node, machine.move_states
         self.rehash, self.compact = machine.rehash, machine.compact
@@ -42,7 +42,7 @@ class AskingMachine:
         if evaluate is not None:
             kernel_parts["EVALUATE"] = evaluate
         self.ask = compiled(asking.grow, nogil=True, **kernel.with_extras(kernel_parts))
-        self.inform = compiled(asking.inform)
+        self.inform = compiled(asking.inform_node)
 
 
 def machine_of(machine: Machine, asks: Asks) -> AskingMachine:
@@ -55,18 +55,20 @@ def machine_of(machine: Machine, asks: Asks) -> AskingMachine:
     if machine_key not in _machines:
         evaluate_inside = None  # that of tabular problems: it reads arrays
         if evaluators:
-            evaluate_inside = _inside(evaluators, asks.problem.num_actions)
+            evaluate_inside = _compile_evaluators(evaluators, asks.problem.num_actions)
         elif asks.problem.tables is None:
-            evaluate_inside = compiled(asking.nothing)
+            evaluate_inside = compiled(asking.no_answer)
         _machines[machine_key] = AskingMachine(machine, evaluate_inside)
     return _machines[machine_key]
 
 
-def _inside(evaluators: dict[str, Any], K: int) -> Any:
+def _compile_evaluators(evaluators: dict[str, Any], K: int) -> Any:
     """EVALUATE of compiled functions: it writes their answers to a row."""
     from numba import njit
 
-    row_writers = [_part(name, function, K) for name, function in evaluators.items()]
+    row_writers = [
+        _row_writer(name, function, K) for name, function in evaluators.items()
+    ]
 
     @njit
     def nothing(state: Any, row: Any) -> Any:
@@ -85,7 +87,7 @@ def _inside(evaluators: dict[str, Any], K: int) -> Any:
     return evaluate
 
 
-def _part(name: str, function: Any, K: int) -> Any:
+def _row_writer(name: str, function: Any, K: int) -> Any:
     from numba import njit
 
     first_column = 1 + K if name == "initial_q" else 1
@@ -123,7 +125,7 @@ class AskingTree(Asker, CompiledTree):
 
     def __init__(self, asks: Asks, start: TreeStart) -> None:
         self.ask_with(asks, start)
-        self.answered = False
+        self.has_answers = False
         self.waiting: Any = None
         # what is wrong with them is not the oracle's fault
         if asks.machines is not None:
@@ -131,7 +133,7 @@ class AskingTree(Asker, CompiledTree):
         super().__init__(start, inlined=True)
         self._inform_root()
 
-    def _choose(self, start: TreeStart, inlined: bool) -> Any:
+    def _choose_machine(self, start: TreeStart, inlined: bool) -> Any:
         machine, self.data, root_form = machine_for(self.problem, start.state)
         self.machine = machine_of(machine, self.asks)
         tables = self.asks.tables or tuple(np.zeros((0, 1)) for _ in range(3))
@@ -143,8 +145,8 @@ class AskingTree(Asker, CompiledTree):
         )
         return root_form
 
-    def _blank(self, room: int) -> kernel.Nodes:
-        plain_nodes, K = super()._blank(room), self.setting.num_actions
+    def _empty_nodes(self, room: int) -> kernel.Nodes:
+        plain_nodes, K = super()._empty_nodes(room), self.setting.num_actions
         numbers = self.asks.numbers
         num_blocks = 4 if numbers.firsts else 3 if numbers.batch > 1 else 2
         return plain_nodes._replace(
@@ -169,13 +171,13 @@ class AskingTree(Asker, CompiledTree):
             0,
             K,
             answer_row,
-            self.desk.acts,
-            self.desk.p,
+            self.workspace.acts,
+            self.workspace.p,
         ):
-            raise self.asks.complain(state, answer_row, list(self.node(0).actions))
+            raise self.asks.answer_error(state, answer_row, list(self.node(0).actions))
         if numbers.values:
             counts = self.waiting.counts
-            value = asking.clipped(numbers, float(answer_row[0]), counts)
+            value = asking.clip_value(numbers, float(answer_row[0]), counts)
             counts[asking.ASKED] += 1
             kernel.first_estimate(self.nodes.ints, self.nodes.floats, 0, value)
 
@@ -192,13 +194,13 @@ class AskingTree(Asker, CompiledTree):
 
         def by_field() -> Any:
             return named_like(
-                self.machine.load(state_store, 0), _rows(state_store, num_waiting)
+                self.machine.load(state_store, 0), _copy_rows(state_store, num_waiting)
             )
 
         steps_left = self._remaining(self.waiting.steps[:num_waiting])
         return Leaves(num_waiting, one_by_one, by_field, steps_left)
 
-    def _run(self, simulations: int, calls: int) -> int:
+    def _simulate(self, simulations: int, calls: int) -> int:
         while True:
             status = int(
                 self.machine.ask(
@@ -210,7 +212,7 @@ class AskingTree(Asker, CompiledTree):
                     self.weights,
                     self.data,
                     self.nodes,
-                    self.desk,
+                    self.workspace,
                     self.states,
                     self.scratch,
                     self.waiting,
@@ -218,15 +220,15 @@ class AskingTree(Asker, CompiledTree):
                     self.fault,
                     simulations,
                     calls,
-                    self.answered,
+                    self.has_answers,
                     self.rng,
                 )
             )
-            self.answered = False
+            self.has_answers = False
             if status == asking.ASK:
                 leaves = self._leaves()
                 self.waiting.answers[: leaves.count] = self.asks.answers(leaves)
-                self.answered = True
+                self.has_answers = True
                 continue
             if status == asking.BAD_ANSWER:
                 raise self._bad_answer()
@@ -236,20 +238,24 @@ class AskingTree(Asker, CompiledTree):
         leaves, leaf_index = self._leaves(), int(self.waiting.counts[asking.BAD_ROW])
         state = leaves.states[leaf_index]
         answer_row = self.asks.answers(Leaves(1, lambda: [state], remaining=[0]))[0]
-        return self.asks.complain(state, answer_row, self.problem.legal_actions(state))
+        return self.asks.answer_error(
+            state, answer_row, self.problem.legal_actions(state)
+        )
 
     def flush(self) -> None:
         """Answer the leaves that still wait."""
         num_queued = int(self.waiting.counts[asking.QUEUED])
         if num_queued:
-            self._run(int(self.meta[kernel.SIMULATIONS]) + num_queued, 0)
+            self._simulate(int(self.meta[kernel.SIMULATIONS]) + num_queued, 0)
 
     def twin(self) -> AskingTree:
         """A copy that grows by itself."""
         tree_copy = super().twin()
         assert isinstance(tree_copy, AskingTree)
-        state_store = copied(self.waiting.states)
-        array_copies = {name: getattr(self.waiting, name).copy() for name in _OWN}
+        state_store = copy_store(self.waiting.states)
+        array_copies = {
+            name: getattr(self.waiting, name).copy() for name in _COPIED_FIELDS
+        }
         tree_copy.waiting = self.waiting._replace(states=state_store, **array_copies)
         return tree_copy
 
@@ -269,7 +275,7 @@ class AskingTree(Asker, CompiledTree):
         return replace(node, prior=prior, first_q=first_q)
 
     @property
-    def asked(self) -> tuple[int, int]:
+    def evaluation_counts(self) -> tuple[int, int]:
         """(leaves evaluated, values that were clipped)."""
         counts = self.waiting.counts
         return int(counts[asking.ASKED]), int(counts[asking.CLIPPED])
@@ -279,11 +285,11 @@ class AskingTree(Asker, CompiledTree):
         return self
 
 
-_OWN = ("paths", "rewards", "steps", "rolled", "answers", "counts")
+_COPIED_FIELDS = ("paths", "rewards", "steps", "rolled", "answers", "counts")
 
 
-def _rows(store: Any, count: int) -> Any:
+def _copy_rows(store: Any, count: int) -> Any:
     """Copies of the first rows of a store, field by field."""
     if isinstance(store, tuple):
-        return tuple(_rows(field_store, count) for field_store in store)
+        return tuple(_copy_rows(field_store, count) for field_store in store)
     return store[:count].copy()

@@ -45,11 +45,11 @@ from smoothcruiser.tree.kernel import (
     TOTAL,
     VALUE,
     VISITS,
-    Desk,
     Floats,
     Ints,
     Nodes,
     Setting,
+    Workspace,
     add_node,
     backup,
     blame,
@@ -112,12 +112,12 @@ class GumbelRoot(NamedTuple):
     plan: Ints  # visits considered, one per simulation
 
 
-def nothing(tables: Any, state: Any, row: Floats) -> bool:
+def no_answer(tables: Any, state: Any, row: Floats) -> bool:
     """No answer, and none is needed."""
     return True
 
 
-def from_tables(tables: Any, state: int, row: Floats) -> bool:
+def answer_from_tables(tables: Any, state: int, row: Floats) -> bool:
     """The rows of arrays over states; an array without rows says nothing."""
     value_table, prior_table, first_table = tables
     if len(value_table) > 0:
@@ -132,7 +132,7 @@ def from_tables(tables: Any, state: int, row: Floats) -> bool:
     return True
 
 
-EVALUATE = from_tables
+EVALUATE = answer_from_tables
 
 
 def count_waiting(
@@ -149,7 +149,7 @@ def count_waiting(
     return total_waiting
 
 
-def select(
+def select_action(
     rule: TreeRule, setting: Setting, asking: Asking, ints: Ints, floats: Floats,
     boxes: Floats, node: int, depth: int, head: Floats, weights: Floats, policies: Floats,
     root: GumbelRoot, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
@@ -192,7 +192,7 @@ def select(
     return acts[j]  # type: ignore[no-any-return]
 
 
-def clipped(asking: Asking, value: float, counts: Ints) -> float:
+def clip_value(asking: Asking, value: float, counts: Ints) -> float:
     """A value inside its bounds; counts those that were not."""
     if value < asking.low:
         counts[CLIPPED] += 1
@@ -203,7 +203,7 @@ def clipped(asking: Asking, value: float, counts: Ints) -> float:
     return value
 
 
-def inform(
+def inform_node(
     asking: Asking, ints: Ints, floats: Floats, node: int, K: int, row: Floats, acts: Ints,
     p: Floats,
 ) -> bool:  # fmt: skip
@@ -231,7 +231,7 @@ def inform(
     return True
 
 
-def arrive(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
+def count_arrival(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
     """Count an arrival at a leaf: the first sets its value, others wait with it."""
     if node < 0:
         return
@@ -243,7 +243,7 @@ def arrive(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
     floats[node, FIRST] = floats[node, VALUE]
 
 
-def settle(
+def back_up_waiting(
     rule: TreeRule, setting: Setting, asking: Asking, head: Floats, weights: Floats, ints: Ints,
     floats: Floats, boxes: Floats, waiting: Waiting, policies: Floats, meta: Ints, acts: Ints,
     n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
@@ -258,7 +258,7 @@ def settle(
         )
         is_usable = not asking.values or math.isfinite(answer_row[0])
         if is_usable and child >= 0 and ints[child, VISITS] == 0:
-            is_usable = inform(asking, ints, floats, child, K, answer_row, acts, p)
+            is_usable = inform_node(asking, ints, floats, child, K, answer_row, acts, p)
         if not is_usable:
             counts[BAD_ROW] = i
             return BAD_ANSWER
@@ -269,13 +269,13 @@ def settle(
                 floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] -= 1.0
         leaf_estimate = waiting.rolled[i]
         if asking.values:
-            value = clipped(asking, waiting.answers[i, 0], counts)
+            value = clip_value(asking, waiting.answers[i, 0], counts)
             leaf_estimate = (
                 (1.0 - asking.mix) * value + asking.mix * leaf_estimate
                 if asking.mix > 0.0
                 else value
             )
-        arrive(ints, floats, path[num_steps - 1, 2], leaf_estimate)
+        count_arrival(ints, floats, path[num_steps - 1, 2], leaf_estimate)
         backup(
             rule, setting, head, weights, ints, floats, boxes, path, waiting.rewards[i],
             policies, num_steps, leaf_estimate, acts, n, x, h, y, p, w,
@@ -306,9 +306,9 @@ def enqueue(
 
 def grow(
     rule: TreeRule, setting: Setting, asking: Asking, root: GumbelRoot, head: Floats,
-    weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
-    waiting: Waiting, meta: Ints, fault: Floats, most_simulations: int, most_calls: int,
-    answered: bool, rng: Any,
+    weights: Floats, data: Any, nodes: Nodes, workspace: Workspace, states: Any,
+    scratch: Any, waiting: Waiting, meta: Ints, fault: Floats, most_simulations: int,
+    most_calls: int, answered: bool, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0, and return how the call ended.
 
@@ -320,19 +320,19 @@ def grow(
         uncounted(nodes.floats),
         uncounted(nodes.table),
     )
-    path, rewards = uncounted(desk.path), uncounted(desk.rewards)
+    path, rewards = uncounted(workspace.path), uncounted(workspace.rewards)
     policies, held_slots, carry = (
-        uncounted(desk.policies),
-        uncounted(desk.held),
-        uncounted(desk.carry),
+        uncounted(workspace.policies),
+        uncounted(workspace.held),
+        uncounted(workspace.carry),
     )
     acts, n, x, h = (
-        uncounted(desk.acts),
-        uncounted(desk.n),
-        uncounted(desk.x),
-        uncounted(desk.h),
+        uncounted(workspace.acts),
+        uncounted(workspace.n),
+        uncounted(workspace.x),
+        uncounted(workspace.h),
     )
-    y, p, w = uncounted(desk.y), uncounted(desk.p), uncounted(desk.w)
+    y, p, w = uncounted(workspace.y), uncounted(workspace.p), uncounted(workspace.w)
     head, weights, meta, fault = (
         uncounted(head),
         uncounted(weights),
@@ -341,7 +341,7 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
-    known_states, known_bounds = uncounted(desk.known), uncounted(desk.ends)
+    known_states, known_bounds = uncounted(workspace.known), uncounted(workspace.ends)
     K = setting.num_actions
     capacity = len(ints)
     while True:
@@ -362,7 +362,7 @@ def grow(
                         counts[BAD_ROW] = i
                         return BAD_ANSWER
             answered = False
-            status = settle(
+            status = back_up_waiting(
                 rule, setting, asking, head, weights, ints, floats, boxes, waiting, policies,
                 meta, acts, n, x, h, y, p, w,
             )  # fmt: skip
@@ -400,7 +400,7 @@ def grow(
                     depth,
                 )
                 return CUT
-            action = select(
+            action = select_action(
                 rule, setting, asking, ints, floats, boxes, node, depth, head, weights,
                 policies, root, acts, n, x, h, y, p, w, rng,
             )  # fmt: skip
@@ -519,6 +519,6 @@ def blank_waiting(
     )
 
 
-def no_root(K: int) -> GumbelRoot:
+def empty_gumbel_root(K: int) -> GumbelRoot:
     """The root of a search without Gumbel numbers, or before they are drawn."""
     return GumbelRoot(np.zeros(K), np.zeros(K, np.int64), np.zeros(0, np.int64))

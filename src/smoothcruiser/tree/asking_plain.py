@@ -94,7 +94,7 @@ class AskingPlain(Asker, PlainTree):
 
     # --- the loop -------------------------------------------------------------
 
-    def _run(self, simulations: int, calls: int) -> bool:
+    def _simulate(self, simulations: int, calls: int) -> bool:
         while True:
             num_queued = len(self.queue)
             if num_queued and (
@@ -105,7 +105,7 @@ class AskingPlain(Asker, PlainTree):
                 self._settle()
             elif self.simulations >= simulations:
                 return True
-            elif not super()._run(self.simulations + 1, calls):
+            elif not super()._simulate(self.simulations + 1, calls):
                 return False
             elif len(self.queue) > num_queued:
                 self.simulations -= 1  # it is not over yet
@@ -136,7 +136,7 @@ class AskingPlain(Asker, PlainTree):
                 node.waits[node.actions.index(step.selection.action)] -= 1
             leaf_estimate = waiting_path.rolled
             if numbers.values:
-                value = self._clipped(answer_row[0])
+                value = self._clip_value(answer_row[0])
                 leaf_estimate = (
                     (1.0 - numbers.mix) * value + numbers.mix * leaf_estimate
                     if numbers.mix > 0.0
@@ -156,7 +156,7 @@ class AskingPlain(Asker, PlainTree):
             is_usable = self._inform(node, answer_row)
         if not is_usable:
             legal_actions = self.problem.legal_actions(state)
-            raise self.asks.complain(state, answer_row, legal_actions)
+            raise self.asks.answer_error(state, answer_row, legal_actions)
 
     def _inform(self, node: AskingNode, answer_row: list[float]) -> bool:
         """Give a node its priors and first values; False where they are unusable."""
@@ -177,7 +177,7 @@ class AskingPlain(Asker, PlainTree):
             return all(math.isfinite(q) for q in node.first_q)
         return True
 
-    def _clipped(self, value: float) -> float:
+    def _clip_value(self, value: float) -> float:
         clipped_value = min(max(value, self.numbers.low), self.numbers.high)
         self.num_clipped += clipped_value != value
         return clipped_value
@@ -204,7 +204,7 @@ class AskingPlain(Asker, PlainTree):
         self._check(state, answer_row, self.root)
         if self.numbers.values:
             self.num_asked += 1
-            self._arrive(self.root, self._clipped(answer_row[0]))
+            self._arrive(self.root, self._clip_value(answer_row[0]))
 
     # --- the rules of the template --------------------------------------------
 
@@ -219,17 +219,17 @@ class AskingPlain(Asker, PlainTree):
         """Whether the descent ends with the child of the last action."""
         parent, child_key = self.nodes[-1], (self.action, self.problem.key_of(state))
         known_child = parent.children.get(child_key)
-        collides = known_child is not None and id(known_child) not in self.unborn
+        collides = known_child is not None and id(known_child) not in self.pending_nodes
         descent_ended = super()._enter(state, depth)
         if not descent_ended and self.nodes[-1].visits == 0:  # it waits already
-            self.fresh, self.collides = self.nodes.pop(), collides
+            self.new_leaf, self.collides = self.nodes.pop(), collides
             return True
         return descent_ended
 
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule, numbers = self.nodes[-1], self.rule, self.numbers
-        x, h = self._gathered(node, len(node.n))
+        x, h = self._gather_values(node, len(node.n))
         n, node_visits, num_legal = list(node.n), node.visits, len(x)
         for j, num_waiting in enumerate(node.waits):
             if num_waiting > 0:
@@ -268,29 +268,29 @@ class AskingPlain(Asker, PlainTree):
         self.slot, self.action = j, node.actions[j]
         return Selection(self.action)
 
-    def _gathered(
+    def _gather_values(
         self, node: PlainNode, max_actions: int
     ) -> tuple[list[float], list[float]]:
-        x, h = super()._gathered(node, max_actions)
+        x, h = super()._gather_values(node, max_actions)
         if self.rule.warm:
             assert isinstance(node, AskingNode)
             for j, n in enumerate(node.n):
                 if n == 0:
                     x[j] = node.sign * node.first_q[j]
             if self.setting.bounds:
-                x = node.clipped(x)
+                x = node.clip_values(x)
         return x, h
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
         """What a rollout says of a leaf, which waits for the rest."""
         self.waiting_state = state
         if depth == self.setting.limit:
-            self.waits, self.fresh = self.numbers.deep, None
+            self.waits, self.new_leaf = self.numbers.deep, None
             if self.setting.beyond:
                 return middle_at(self.problem, state)
             return self.setting.tail
         self.waits = True
-        new_leaf, self.fresh = self.fresh, None
+        new_leaf, self.new_leaf = self.new_leaf, None
         assert new_leaf is None or isinstance(new_leaf, AskingNode)
         rollout_return = (
             super().evaluate_leaf(state, depth) if self.numbers.mix > 0.0 else 0.0
@@ -319,13 +319,13 @@ class AskingPlain(Asker, PlainTree):
     # --- reading --------------------------------------------------------------
 
     @property
-    def asked(self) -> tuple[int, int]:
+    def evaluation_counts(self) -> tuple[int, int]:
         """(leaves evaluated, values that were clipped)."""
         return self.num_asked, self.num_clipped
 
     def node(self, i: int) -> Node:
         """Node ``i``, with its priors and first values."""
-        plain_node, node = super().node(i), self._listed()[i]
+        plain_node, node = super().node(i), self._ordered_nodes()[i]
         assert isinstance(node, AskingNode)
         return replace(
             plain_node,

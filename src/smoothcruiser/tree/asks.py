@@ -149,7 +149,9 @@ class Asks:
             answer_rows[:, first_column : first_column + width] = evaluator_rows
         return answer_rows
 
-    def complain(self, state: Any, answer_row: Any, actions: list[int]) -> InvalidInput:
+    def answer_error(
+        self, state: Any, answer_row: Any, actions: list[int]
+    ) -> InvalidInput:
         """The error of a row that cannot be used."""
         K = self.problem.num_actions
         name = next(
@@ -187,18 +189,18 @@ class Asks:
         return name in self.evaluators
 
 
-def deep_values(backend: Any) -> bool:
+def evaluates_limit(backend: Any) -> bool:
     """Whether values are asked for at the depth limit too."""
     asks = getattr(backend, "asks", None)
     return asks is not None and asks.numbers.deep
 
 
-def asked_notes(backend: Any) -> list[str]:
+def evaluator_notes(backend: Any) -> list[str]:
     """The notes on what a tree's evaluators said."""
     asks = getattr(backend, "asks", None)
     if asks is None:
         return []
-    (num_evaluated, num_clipped), numbers = backend.asked, asks.numbers
+    (num_evaluated, num_clipped), numbers = backend.evaluation_counts, asks.numbers
     if not num_clipped:
         return []
     return [

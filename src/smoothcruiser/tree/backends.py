@@ -33,18 +33,18 @@ def backend_of(
     start_time = time.perf_counter()
     with shown(callback):
         Phases(callback).begin("compiling")
-        backend = _made(tree, executor)
+        backend = _build_backend(tree, executor)
         finish(callback, calls=0, seconds=time.perf_counter() - start_time)
     return backend
 
 
-def _made(tree: Tree, executor: str | None) -> Any:
+def _build_backend(tree: Tree, executor: str | None) -> Any:
     is_compiled = is_machine_code(tree.problem, tree.method, executor)
     trees = [
-        _single(tree, is_compiled, tree_number)
+        _build_tree(tree, is_compiled, tree_number)
         for tree_number in range(tree.method.trees)
     ]
-    pool_opener = _opener(tree, executor, is_compiled)
+    pool_opener = _pool_opener(tree, executor, is_compiled)
     if _is_pool(executor):
         for single_tree in trees:
             single_tree.name = executor
@@ -98,7 +98,7 @@ def _is_pool(executor: str | None) -> bool:
     return executor is not None and named(executor).pool is not None
 
 
-def _single(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
+def _build_tree(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
     """One tree; the first has the stream of a tree alone."""
     problem, without_prior = tree.problem, tree.rule.prior == NO_PRIOR
     num_actions = problem.num_actions
@@ -136,29 +136,31 @@ def _single(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
     return plain_tree
 
 
-def _opener(tree: Tree, executor: str | None, is_compiled: bool) -> Callable[[], Pool]:
+def _pool_opener(
+    tree: Tree, executor: str | None, is_compiled: bool
+) -> Callable[[], Pool]:
     """What opens the workers that grow trees, or run rollouts from leaves."""
     compute = tree.compute
 
-    def opened() -> Pool:
+    def open_pool() -> Pool:
         from smoothcruiser.engines.pools.threads import ThisThread, Threads
 
         if _is_pool(executor):
             executor_row = named(str(executor))
             assert executor_row.pool is not None
-            return executor_row.pool(Build(tree.problem, itself), compute)
+            return executor_row.pool(Build(tree.problem, same_problem), compute)
         if is_compiled:
             num_threads = min(check_workers(compute.workers), tree.method.trees)
-            return Threads(num_threads, None, nothing)
-        return ThisThread(None, nothing)
+            return Threads(num_threads, None, do_nothing)
+        return ThisThread(None, do_nothing)
 
-    return opened
+    return open_pool
 
 
-def itself(problem: Problem) -> Problem:
+def same_problem(problem: Problem) -> Problem:
     """The problem, which is what a worker builds."""
     return problem
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """Machine code grows in short slices: there is nothing to interrupt."""

@@ -41,7 +41,7 @@ from smoothcruiser.tree.complaints import complain
 from smoothcruiser.tree.node import Ends, Node, known_ends
 from smoothcruiser.tree.proof_kernel import open_boxes
 from smoothcruiser.tree.pruning_kernel import bound_node
-from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copied
+from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copy_store
 from smoothcruiser.tree.spans import spans_of
 from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.widening import limits_chance, tables
@@ -67,7 +67,7 @@ class Machine:
                 for part_name in part_names
                 if part_name in parts
             }
-            for name, part_names in _USED.items()
+            for name, part_names in _PART_NAMES.items()
         }
         self.add_node = compiled(kernel.add_node, **parts_by_function["add_node"])
         self.move_states = compiled(
@@ -80,14 +80,14 @@ class Machine:
         self.load = parts.get("LOAD") or compiled(load)
 
 
-_USED = {
+_PART_NAMES = {
     "add_node": ("LEGAL", "PLAYER", "STORE"),
     "move_states": ("ALLOCATE", "LOAD", "STORE"),
     "rehash": ("LOAD", "STORE", "HASH", "SAME"),
 }
 
 
-def has_extras(start: TreeStart) -> bool:
+def needs_extras(start: TreeStart) -> bool:
     """Whether a tree needs the machine with ``kernel.EXTRAS``."""
     setting = start.setting
     return (
@@ -189,25 +189,25 @@ class CompiledTree:
         self.problem, self.rule, self.setting = problem, start.rule, setting
         self.rng: Stream = start.rng
         self.head, self.weights = np.array(start.head), np.array(start.weights)
-        self.later: Handover | None = None
-        self._counted = 0  # calls that the handover knows of
+        self.handover: Handover | None = None
+        self._calls_counted = 0  # calls that the handover knows of
         start_time = time.perf_counter()
         self.meta = np.zeros(6, np.int64)
         self.fault = np.zeros(1)
         try:
-            root_form = self._choose(start, inlined)
+            root_form = self._choose_machine(start, inlined)
             node_capacity = min(FIRST_ROOM, setting.most_nodes)
-            self.nodes = self._blank(node_capacity)
+            self.nodes = self._empty_nodes(node_capacity)
             spans = spans_of(problem, setting)
             known_tables = start.bounds.tables(setting.num_actions)
-            self.desk = kernel.desk_for(
+            self.workspace = kernel.workspace_for(
                 start.rule, setting, self.weights, spans, *known_tables
             )
             self.states = self.machine.allocate(node_capacity)
             # For a rollout's state, a state at fault, and a state that waits.
             self.scratch = self.machine.allocate(3)
             self._plant(root_form, start.state, setting.elapsed)
-            self._run(0, 0)
+            self._simulate(0, 0)
         except SmoothcruiserError:
             raise
         except Exception as error:
@@ -218,10 +218,10 @@ class CompiledTree:
             ) from error
         self.compile_seconds = time.perf_counter() - start_time
 
-    def _choose(self, start: TreeStart, inlined: bool) -> Any:
+    def _choose_machine(self, start: TreeStart, inlined: bool) -> Any:
         """Choose the machine; returns the root's state in its form."""
         self.machine: Any
-        state, extras = start.state, has_extras(start)
+        state, extras = start.state, needs_extras(start)
         row_tree_machine = None if inlined else row_machine(self.problem, state, extras)
         if row_tree_machine is None:
             self.machine, self.data, root_form = machine_for(
@@ -234,35 +234,35 @@ class CompiledTree:
             type(self.rule),
             extras,
         )
-        build_later = checked(lambda: built(start), row_tree_machine.spoken)
+        build_later = checked(lambda: build_inlined(start), row_tree_machine.spoken)
         later_machine = _handovers.setdefault(handover_key, Handover(build_later))
         if later_machine.built is not None and tier_choice() != ADDRESS:
             self.machine, self.data, root_form = machine_for(
                 self.problem, state, extras
             )
             return root_form
-        self.later = None if tier_choice() == ADDRESS else later_machine
+        self.handover = None if tier_choice() == ADDRESS else later_machine
         self.machine, self.data = row_tree_machine, row_tree_machine.data
         return int(row_tree_machine.root.ctypes.data)
 
     def _hand_over(self) -> None:
         """Go on with the machine that has the functions in it, once it is there."""
-        if self.later is None:
+        if self.handover is None:
             return
         num_calls = int(self.meta[kernel.CALLS])
-        machine = self.later.after(num_calls - self._counted)
-        self._counted = num_calls
+        machine = self.handover.after(num_calls - self._calls_counted)
+        self._calls_counted = num_calls
         if machine is not None:
-            self._move(machine)
+            self._move_states(machine)
 
-    def _move(self, machine: Machine) -> None:
+    def _move_states(self, machine: Machine) -> None:
         """Take the states from rows to the columns of ``machine``."""
         num_nodes, state_rows, scratch_rows = (
             int(self.meta[kernel.COUNT]),
             self.states,
             self.scratch,
         )
-        self.machine, self.data, self.later = machine, (), None
+        self.machine, self.data, self.handover = machine, (), None
         self.states, self.scratch = (
             machine.allocate(len(state_rows)),
             machine.allocate(3),
@@ -271,7 +271,7 @@ class CompiledTree:
         as_columns(scratch_rows, self.scratch, len(scratch_rows))
         machine.rehash(self.nodes.ints, self.nodes.table, self.states, num_nodes)
 
-    def _blank(self, node_capacity: int) -> kernel.Nodes:
+    def _empty_nodes(self, node_capacity: int) -> kernel.Nodes:
         K = self.setting.num_actions
         table_size = 4
         while table_size < 2 * node_capacity:
@@ -285,10 +285,10 @@ class CompiledTree:
             np.empty((node_capacity, 3 * K) if self._is_boxed else (1, 1)),
         )
 
-    def _double(self) -> None:
+    def _double_memory(self) -> None:
         old_nodes, num_nodes = self.nodes, int(self.meta[kernel.COUNT])
         node_capacity = min(2 * len(old_nodes.ints), self.setting.most_nodes)
-        self.nodes = self._blank(node_capacity)
+        self.nodes = self._empty_nodes(node_capacity)
         self.nodes.ints[:num_nodes], self.nodes.floats[:num_nodes] = (
             old_nodes.ints[:num_nodes],
             old_nodes.floats[:num_nodes],
@@ -300,7 +300,7 @@ class CompiledTree:
         self.states = self.machine.move_states(self.states, node_capacity, num_nodes)
         self.machine.rehash(self.nodes.ints, self.nodes.table, self.states, num_nodes)
 
-    def _run(self, simulations: int, calls: int) -> int:
+    def _simulate(self, simulations: int, calls: int) -> int:
         return int(
             self.machine.grow(
                 self.rule,
@@ -309,7 +309,7 @@ class CompiledTree:
                 self.weights,
                 self.data,
                 self.nodes,
-                self.desk,
+                self.workspace,
                 self.states,
                 self.scratch,
                 self.meta,
@@ -320,23 +320,23 @@ class CompiledTree:
             )
         )
 
-    def run(self, simulations: int, calls: int) -> bool:
+    def grow_to(self, simulations: int, calls: int) -> bool:
         """Grow until the counts reach these totals.
 
         It returns False where the calls were used up first.
         """
         self.prepare()
-        return self.go(simulations, calls)
+        return self.grow_slice(simulations, calls)
 
     def prepare(self) -> None:
         """Change to the machine with the user's functions in it, once it is there."""
         self._hand_over()
 
-    def go(self, simulations: int, calls: int) -> bool:
+    def grow_slice(self, simulations: int, calls: int) -> bool:
         """The same as ``run``, in any thread."""
         while True:
             try:
-                status = self._run(simulations, calls)
+                status = self._simulate(simulations, calls)
             except (SmoothcruiserError, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -345,7 +345,7 @@ class CompiledTree:
                     "simulator (executor='reference' says where)."
                 ) from error
             if status == kernel.NO_ROOM:
-                self._double()
+                self._double_memory()
                 continue
             if status in (kernel.DONE, kernel.CUT, kernel.PROVEN):
                 return status != kernel.CUT
@@ -368,9 +368,12 @@ class CompiledTree:
         if isinstance(self.machine, RowMachine):
             tree_copy.machine = self.machine.twin()
             tree_copy.data = tree_copy.machine.data
-        tree_copy.nodes = kernel.Nodes(*copied(tuple(self.nodes)))
-        tree_copy.desk = kernel.Desk(*copied(tuple(self.desk)))
-        tree_copy.states, tree_copy.scratch = copied(self.states), copied(self.scratch)
+        tree_copy.nodes = kernel.Nodes(*copy_store(tuple(self.nodes)))
+        tree_copy.workspace = kernel.Workspace(*copy_store(tuple(self.workspace)))
+        tree_copy.states, tree_copy.scratch = (
+            copy_store(self.states),
+            copy_store(self.scratch),
+        )
         tree_copy.meta, tree_copy.fault, tree_copy.rng = (
             self.meta.copy(),
             self.fault.copy(),
@@ -490,14 +493,14 @@ class CompiledTree:
             root_form = int(self.machine.root.ctypes.data)
         elif self.problem.tables is not None:
             root_form = int(state)
-        self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
+        self.workspace.held[kernel.HELD] = kernel.NOTHING_HELD
         self.meta[kernel.COUNT] = self.meta[kernel.DEEPEST] = 0
         self.nodes.table[:] = -1
         self._plant(root_form, state, self.setting.elapsed + 1)
 
     def _plant(self, root_form: Any, state: Any, moves: int) -> None:
         """Make the root; ``form`` is its state as the machine takes it."""
-        setting, nodes, spans = self.setting, self.nodes, self.desk.spans
+        setting, nodes, spans = self.setting, self.nodes, self.workspace.spans
         root = self.machine.add_node(
             setting,
             self.data,
@@ -512,7 +515,7 @@ class CompiledTree:
         if root < 0:
             complain(self.problem, setting, -root, state, 0, 0.0)
         if setting.bounds:  # then the form of a state is its number
-            known_states, known_bounds = self.desk.known, self.desk.ends
+            known_states, known_bounds = self.workspace.known, self.workspace.ends
             ints, boxes = nodes.ints, nodes.boxes
             bound_node(
                 known_states,
@@ -529,11 +532,11 @@ class CompiledTree:
             open_boxes(nodes.boxes, 0, setting.num_actions, span_low, span_high)
 
     @property
-    def over(self) -> bool:
+    def is_solved(self) -> bool:
         """Whether the root is proven, so that nothing is left to search."""
         return self.setting.solves and self.node(0).is_proven
 
-    def rest(self) -> None:
+    def pause_workers(self) -> None:
         """Do nothing: there are no workers."""
 
     def close(self) -> None:
@@ -541,11 +544,11 @@ class CompiledTree:
 
     def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
-        self.desk.held[kernel.HELD] = kernel.NOTHING_HELD
+        self.workspace.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
 
 
-def built(start: TreeStart) -> Machine:
+def build_inlined(start: TreeStart) -> Machine:
     """The machine with the problem's functions in it, compiled for a tree's rule."""
     tree = CompiledTree(replace(start, rng=stream(0)), inlined=True)
     return tree.machine  # type: ignore[no-any-return]

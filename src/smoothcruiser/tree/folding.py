@@ -58,17 +58,17 @@ def principal_line(tree: Tree) -> list[tuple[str, int]]:
     return line
 
 
-def folded(tree: Tree) -> str:
+def folded_html(tree: Tree) -> str:
     """The tree as HTML that unfolds by a click."""
     root = tree.node(0)
-    inner_html = _below(tree, root, 0, True)
+    inner_html = _child_lines(tree, root, 0, True)
     return (
-        f'<div class="fold"><details open><summary>{_facts(tree, root)}</summary>'
+        f'<div class="fold"><details open><summary>{_node_facts(tree, root)}</summary>'
         f"{inner_html}</details></div>"
     )
 
 
-def _below(tree: Tree, node: Node, depth: int, principal: bool) -> str:
+def _child_lines(tree: Tree, node: Node, depth: int, principal: bool) -> str:
     """The lines of a node's children, most visited first."""
     if depth == DEEPEST:
         return ""
@@ -81,7 +81,7 @@ def _below(tree: Tree, node: Node, depth: int, principal: bool) -> str:
         (a, child) for a, child in children if child.visits >= min_visits
     ]
     if not visible_children and not any(node.boxes):
-        return _more(len(children))
+        return _hidden_line(len(children))
     action_values = dict(zip(node.actions, tree.q_values(node.number), strict=True))
     boxes = dict(zip(node.actions, node.boxes, strict=True)) if node.boxes else {}
     best_move = tree.action(node.number)
@@ -91,11 +91,11 @@ def _below(tree: Tree, node: Node, depth: int, principal: bool) -> str:
         action_name = printable(tree.problem.label(node.state, a), keep="")
         head_html = (
             f"{escape(action_name if action_name != str(a) else f'action {a}')}: "
-            f"{action_values[a]:.4g}{_sure(boxes.get(a))}"
-            f"{_bar(child.visits / max(1, node.visits))}"
-            f"{_facts(tree, child)}"
+            f"{action_values[a]:.4g}{_box_html(boxes.get(a))}"
+            f"{_share_bar(child.visits / max(1, node.visits))}"
+            f"{_node_facts(tree, child)}"
         )
-        inner_html = _below(tree, child, depth + 1, principal and is_best)
+        inner_html = _child_lines(tree, child, depth + 1, principal and is_best)
         css_class = "best" if is_best else ""
         if inner_html:
             open_attribute = " open" if principal and is_best and depth < OPEN else ""
@@ -115,20 +115,20 @@ def _below(tree: Tree, node: Node, depth: int, principal: bool) -> str:
             )
             lines.append(
                 f'<div class="{css_class}leaf">{action_title}: {box[0]:.4g}'
-                f"{_sure(box)} the end</div>"
+                f"{_box_html(box)} the end</div>"
             )
-    return "".join(lines) + _more(len(children) - len(visible_children))
+    return "".join(lines) + _hidden_line(len(children) - len(visible_children))
 
 
-def _more(count: int) -> str:
+def _hidden_line(count: int) -> str:
     return f'<div class="leaf more">{count:,} more</div>' if count else ""
 
 
-def _bar(share: float) -> str:
+def _share_bar(share: float) -> str:
     return f'<span class="bar" style="width: {5.0 * share:.2f}em"></span>'
 
 
-def _sure(box: tuple[float, float] | None) -> str:
+def _box_html(box: tuple[float, float] | None) -> str:
     """What is certain of an action, where the tree solves."""
     if box is None:
         return ""
@@ -137,7 +137,7 @@ def _sure(box: tuple[float, float] | None) -> str:
     return f' <span class="sure">{words}</span>'
 
 
-def _value(node: Node) -> float:
+def _node_value(node: Node) -> float:
     """What a node is worth, within what is sure of it; what rounding left of 0 is 0."""
     value = node.value
     if node.box is not None:
@@ -145,7 +145,7 @@ def _value(node: Node) -> float:
     return 0.0 if abs(value) < LEAST_VALUE else value
 
 
-def _facts(tree: Tree, node: Node) -> str:
+def _node_facts(tree: Tree, node: Node) -> str:
     turn_text = ""
     if tree.problem.is_game:
         turn_text = ", max moves" if node.player == 1 else ", min moves"
@@ -153,6 +153,6 @@ def _facts(tree: Tree, node: Node) -> str:
     if len(state_text) > LONGEST_STATE:
         state_text = state_text[: LONGEST_STATE - 1] + "…"
     return (
-        f"{node.visits:,} visits, value {_value(node):.4g}{turn_text} "
+        f"{node.visits:,} visits, value {_node_value(node):.4g}{turn_text} "
         f'<span class="state">{escape(state_text)}</span>'
     )

@@ -36,7 +36,7 @@ from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, VISITS_PRIOR
 from smoothcruiser.tree.selection import passed_up, visit_shares
 
-Place = tuple[int, int]  # a tree, and the number of a node in it
+TreeNode = tuple[int, int]  # a tree, and the number of a node in it
 
 # A slice of growth elsewhere takes as long at the least, and so many times as long as
 # sending the trees there and back.
@@ -54,7 +54,7 @@ class Slice:
     seconds: float | None = None
 
 
-def dealt(total: int, counts: list[int]) -> list[int]:
+def divide_total(total: int, counts: list[int]) -> list[int]:
     """How far each tree is to come from its count, so that the sum is ``total``.
 
     The lowest are raised first, as water finds its level, so that two growths come to
@@ -85,16 +85,16 @@ def grow_here(built: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
     """(the tree's number, whether all simulations were made, None)."""
     return (
         tree_slice.number,
-        tree_slice.tree.go(tree_slice.simulations, tree_slice.calls),
+        tree_slice.tree.grow_slice(tree_slice.simulations, tree_slice.calls),
         None,
     )
 
 
 def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
     """The same in a worker, which returns the tree, packed."""
-    from smoothcruiser.tree.travel import packed, unpacked
+    from smoothcruiser.tree.travel import pack_tree, unpack_tree
 
-    tree = unpacked(problem, tree_slice.tree)
+    tree = unpack_tree(problem, tree_slice.tree)
     end_time = (
         math.inf
         if tree_slice.seconds is None
@@ -109,9 +109,9 @@ def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
             if tree_slice.seconds is None
             else min(tree_slice.calls, tree.calls + slice_calls)
         )
-        is_done = tree.go(tree_slice.simulations, call_goal)
+        is_done = tree.grow_slice(tree_slice.simulations, call_goal)
         slice_calls *= 2
-    return tree_slice.number, is_done, packed(tree)
+    return tree_slice.number, is_done, pack_tree(tree)
 
 
 class Forest:
@@ -137,12 +137,12 @@ class Forest:
 
     # --- growing --------------------------------------------------------------
 
-    def run(self, simulations: int, calls: int) -> bool:
+    def grow_to(self, simulations: int, calls: int) -> bool:
         """Grow until the counts reach these totals.
 
         It returns False where the calls were used up first.
         """
-        from smoothcruiser.tree.travel import packed, take
+        from smoothcruiser.tree.travel import pack_tree, restore_tree
 
         seconds = None
         if self.until is not None:
@@ -151,8 +151,8 @@ class Forest:
             *(tree.counts[1:3] for tree in self.trees), strict=True
         )
         goals = zip(
-            dealt(simulations, list(simulations_made)),
-            dealt(calls - self._extra, list(calls_made)),
+            divide_total(simulations, list(simulations_made)),
+            divide_total(calls - self._extra, list(calls_made)),
             strict=True,
         )
         tree_slices = []
@@ -168,7 +168,7 @@ class Forest:
         def report(tree_slice: Slice, slice_result: tuple[int, bool, Any]) -> bool:
             tree_number, is_finished[tree_number], packed_tree = slice_result
             if packed_tree is not None:
-                take(self.trees[tree_number], packed_tree)
+                restore_tree(self.trees[tree_number], packed_tree)
             return False
 
         if self.pool is None:
@@ -179,7 +179,7 @@ class Forest:
             return all(is_finished)
         start_time = time.perf_counter()
         packed_slices = [
-            replace(tree_slice, tree=packed(tree_slice.tree))
+            replace(tree_slice, tree=pack_tree(tree_slice.tree))
             for tree_slice in tree_slices
         ]
         # slices last as long as is worth the journey
@@ -190,13 +190,13 @@ class Forest:
         return all(is_finished)
 
     @property
-    def over(self) -> bool:
+    def is_solved(self) -> bool:
         """Whether every tree is proven."""
-        return all(tree.over for tree in self.trees)
+        return all(tree.is_solved for tree in self.trees)
 
     def _renew(self) -> None:
         """Forget which nodes belong together: the trees have changed."""
-        self._places: list[list[Place]] = [
+        self._places: list[list[TreeNode]] = [
             [(tree_number, 0) for tree_number in range(len(self.trees))]
         ]
         self._below: dict[int, list[tuple[int, int]]] = {}
@@ -219,7 +219,7 @@ class Forest:
     def flush(self) -> None:
         """Do nothing: no leaf waits."""
 
-    def rest(self) -> None:
+    def pause_workers(self) -> None:
         """End threads, which are quick to start again; processes are kept."""
         if not self.travels:
             self.close()
@@ -287,13 +287,13 @@ class Forest:
             self.trees[tree_number].node(node_number)
             for tree_number, node_number in self._places[i]
         ]
-        return merged(tree_nodes, i, self.trees[0])
+        return merge_nodes(tree_nodes, i, self.trees[0])
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order of the trees."""
         if i not in self._below:
             problem = self.trees[0].problem
-            nodes_by_key: dict[tuple[int, Any], list[Place]] = {}
+            nodes_by_key: dict[tuple[int, Any], list[TreeNode]] = {}
             for tree_number, node_number in self._places[i]:
                 tree = self.trees[tree_number]
                 for action, child in tree.children(node_number):
@@ -338,7 +338,7 @@ class Forest:
         self._renew()
 
 
-def merged(tree_nodes: list[Node], number: int, tree: Any) -> Node:
+def merge_nodes(tree_nodes: list[Node], number: int, tree: Any) -> Node:
     """One node of the same state in several trees: sums in their order.
 
     Its value is that of the merged actions, or the mean over visits where nodes pass up

@@ -115,7 +115,7 @@ class Nodes(NamedTuple):
     boxes: Floats
 
 
-class Desk(NamedTuple):
+class Workspace(NamedTuple):
     """Workspace of a tree: a path, vectors of K, and a simulation that waits.
 
     The path has room for one step more than the limit. The simulation waits for
@@ -139,14 +139,14 @@ class Desk(NamedTuple):
     ends: Floats  # (R, 2 K): their bounds
 
 
-def desk_for(
+def workspace_for(
     rule: TreeRule, setting: Setting, weights: Floats, spans: Floats, known: Ints,
     ends: Floats,
-) -> Desk:  # fmt: skip
+) -> Workspace:  # fmt: skip
     """The workspace of a tree with these limits."""
     K, path_length = setting.num_actions, setting.limit + 1
     policies = np.empty((path_length if rule.prior == PARENT_PRIOR else 1, K))
-    return Desk(
+    return Workspace(
         path=np.empty((path_length, 3), np.int64),
         rewards=np.empty(path_length),
         policies=policies,
@@ -252,7 +252,8 @@ def slot_of(node: int, action: int, state: Any, size: int) -> int:
     mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(29))) * np.uint64(
         0xBF58476D1CE4E5B9
     )
-    return np.int64((mixed_bits ^ (mixed_bits >> np.uint64(32))) & np.uint64(size - 1))  # type: ignore[return-value]
+    mixed_bits = mixed_bits ^ (mixed_bits >> np.uint64(32))
+    return np.int64(mixed_bits & np.uint64(size - 1))  # type: ignore[return-value]
 
 
 def find_child(
@@ -517,8 +518,8 @@ def leaf_value(setting: Setting, data: Any, state: Any) -> tuple[float, bool]:
 
 def grow(
     rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes,
-    desk: Desk, states: Any, scratch: Any, meta: Ints, fault: Floats, most_simulations: int,
-    most_calls: int, rng: Any,
+    workspace: Workspace, states: Any, scratch: Any, meta: Ints, fault: Floats,
+    most_simulations: int, most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0, and return how the call ended.
 
@@ -537,22 +538,22 @@ def grow(
     remembers = EXTRAS and limits_chance(setting)
     solves = EXTRAS and setting.solves
     path, rewards, policies = (
-        uncounted(desk.path),
-        uncounted(desk.rewards),
-        uncounted(desk.policies),
+        uncounted(workspace.path),
+        uncounted(workspace.rewards),
+        uncounted(workspace.policies),
     )
     acts, n, x, h = (
-        uncounted(desk.acts),
-        uncounted(desk.n),
-        uncounted(desk.x),
-        uncounted(desk.h),
+        uncounted(workspace.acts),
+        uncounted(workspace.n),
+        uncounted(workspace.x),
+        uncounted(workspace.h),
     )
     y, p, w, held_slots, carry = (
-        uncounted(desk.y),
-        uncounted(desk.p),
-        uncounted(desk.w),
-        uncounted(desk.held),
-        uncounted(desk.carry),
+        uncounted(workspace.y),
+        uncounted(workspace.p),
+        uncounted(workspace.w),
+        uncounted(workspace.held),
+        uncounted(workspace.carry),
     )
     head, weights, meta, fault = (
         uncounted(head),
@@ -561,8 +562,8 @@ def grow(
         uncounted(fault),
     )
     states, scratch = uncounted(states), uncounted(scratch)
-    boxes, spans = uncounted(nodes.boxes), uncounted(desk.spans)
-    known_states, known_bounds = uncounted(desk.known), uncounted(desk.ends)
+    boxes, spans = uncounted(nodes.boxes), uncounted(workspace.spans)
+    known_states, known_bounds = uncounted(workspace.known), uncounted(workspace.ends)
     K = setting.num_actions
     if solves:
         root_low, root_high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)

@@ -38,9 +38,9 @@ def roll(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
     tree.head, tree.rng = leaf.head, from_words(leaf.words)
     tree.guard, tree.hold = Guard(), Hold()
     tree.calls, tree.most_calls = 0, NO_LIMIT
-    tree.begun, tree.answers, tree.known = None, [], 0
+    tree.start_words, tree.answers, tree.answers_used = None, [], 0
     with watched(tree, problem.call_seconds):
-        rollout_return = tree._rollout(leaf.state, leaf.depth)
+        rollout_return = tree._blind_rollout(leaf.state, leaf.depth)
     return rollout_return, tree.calls
 
 
@@ -52,14 +52,14 @@ def mean_rollout(tree: PlainTree, state: Any, depth: int) -> float:
         stream(seed, *stream_key, rollout_number).words
         for rollout_number in range(num_rollouts)
     ]
-    if tree.spread is not None and tree.begun is None:
+    if tree.spread is not None and tree.start_words is None:
         rollout_returns = _at_once(tree, state, depth, streams)
     else:
         rollout_returns = []
         for words in streams:
             words_before = tree.rng.words.copy()
             tree.rng.words[:] = words
-            rollout_returns.append(tree._rollout(state, depth))
+            rollout_returns.append(tree._blind_rollout(state, depth))
             tree.rng.words[:] = words_before
     sum_returns = 0.0
     for rollout_return in rollout_returns:

@@ -88,7 +88,7 @@ class Node:
         box = self.box
         return box is not None and box[0] == box[1]
 
-    def secure(self) -> list[int]:
+    def recommendable_slots(self) -> list[int]:
         """The slots of actions that may be recommended: all, where nothing is sure.
 
         Left out are those that cannot be better than another one is for sure.

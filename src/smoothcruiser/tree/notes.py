@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smoothcruiser.problem.states import by_identity
-from smoothcruiser.tree.asks import asked_notes, deep_values
+from smoothcruiser.tree.asks import evaluates_limit, evaluator_notes
 from smoothcruiser.tree.proof import note_of
 from smoothcruiser.tree.setting import REACH, truncation
 
@@ -24,8 +24,8 @@ def notes_of(tree: Tree) -> tuple[str, ...]:
         else ""
     )
     sentences = [
-        f"{tree.method}: {_counted(tree.simulations, 'simulation')}{visits_text}, "
-        f"{_counted(tree.num_nodes, 'node')}, "
+        f"{tree.method}: {_count_text(tree.simulations, 'simulation')}{visits_text}, "
+        f"{_count_text(tree.num_nodes, 'node')}, "
         f"at most {tree.deepest} deep."
     ]
     estimated_operator = tree.method.estimates(tree.problem.operator)
@@ -40,12 +40,12 @@ def notes_of(tree: Tree) -> tuple[str, ...]:
             f"States of type {type_name} have no equality, so none is ever met "
             "twice: give them __eq__ and __hash__."
         )
-    sentences += asked_notes(tree._backend)
+    sentences += evaluator_notes(tree._backend)
     if tree.method.bounds is not None:
         sentences.append(tree.bounds.sentence)
     span, cut_error = truncation(tree.problem, tree.method, tree.elapsed)
-    if cut_error > REACH * span and not deep_values(tree._backend):
-        steps_text = _counted(tree.setting.limit, "step")
+    if cut_error > REACH * span and not evaluates_limit(tree._backend):
+        steps_text = _count_text(tree.setting.limit, "step")
         sentences.append(
             f"Beyond {steps_text} values count as the middle of what is possible: "
             f"up to {cut_error:.3g} off."
@@ -76,5 +76,5 @@ def promise_of(tree: Tree) -> str:
     return f"A tree search promises nothing{hint}"
 
 
-def _counted(number: int, thing: str) -> str:
+def _count_text(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
 
 
-def widening(method: Any, name: str) -> None:
+def check_widening(method: Any, name: str) -> None:
     """Check a pair (k, alpha), which may come as a list (JSON); it is kept as a tuple."""
     value = getattr(method, name)
     if value is None:
@@ -26,7 +26,7 @@ def widening(method: Any, name: str) -> None:
     object.__setattr__(method, name, (float(value[0]), float(value[1])))
 
 
-def finite(
+def check_finite(
     method: Any,
     name: str,
     *,

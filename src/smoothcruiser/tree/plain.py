@@ -20,7 +20,7 @@ from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.wary_actions import WARY_CALLS, InsistsOnInt, is_wary, wary
-from smoothcruiser.tree.plain_boxes import prove, undecided
+from smoothcruiser.tree.plain_boxes import prove, undecided_slots
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.plain_nodes import PlainNodes
 from smoothcruiser.tree.searches import (
@@ -82,14 +82,14 @@ class PlainTree(PlainNodes):
         self.hold = Hold()
         self.inexact = False  # whether a number in a box was rounded
         self.spans = spans_of(problem, setting).tolist()
-        self.root = self._new(start.state, 0)
+        self.root = self._new_node(start.state, 0)
         # A simulation that ran out of calls: the stream when it began, the
         # oracle's answers so far with the stream after each, how many of them
         # were used again, and the nodes that it added.
-        self.begun: Any = None
+        self.start_words: Any = None
         self.answers: list[tuple[Answer, Any]] = []
-        self.known = 0
-        self.unborn: set[int] = set()
+        self.answers_used = 0
+        self.pending_nodes: set[int] = set()
         self.remembers = limits_chance(setting)
 
     # --- Alg. 4 ---------------------------------------------------------------
@@ -107,15 +107,15 @@ class PlainTree(PlainNodes):
         """Do nothing: there is nothing to compile."""
 
     @property
-    def over(self) -> bool:
+    def is_solved(self) -> bool:
         """Whether the root is proven, so that nothing is left to search."""
         return self._is_proven()
 
-    def go(self, simulations: int, calls: int) -> bool:
+    def grow_slice(self, simulations: int, calls: int) -> bool:
         """The same as ``run``."""
-        return self.run(simulations, calls)
+        return self.grow_to(simulations, calls)
 
-    def run(self, simulations: int, calls: int) -> bool:
+    def grow_to(self, simulations: int, calls: int) -> bool:
         """Grow until the counts reach these totals.
 
         It returns False where the calls were used up first.
@@ -123,17 +123,17 @@ class PlainTree(PlainNodes):
         self.most_calls = calls
         self._order = None
         with watched(self, self.problem.call_seconds):
-            return self._run(simulations, calls)
+            return self._simulate(simulations, calls)
 
-    def _run(self, simulations: int, calls: int) -> bool:
+    def _simulate(self, simulations: int, calls: int) -> bool:
         while self.simulations < simulations and not self._is_proven():
             if self.answers:
                 # Resume the simulation that ran out of calls: its answers are
                 # known.
-                self.rng.words[:] = self.begun
+                self.rng.words[:] = self.start_words
             elif calls - self.calls < self._most_needed():  # it may run out of calls
-                self.begun = self.rng.words.copy()
-            self.known = 0
+                self.start_words = self.rng.words.copy()
+            self.answers_used = 0
             try:
                 search(self, self.root.state, self.setting.discount)
             except _Cut:
@@ -147,13 +147,18 @@ class PlainTree(PlainNodes):
 
     def _forget(self) -> None:
         """Drop the record of a simulation that waits."""
-        self.begun, self.answers, self.known, self.unborn = None, [], 0, set()
+        self.start_words, self.answers, self.answers_used, self.pending_nodes = (
+            None,
+            [],
+            0,
+            set(),
+        )
 
     # --- Alg. 5: the rules of the template ------------------------------------
 
     def oracle(self, state: Any, action: int) -> Answer:
         """The answer to a move of the descent: a call's, or a stored next state."""
-        node, self.taken = self.nodes[-1], None
+        node, self.stored_child = self.nodes[-1], None
         outcomes = node.outcomes.get(self.slot)
         is_last = len(self.nodes) == self.setting.limit  # nothing is kept beyond
         takes_old = (
@@ -170,11 +175,11 @@ class PlainTree(PlainNodes):
         self.sampled.append(not takes_old and not is_last)
         if not takes_old or outcomes is None:
             return self._call(state, action)
-        self.taken, reward = outcomes.stored(self.rng)
+        self.stored_child, reward = outcomes.sample_stored(self.rng)
         return (
             (reward, state, True)
-            if self.taken is None
-            else (reward, self.taken.state, False)
+            if self.stored_child is None
+            else (reward, self.stored_child.state, False)
         )
 
     def _call(self, state: Any, action: int) -> Answer:
@@ -183,14 +188,14 @@ class PlainTree(PlainNodes):
         A simulation that is resumed gets the answers that it had before it ran
         out of calls.
         """
-        if self.known < len(self.answers):
-            answer, self.rng.words[:] = self.answers[self.known]
-            self.known += 1
+        if self.answers_used < len(self.answers):
+            answer, self.rng.words[:] = self.answers[self.answers_used]
+            self.answers_used += 1
             return answer
         self.calls += 1
         try:
             self.hold.begin()  # a stop may break off the step, and nothing else
-            reward, next_state, is_over = self._answered(state, action)
+            reward, next_state, is_over = self._checked_call(state, action)
             self.hold.open = False
         except BaseException as error:
             if self.hold.broke(error):
@@ -201,12 +206,12 @@ class PlainTree(PlainNodes):
             next_state,
             is_over or (self.setting.ends and self.problem.is_terminal(next_state)),
         )
-        if self.begun is not None:
+        if self.start_words is not None:
             self.answers.append((answer, self.rng.words.copy()))
-            self.known += 1
+            self.answers_used += 1
         return answer
 
-    def _answered(self, state: Any, action: int) -> Answer:
+    def _checked_call(self, state: Any, action: int) -> Answer:
         """A checked call; the first ones notice an action that is taken for its name."""
         problem, rng, setting = self.problem, self.rng, self.setting
         checks = (setting.low, setting.high, setting.ends, self.guard)
@@ -219,8 +224,8 @@ class PlainTree(PlainNodes):
                 rng.words[:], self.calls = words_before, self.calls + 1
         return answered(problem, state, action, rng, *checks)
 
-    def _pause(self) -> None:
-        if self.calls >= self.most_calls and self.known == len(self.answers):
+    def _check_calls_left(self) -> None:
+        if self.calls >= self.most_calls and self.answers_used == len(self.answers):
             raise _Cut
 
     def is_leaf(self, state: Any, depth: int) -> bool:
@@ -232,7 +237,7 @@ class PlainTree(PlainNodes):
             self.added = 0
         elif depth == self.setting.limit or self._enter(state, depth):
             return True
-        self._pause()
+        self._check_calls_left()
         return False
 
     def _enter(self, state: Any, depth: int) -> bool:
@@ -241,8 +246,8 @@ class PlainTree(PlainNodes):
         The child is created if there is room. It becomes the current node where
         the descent continues.
         """
-        if self.taken is not None:
-            self.nodes.append(self.taken)
+        if self.stored_child is not None:
+            self.nodes.append(self.stored_child)
             return False
         parent, child_key = self.nodes[-1], (self.action, self.problem.key_of(state))
         child = parent.children.get(child_key)
@@ -252,38 +257,40 @@ class PlainTree(PlainNodes):
             if self.setting.bounds:  # a node leaves out what they exclude
                 known_profile = self.problem.profile(child.state)
             self.problem.check_alike(state, child.state, known_profile)
-        if child is not None and id(child) not in self.unborn:
+        if child is not None and id(child) not in self.pending_nodes:
             self.nodes.append(child)
             return False
-        self.fresh: PlainNode | None = None
+        self.new_leaf: PlainNode | None = None
         if child is None:
             if (
                 self.added >= self.setting.expansion
                 or self.num_nodes >= self.setting.most_nodes
             ):
                 return True
-            child = parent.children[child_key] = self._new(state, depth)
-            self.unborn.add(id(child))
+            child = parent.children[child_key] = self._new_node(state, depth)
+            self.pending_nodes.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
         # The number of nodes at the time when this child was created.
-        nodes_before = self.num_nodes - len(self.unborn) + self.added
+        nodes_before = self.num_nodes - len(self.pending_nodes) + self.added
         if (
             self.added < self.setting.expansion
             and nodes_before < self.setting.most_nodes
         ):
             self.nodes.append(child)
             return False
-        self.fresh = child
+        self.new_leaf = child
         return True
 
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule = self.nodes[-1], self.rule
-        max_open = self._opened(node, 1)
-        x, h = self._gathered(node, max_open)
+        max_open = self._count_open(node, 1)
+        x, h = self._gather_values(node, max_open)
         # with boxes all actions are open
-        open_slots = undecided(node) if self.setting.solves else list(range(max_open))
+        open_slots = (
+            undecided_slots(node) if self.setting.solves else list(range(max_open))
+        )
         if len(open_slots) < len(x):
             x, h = [x[j] for j in open_slots], [h[j] for j in open_slots]
         if rule.descent == UPPER:
@@ -318,13 +325,13 @@ class PlainTree(PlainNodes):
             from smoothcruiser.tree.leaves import mean_rollout
 
             return self._first_estimate(mean_rollout(self, state, depth))
-        return self._first_estimate(self._rollout(state, depth))
+        return self._first_estimate(self._blind_rollout(state, depth))
 
-    def _rollout(self, state: Any, depth: int) -> float:
+    def _blind_rollout(self, state: Any, depth: int) -> float:
         """The return of a blind rollout from a leaf."""
         rollout_return, weight = 0.0, 1.0
         while depth < self.setting.limit:
-            self._pause()
+            self._check_calls_left()
             actions = self.problem.legal_actions(state)
             action = actions[self.rng.integers(len(actions))]
             sign = self._sign(state)
@@ -340,8 +347,8 @@ class PlainTree(PlainNodes):
 
     def _first_estimate(self, leaf_estimate: float) -> float:
         """``total``, which becomes the first estimate of a new node."""
-        if self.fresh is not None:
-            self.fresh.visits, self.fresh.value, self.fresh.first = (
+        if self.new_leaf is not None:
+            self.new_leaf.visits, self.new_leaf.value, self.new_leaf.first = (
                 1,
                 leaf_estimate,
                 leaf_estimate,
@@ -390,9 +397,9 @@ class PlainTree(PlainNodes):
                 if rule.entropy <= 0.0:
                     continue
             if old_visits == 0 and rule.up != MEAN:
-                path_return += node.sign * self.head[self._opened(node, 0)]
+                path_return += node.sign * self.head[self._count_open(node, 0)]
                 node.first = path_return
-            x, h = self._gathered(node, self._opened(node, 0))
+            x, h = self._gather_values(node, self._count_open(node, 0))
             w = self._prior(node, i, len(x))
             if rule.up != MEAN:
                 node.value = node.sign * passed_up(rule, x, node.n, w)
@@ -406,7 +413,7 @@ class PlainTree(PlainNodes):
     def _sign(self, state: Any) -> float:
         return 1.0 if self.problem.mover(state) == 1 else -1.0
 
-    def _new(self, state: Any, depth: int) -> PlainNode:
+    def _new_node(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
         num_moves, actions = (
             self.setting.elapsed + depth,
@@ -433,11 +440,11 @@ class PlainTree(PlainNodes):
         low, high = self.root.box()
         return low == high
 
-    def _opened(self, node: PlainNode, decisions_begun: int) -> int:
+    def _count_open(self, node: PlainNode, decisions_begun: int) -> int:
         """How many actions of a node are open; ``begun`` decisions are not counted yet."""
         return open_count(self.setting, len(node.n), decisions_begun + sum(node.n))
 
-    def _gathered(
+    def _gather_values(
         self, node: PlainNode, max_actions: int
     ) -> tuple[list[float], list[float]]:
         """Signed values and signed entropies below, of the first ``most`` legal actions."""
@@ -454,7 +461,7 @@ class PlainTree(PlainNodes):
             )
         ]
         if self.setting.solves or self.setting.bounds:
-            x = node.clipped(x)
+            x = node.clip_values(x)
         if rule.entropy <= 0.0:
             return x, [0.0] * len(x)
         return x, [
@@ -505,9 +512,9 @@ class PlainTree(PlainNodes):
         """Begin anew at ``state``, one move later, with the same stream and counts."""
         self._forget()
         self.num_nodes, self.deepest, self._order = 0, 0, None
-        self.root = self._new(state, 1)
+        self.root = self._new_node(state, 1)
 
-    def rest(self) -> None:
+    def pause_workers(self) -> None:
         """Do nothing: workers of leaves are kept until the end."""
 
     def close(self) -> None:

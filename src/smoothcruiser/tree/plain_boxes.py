@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smoothcruiser.tree.plain import PlainTree
 
 
-def undecided(node: PlainNode) -> list[int]:
+def undecided_slots(node: PlainNode) -> list[int]:
     """The slots of the actions that are worth a descent; all where none is."""
     signed_boxes = node.ends()
     sure_value = max(low for low, _ in signed_boxes)

@@ -71,7 +71,7 @@ class PlainNode:
         """The nearest value that the box of an action holds."""
         return min(max(value, self.lows[j]), self.highs[j])
 
-    def clipped(self, x: list[float]) -> list[float]:
+    def clip_values(self, x: list[float]) -> list[float]:
         """The signed values of its first actions, put into their boxes."""
         sign = self.sign
         return [sign * self.inside(j, sign * value) for j, value in enumerate(x)]

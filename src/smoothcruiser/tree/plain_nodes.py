@@ -25,18 +25,18 @@ class PlainNodes(ABC):
     spread: Any
     pool: Any
     answers: list[Any]
-    unborn: set[int]
+    pending_nodes: set[int]
     _order: list[PlainNode] | None = None
 
     @abstractmethod
-    def _opened(self, node: PlainNode, begun: int) -> int:
+    def _count_open(self, node: PlainNode, begun: int) -> int:
         """How many actions of a node are open."""
 
     @abstractmethod
     def _forget(self) -> None:
         """Drop the record of a simulation that waits."""
 
-    def _listed(self) -> list[PlainNode]:
+    def _ordered_nodes(self) -> list[PlainNode]:
         """The nodes in breadth-first order, which numbers them."""
         if self._order is None:
             self._order = [self.root]
@@ -47,8 +47,8 @@ class PlainNodes(ABC):
 
     def node(self, i: int) -> Node:
         """Node ``i``; 0 is the root."""
-        node = self._listed()[i]
-        num_open = self._opened(node, 0)
+        node = self._ordered_nodes()[i]
+        num_open = self._count_open(node, 0)
         boxes = tuple(zip(node.lows[:num_open], node.highs[:num_open], strict=True))
         return Node(
             number=i,
@@ -66,12 +66,12 @@ class PlainNodes(ABC):
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order they were met."""
-        for (action, _), child in self._listed()[i].children.items():
+        for (action, _), child in self._ordered_nodes()[i].children.items():
             yield action, self._numbers[id(child)]
 
     def child(self, i: int, action: int, after: Any) -> int | None:
         """The node of next state ``after``, if there is one."""
-        child_node = self._listed()[i].children.get(
+        child_node = self._ordered_nodes()[i].children.get(
             (action, self.problem.key_of(after))
         )
         return None if child_node is None else self._numbers[id(child_node)]
@@ -83,8 +83,8 @@ class PlainNodes(ABC):
         """
         tree_copy = copy.copy(self)
         tree_copy.spread = tree_copy.pool = None  # workers are the original's
-        node_copies = {id(node): node.twin() for node in self._listed()}
-        for node in self._listed():
+        node_copies = {id(node): node.twin() for node in self._ordered_nodes()}
+        for node in self._ordered_nodes():
             node_copies[id(node)].children = {
                 key: node_copies[id(child)] for key, child in node.children.items()
             }
@@ -98,15 +98,17 @@ class PlainNodes(ABC):
             list(self.answers),
             None,
         )
-        tree_copy.unborn = {id(node_copies[node_id]) for node_id in self.unborn}
+        tree_copy.pending_nodes = {
+            id(node_copies[node_id]) for node_id in self.pending_nodes
+        }
         return tree_copy
 
     def advance(self, child: int) -> None:
         """Make ``child`` the root and forget what is not below it."""
-        self.root = self._listed()[child]
+        self.root = self._ordered_nodes()[child]
         self._forget()
         self._order = None
-        self.num_nodes, self.deepest = len(self._listed()), -1
+        self.num_nodes, self.deepest = len(self._ordered_nodes()), -1
         level_nodes = [self.root]
         while level_nodes:
             self.deepest += 1

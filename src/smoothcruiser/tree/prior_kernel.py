@@ -118,7 +118,7 @@ def logit(share: float) -> float:
     return max(math.log(share), LEAST_LOGIT) if share > 0.0 else LEAST_LOGIT
 
 
-def transformed(
+def transform_values(
     rule: TreeRule, x: Any, n: Any, w: Any, first_value: float, size: int, y: Any
 ) -> None:
     """Write s(q) of the completed values to ``y``."""
@@ -156,7 +156,7 @@ def improved_policy(
     p: Any,
 ) -> None:
     """Write pi' = softmax(log p + s(q)) to ``p``; ``y`` is workspace."""
-    transformed(rule, x, n, w, first_value, size, y)
+    transform_values(rule, x, n, w, first_value, size, y)
     largest_logit = -math.inf
     for j in range(size):
         y[j] += logit(w[j])
@@ -204,7 +204,7 @@ def halving_pick(
         visits_made += n[j] - root.since[acts[j]]
     if visits_made >= len(root.plan):
         return -1
-    transformed(rule, x, n, w, first_value, size, y)
+    transform_values(rule, x, n, w, first_value, size, y)
     return halving_best(n, w, acts, size, root, root.plan[visits_made], y)
 
 

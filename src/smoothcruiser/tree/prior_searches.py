@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import is_whole
-from smoothcruiser.tree.parameters import finite
+from smoothcruiser.tree.parameters import check_finite
 from smoothcruiser.tree.searches import (
     IMPROVED,
     MEAN,
@@ -40,8 +40,8 @@ class _Prior(Search):
     network: Any = None  # (prior, value) from one function, instead of the two
 
     def __post_init__(self) -> None:
-        self._evaluate("prior")
-        self._evaluate("network")
+        self._read_evaluator("prior")
+        self._read_evaluator("network")
         super().__post_init__()
         if self.network is not None and (self.prior or self.value) is not None:
             raise InvalidInput(
@@ -79,8 +79,8 @@ class PUCT(_Prior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "exploration", optional=True, least=0.0)
-        finite(self, "base", least=1.0)
+        check_finite(self, "exploration", optional=True, least=0.0)
+        check_finite(self, "base", least=1.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
@@ -114,7 +114,7 @@ class Gumbel(_Prior):
                     f"{value!r}."
                 )
         for name in ("noise", "value_scale", "visit_offset"):
-            finite(self, name, least=0.0)
+            check_finite(self, name, least=0.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         value_scale, visit_offset = float(self.value_scale), float(self.visit_offset)

@@ -53,7 +53,7 @@ class KnownRow(NamedTuple):
     excluded: frozenset[int]
 
 
-Place = tuple[Any, int]  # the key of a state, and the moves made before it
+StateTime = tuple[Any, int]  # the key of a state, and the moves made before it
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class KnownBounds:
     Where there is no horizon, the moves of a place are ``ANY_TIME``.
     """
 
-    rows: dict[Place, KnownRow] = field(default_factory=dict)
+    rows: dict[StateTime, KnownRow] = field(default_factory=dict)
     confidence: float = 1.0  # that all of them hold together
     timed: bool = False
 
@@ -79,7 +79,7 @@ class KnownBounds:
         return {a: 0.5 * (row.lows[a] + row.highs[a]) for a in row.excluded}
 
     @property
-    def excluded(self) -> dict[Place, frozenset[int]]:
+    def excluded_actions(self) -> dict[StateTime, frozenset[int]]:
         """The actions that are left out, where there are any."""
         excluded_by_place = {place: row.excluded for place, row in self.rows.items()}
         return {
@@ -89,7 +89,7 @@ class KnownBounds:
     @property
     def sentence(self) -> str:
         """What it is worth, for the notes of an estimate."""
-        excluded_actions = self.excluded
+        excluded_actions = self.excluded_actions
         known_text = f"bounds= knew {len(self.rows):,} states"
         if not excluded_actions:
             return f"{known_text} and left out no action."
@@ -155,11 +155,11 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
             "bts, dents, puct or gumbel, or drop bounds."
         )
     if _is_solution(search.bounds):
-        states_known, confidence = _solved(problem, search), 1.0
+        states_known, confidence = _solution_states(problem, search), 1.0
     else:
         _check_same(problem, search)
         table = search.bounds.table()
-        states_known, confidence = _remembered(table), table.confidence
+        states_known, confidence = _memory_states(table), table.confidence
     horizon = problem.horizon
     known_rows = {}
     for state, remaining, player, q_intervals in states_known:
@@ -186,7 +186,7 @@ def row_of(player: int, q_intervals: Any) -> KnownRow:
 KnownState = tuple[Any, int | None, int, Any]
 
 
-def _remembered(table: Any) -> Iterator[KnownState]:
+def _memory_states(table: Any) -> Iterator[KnownState]:
     for row in table:
         yield row.state, row.remaining, row.player, row.q_intervals
 
@@ -206,7 +206,7 @@ def _check_same(problem: Problem, search: Search) -> None:
         )
 
 
-def _solved(problem: Problem, search: Search) -> Iterator[KnownState]:
+def _solution_states(problem: Problem, search: Search) -> Iterator[KnownState]:
     solution: Solution = search.bounds
     q_values, states = solution.q_values, solution.states
     if solution.stages is not None:

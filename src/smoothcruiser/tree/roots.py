@@ -20,7 +20,7 @@ from smoothcruiser.tree.prior_kernel import (
     considered_visits,
     halving_best,
     improved_policy,
-    transformed,
+    transform_values,
 )
 from smoothcruiser.tree.prior_searches import PLANNED, Gumbel
 from smoothcruiser.tree.searches import IMPROVED
@@ -37,7 +37,8 @@ def plan_root(tree: Tree, simulations: int | None) -> None:
     K, root = tree.problem.num_actions, tree.node(0)
     rng = stream(tree.seed, Key.TREE, tree.elapsed, GUMBEL)
     gumbel_numbers = [
-        -math.log(-math.log(_inside(rng.random()))) * search.noise for _ in range(K)
+        -math.log(-math.log(_positive_uniform(rng.random()))) * search.noise
+        for _ in range(K)
     ]
     visits_before = np.zeros(K, np.int64)
     visits_before[list(root.actions)] = root.edge_visits
@@ -49,17 +50,17 @@ def plan_root(tree: Tree, simulations: int | None) -> None:
     )
 
 
-def _inside(u: float) -> float:
+def _positive_uniform(u: float) -> float:
     """A uniform number away from 0, where its logarithm ends."""
     return max(u, 2.0**-60)
 
 
-def chosen(tree: Tree, node: Node) -> int:
+def gumbel_action(tree: Tree, node: Node) -> int:
     """The action of a Gumbel root: the best of the most visited ones."""
     gumbel_root, rule, num_legal = tree._backend.gumbel, tree.rule, len(node.actions)
     x = [node.sign * q for q in tree.q_values(0)]
     n, w, y = list(node.edge_visits), list(node.prior or ()), [0.0] * num_legal
-    transformed(rule, x, n, w, node.sign * node.first, num_legal, y)
+    transform_values(rule, x, n, w, node.sign * node.first, num_legal, y)
     acts = node.actions
     most_visits = max(n[j] - int(gumbel_root.since[a]) for j, a in enumerate(acts))
     best_slot = halving_best(n, w, acts, num_legal, gumbel_root, most_visits, y)

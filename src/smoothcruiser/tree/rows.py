@@ -68,7 +68,7 @@ def same(stored: int, compared: int) -> bool:
     return True
 
 
-def _parts() -> dict[str, Any]:
+def _machine_parts() -> dict[str, Any]:
     row_functions = {
         "LOAD": load,
         "STORE": store,
@@ -95,7 +95,7 @@ class RowMachine:
         self.mask = sum(
             1 << w for w, is_float in enumerate(spoken.floats()) if is_float
         )
-        self.parts = parts = _parts()
+        self.parts = parts = _machine_parts()
         hash_parts = {
             name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")
         }
@@ -150,23 +150,23 @@ class RowMachine:
 
 def as_columns(rows: Any, columns: Any, count: int) -> None:
     """Copy rows of words to the columns of ``jit.state_columns``."""
-    for w, column in enumerate(_leaves(columns), start=2):
+    for w, column in enumerate(_flat_columns(columns), start=2):
         word_column = np.ascontiguousarray(rows[:count, w])
         column[:count] = (
             word_column.view(np.float64) if column.dtype.kind == "f" else word_column
         )
 
 
-def _leaves(columns: Any) -> list[Any]:
+def _flat_columns(columns: Any) -> list[Any]:
     if isinstance(columns, tuple):
-        return [leaf for column in columns for leaf in _leaves(column)]
+        return [leaf for column in columns for leaf in _flat_columns(column)]
     return [columns]
 
 
-def copied(stored: Any) -> Any:
+def copy_store(stored: Any) -> Any:
     """A copy of a store of states, which is an array or a tuple of stores."""
     return (
-        tuple(copied(field_store) for field_store in stored)
+        tuple(copy_store(field_store) for field_store in stored)
         if isinstance(stored, tuple)
         else stored.copy()
     )

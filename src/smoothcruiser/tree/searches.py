@@ -42,7 +42,7 @@ from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.shown import Shown
 from smoothcruiser.tree.evaluators import LeafEvaluator, evaluator_of
 from smoothcruiser.tree.evaluators.checks import check_leaves
-from smoothcruiser.tree.parameters import finite, widening
+from smoothcruiser.tree.parameters import check_finite, check_widening
 
 # how a node descends; the last two by a prior (``prior_kernel``)
 UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
@@ -171,8 +171,8 @@ class Search(ABC):
                     f"{self.name}: {name} must be a whole number of at least 1 or "
                     f"None, got {value!r}."
                 )
-        widening(self, "widening")
-        widening(self, "action_widening")
+        check_widening(self, "widening")
+        check_widening(self, "action_widening")
         if self.widening is not None and self.samples is not None:
             raise InvalidInput(
                 f"{self.name}: widening and samples are two limits on the next states "
@@ -190,19 +190,19 @@ class Search(ABC):
                 f"{self.name}: solve must be True or False, got {self.solve!r}."
             )
         if not is_number(self.initial_q):
-            self._evaluate("initial_q")
+            self._read_evaluator("initial_q")
         else:
-            finite(self, "initial_q", optional=True)
-        self._evaluate("value")
-        finite(self, "mix", least=0.0)
-        finite(self, "virtual_loss", least=0.0)
+            check_finite(self, "initial_q", optional=True)
+        self._read_evaluator("value")
+        check_finite(self, "mix", least=0.0)
+        check_finite(self, "virtual_loss", least=0.0)
         check_leaves(self)
         if self.bounds is not None:
             from smoothcruiser.tree.pruning import check_bounds
 
             check_bounds(self)
 
-    def _evaluate(self, name: str) -> None:
+    def _read_evaluator(self, name: str) -> None:
         """Make the evaluator of what was given for a parameter."""
         evaluator = evaluator_of(self.name, name, getattr(self, name))
         object.__setattr__(self, name, evaluator)
@@ -284,7 +284,7 @@ class UCT(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "exploration", optional=True, least=0.0)
+        check_finite(self, "exploration", optional=True, least=0.0)
 
     def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
         return Max()
@@ -309,8 +309,8 @@ class _Regularized(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "temperature", optional=True, above=0.0)
-        finite(self, "exploration", least=0.0)
+        check_finite(self, "temperature", optional=True, above=0.0)
+        check_finite(self, "exploration", least=0.0)
 
     def _temperature(self, problem_operator: Operator) -> float:
         if self.temperature is not None:
@@ -416,8 +416,8 @@ class _Boltzmann(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "search_temperature", optional=True, above=0.0)
-        finite(self, "exploration", least=0.0)
+        check_finite(self, "search_temperature", optional=True, above=0.0)
+        check_finite(self, "exploration", least=0.0)
         if not isinstance(self.average_returns, bool):
             raise InvalidInput(
                 f"{self.name}: average_returns must be True or False, got "
@@ -427,7 +427,7 @@ class _Boltzmann(Search):
     def operator(self, problem_operator: Operator) -> Operator:
         return Max()
 
-    def _search(self, problem_operator: Operator) -> float:
+    def _descent_temperature(self, problem_operator: Operator) -> float:
         if self.search_temperature is not None:
             return float(self.search_temperature)
         return problem_operator.strength or DEFAULT_TEMPERATURE
@@ -439,7 +439,7 @@ class _Boltzmann(Search):
             code=Entropy.code,
             exploration=float(self.exploration),
             most_visited=False,
-            temperature=self._search(problem_operator),
+            temperature=self._descent_temperature(problem_operator),
             cools=self.average_returns,
             shift=math.e,
             entropy=entropy,
@@ -469,11 +469,11 @@ class DENTS(_Boltzmann):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "entropy_temperature", optional=True, least=0.0)
+        check_finite(self, "entropy_temperature", optional=True, least=0.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         b = (
-            self._search(problem_operator)
+            self._descent_temperature(problem_operator)
             if self.entropy_temperature is None
             else float(self.entropy_temperature)
         )

@@ -35,7 +35,7 @@ def setting_of(problem: Problem, search: Search, elapsed: int = 0) -> Setting:
     steps_beyond = (
         None if problem.horizon is None else problem.horizon - elapsed - limit
     )
-    tail_low, tail_high = _range(problem, search, steps_beyond)
+    tail_low, tail_high = _value_range(problem, search, steps_beyond)
     # bytes of two tables, the hash table and a state of one word
     keeps_entropy = search.rule(problem.operator).entropy > 0.0
     per_action = (4 if keeps_entropy else 3) + (
@@ -101,9 +101,9 @@ def truncation(
     """The span of values at the root, and how far the depth limit may move them."""
     steps_left = None if problem.horizon is None else problem.horizon - elapsed
     limit = depth_limit(problem, search, elapsed)
-    root_low, root_high = _range(problem, search, steps_left)
+    root_low, root_high = _value_range(problem, search, steps_left)
     steps_beyond = None if steps_left is None else steps_left - limit
-    tail_low, tail_high = _range(problem, search, steps_beyond)
+    tail_low, tail_high = _value_range(problem, search, steps_beyond)
     tail_width = tail_high - tail_low
     if _is_bounded(problem, search) and steps_beyond != 0:
         tail_width = min(tail_width, problem.facts.given_gap or 0.0)
@@ -118,7 +118,9 @@ def _is_bounded(problem: Problem, search: Search) -> bool:
     )
 
 
-def _range(problem: Problem, search: Search, steps: int | None) -> tuple[float, float]:
+def _value_range(
+    problem: Problem, search: Search, steps: int | None
+) -> tuple[float, float]:
     """The range of what ``steps`` may be worth to the search's own operator."""
     operator = search.operator(problem.operator)
     return replace(problem.facts, operator=operator, given_bounds=None)._plain_range(

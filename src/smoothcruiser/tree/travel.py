@@ -21,17 +21,35 @@ NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
 # what stays, is built anew, or means something only within a simulation
 STAYS = frozenset(
     (
-        *("problem", "guard", "hold", "pool", "root", "unborn", "_order", "_numbers"),
-        *("nodes", "policies", "fresh", "taken", "sampled", "action", "slot", "added"),
+        *(
+            "problem",
+            "guard",
+            "hold",
+            "pool",
+            "root",
+            "pending_nodes",
+            "_order",
+            "_numbers",
+        ),
+        *(
+            "nodes",
+            "policies",
+            "new_leaf",
+            "stored_child",
+            "sampled",
+            "action",
+            "slot",
+            "added",
+        ),
     )
 )
 
-Packed = dict[str, Any]
+PackedTree = dict[str, Any]
 
 
-def packed(tree: PlainTree) -> Packed:
+def pack_tree(tree: PlainTree) -> PackedTree:
     """The tree as plain data, without its problem."""
-    nodes = tree._listed()
+    nodes = tree._ordered_nodes()
     node_index = {id(node): i for i, node in enumerate(nodes)}
     return {
         "rows": [tuple(getattr(node, name) for name in NUMBERS) for node in nodes],
@@ -45,21 +63,21 @@ def packed(tree: PlainTree) -> Packed:
                     *(move_answers.samples, move_answers.ends, move_answers.paid),
                     [
                         (node_index[id(c)], count, paid)
-                        for c, count, paid in move_answers.seen.values()
+                        for c, count, paid in move_answers.by_child.values()
                     ],
                 )
                 for slot, move_answers in node.outcomes.items()
             }
             for node in nodes
         ],
-        "unborn": [node_index[node_id] for node_id in tree.unborn],
+        "pending_nodes": [node_index[node_id] for node_id in tree.pending_nodes],
         "rest": {
             name: value for name, value in tree.__dict__.items() if name not in STAYS
         },
     }
 
 
-def take(tree: PlainTree, form: Packed) -> None:
+def restore_tree(tree: PlainTree, form: PackedTree) -> None:
     """Let ``tree`` be what was packed; it keeps its problem and who may stop it."""
     nodes = []
     for row in form["rows"]:
@@ -79,17 +97,17 @@ def take(tree: PlainTree, form: Packed) -> None:
                 num_ends,
                 paid,
             )
-            move_answers.seen = {
+            move_answers.by_child = {
                 id(nodes[i]): (nodes[i], count, total) for i, count, total in seen_rows
             }
     tree.__dict__.update(form["rest"])
     tree.root, tree._order = nodes[0], None
-    tree.unborn = {id(nodes[i]) for i in form["unborn"]}
+    tree.pending_nodes = {id(nodes[i]) for i in form["pending_nodes"]}
 
 
-def unpacked(problem: Problem, form: Packed) -> PlainTree:
+def unpack_tree(problem: Problem, form: PackedTree) -> PlainTree:
     """The tree that was packed, for ``problem``."""
     tree: PlainTree = object.__new__(PlainTree)
     tree.problem, tree.guard, tree.hold = problem, Guard(), Hold()
-    take(tree, form)
+    restore_tree(tree, form)
     return tree

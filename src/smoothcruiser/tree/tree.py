@@ -43,7 +43,7 @@ from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.notes import notes_of, promise_of
 from smoothcruiser.tree.pruning import bounds_of
-from smoothcruiser.tree.roots import chosen, plan_root, search_policy
+from smoothcruiser.tree.roots import gumbel_action, plan_root, search_policy
 from smoothcruiser.tree.searches import (
     IMPROVED,
     MEAN,
@@ -220,7 +220,7 @@ class Tree(Shown):
                         else min(last_simulation, self.simulations + slice_calls),
                         min(last_call, self.num_calls + slice_calls),
                     )
-                    self._backend.run(*slice_goal)
+                    self._backend.grow_to(*slice_goal)
                     # of several trees some may have used up their simulations, and
                     # the others their calls
                     nothing_left = counts_before == (self.simulations, self.num_calls)
@@ -232,7 +232,7 @@ class Tree(Shown):
                     if (
                         self.simulations >= last_simulation
                         or self.num_calls >= last_call
-                        or (self.method.solve and self._backend.over)
+                        or (self.method.solve and self._backend.is_solved)
                         or nothing_left
                         or slice_end - start_time - growth_watch.stood_still()
                         >= (seconds or math.inf)
@@ -257,7 +257,7 @@ class Tree(Shown):
                 self.refuted = error
                 raise
             finally:  # Ctrl-C included
-                self._backend.rest()
+                self._backend.pause_workers()
                 self.seconds += time.perf_counter() - start_time
 
     def close(self) -> None:
@@ -326,7 +326,7 @@ class Tree(Shown):
         player. ``steps`` are left there, where the problem has a horizon. A
         tree that would see another number of them stays where it is.
         """
-        moves = self._way(action, state)
+        moves = self._moves_to(action, state)
         if moves is None or (
             self.problem.horizon is not None
             and steps != self.problem.horizon - self.elapsed - len(moves)
@@ -336,7 +336,7 @@ class Tree(Shown):
             self.advance(move, next_state)
         return True
 
-    def _way(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
+    def _moves_to(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
         """The moves (action, next state) from the root to a known node of ``state``.
 
         None if the tree has no such node.
@@ -420,8 +420,8 @@ class Tree(Shown):
                 node.player,
             )
         if number == 0 and self.rule.descent == IMPROVED:
-            return chosen(self, node)
-        q_values, secure_slots = self.q_values(number), node.secure()
+            return gumbel_action(self, node)
+        q_values, secure_slots = self.q_values(number), node.recommendable_slots()
         x = [node.sign * q_values[j] for j in secure_slots]
         n = [node.edge_visits[j] for j in secure_slots]
         return node.actions[secure_slots[recommended(self.rule, x, n, len(x))]]

@@ -59,10 +59,10 @@ class Branch:
     hidden: int  # children that are not shown
 
 
-def shown(tree: Tree, *, depth: int = 3, width: int = 4) -> Branch:
+def visible_branch(tree: Tree, *, depth: int = 3, width: int = 4) -> Branch:
     """The part of the tree that views show."""
     check_sizes(depth, width)
-    return _shown(tree, (0, None, ""), 1.0, None, True, depth, width)
+    return _branch_at(tree, (0, None, ""), 1.0, None, True, depth, width)
 
 
 def check_sizes(depth: int, width: int) -> None:
@@ -74,7 +74,7 @@ def check_sizes(depth: int, width: int) -> None:
             )
 
 
-def _shown(
+def _branch_at(
     tree: Tree,
     position: tuple[int, int | None, str],
     share: float,
@@ -97,7 +97,7 @@ def _shown(
     )[:width]
     best_move = tree.action(number)
     children = tuple(
-        _shown(
+        _branch_at(
             tree,
             (child, a, label(node.state, a)),
             child_visits[child] / max(1, node.visits),
@@ -120,16 +120,16 @@ def _shown(
     )
 
 
-def _escaped(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Text for HTML and SVG: neither a browser nor a terminal obeys any of it."""
     return escape(printable(text))
 
 
-def _state(state: Any) -> str:
-    return _cut(text_of(tuple(state) if hasattr(state, "_fields") else state))
+def _state_text(state: Any) -> str:
+    return _shorten(text_of(tuple(state) if hasattr(state, "_fields") else state))
 
 
-def _cut(text: str, longest: int = LABEL) -> str:
+def _shorten(text: str, longest: int = LABEL) -> str:
     """Text on one line, as long as there is room for."""
     text = printable(text, keep="")
     return text if len(text) <= longest else text[: longest - 1] + "…"
@@ -144,35 +144,35 @@ def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
     The recommended action has a star. What is below the last level shown is counted in
     its line, what stands beside the children shown in a line of its own.
     """
-    root = shown(tree, depth=depth, width=width)
+    root = visible_branch(tree, depth=depth, width=width)
     lines = [
         (
             f"{tree.method} on {printable(tree.problem.name, keep='')}: "
             f"{tree.simulations:,} simulations, {tree.num_nodes:,} nodes"
         ),
         (
-            f"state {_state(root.node.state)}  value {root.node.value:.4g}  visits "
-            f"{root.node.visits:,}{_turn(tree, root)}"
+            f"state {_state_text(root.node.state)}  value {root.node.value:.4g}  "
+            f"visits {root.node.visits:,}{_turn_text(tree, root)}"
         ),
     ]
-    _lines(tree, root, "", lines)
+    _add_lines(tree, root, "", lines)
     return "\n".join(lines)
 
 
-def _turn(tree: Tree, branch: Branch) -> str:
+def _turn_text(tree: Tree, branch: Branch) -> str:
     if not tree.problem.is_game:
         return ""
     return "  max moves" if branch.node.player == 1 else "  min moves"
 
 
-def _action(branch: Branch) -> str:
+def _action_text(branch: Branch) -> str:
     """The name of the action that led to a node, or "action" and its number."""
     if branch.label == str(branch.action):
         return f"action {branch.action}"
-    return _cut(branch.label)
+    return _shorten(branch.label)
 
 
-def _lines(tree: Tree, branch: Branch, indent: str, lines: list[str]) -> None:
+def _add_lines(tree: Tree, branch: Branch, indent: str, lines: list[str]) -> None:
     num_rows = len(branch.children) + (1 if branch.hidden and branch.children else 0)
     for i, child in enumerate(branch.children):
         is_last = i == num_rows - 1
@@ -181,12 +181,12 @@ def _lines(tree: Tree, branch: Branch, indent: str, lines: list[str]) -> None:
             "" if child.children or not child.hidden else f"  +{child.hidden:,} below"
         )
         lines.append(
-            f"{indent}{'└' if is_last else '├'}─{star}{_action(child)}  q "
+            f"{indent}{'└' if is_last else '├'}─{star}{_action_text(child)}  q "
             f"{child.q_value:.4g}  visits {child.node.visits:,} → value "
-            f"{child.node.value:.4g}{_turn(tree, child)}{below_text}  "
-            f"state {_state(child.node.state)}"  # last, where a line may be cut
+            f"{child.node.value:.4g}{_turn_text(tree, child)}{below_text}  "
+            f"state {_state_text(child.node.state)}"  # last, where a line may be cut
         )
-        _lines(tree, child, indent + ("   " if is_last else "│  "), lines)
+        _add_lines(tree, child, indent + ("   " if is_last else "│  "), lines)
     if branch.hidden and branch.children:
         lines.append(f"{indent}└─ {branch.hidden:,} more")
 
@@ -195,31 +195,31 @@ def _lines(tree: Tree, branch: Branch, indent: str, lines: list[str]) -> None:
 
 
 @dataclass
-class _Place:
+class _Position:
     part: Branch
     x: float
     y: float
-    children: list[_Place]
+    children: list[_Position]
 
 
-def _placed(branch: Branch, level: int, free: list[float]) -> _Place:
+def _lay_out(branch: Branch, level: int, free: list[float]) -> _Position:
     """A part with its positions; ``free`` holds the next free column of leaves."""
-    children = [_placed(child, level + 1, free) for child in branch.children]
+    children = [_lay_out(child, level + 1, free) for child in branch.children]
     if children:
         x = (children[0].x + children[-1].x) / 2.0
     else:
         x = free[0]
         free[0] += COLUMN
-    return _Place(branch, x, MARGIN + level * ROW, children)
+    return _Position(branch, x, MARGIN + level * ROW, children)
 
 
-def _all(position: _Place) -> list[_Place]:
+def _all_positions(position: _Position) -> list[_Position]:
     return [
         position,
         *(
             inner_position
             for child in position.children
-            for inner_position in _all(child)
+            for inner_position in _all_positions(child)
         ),
     ]
 
@@ -241,8 +241,10 @@ def _colour(value: float, low: float, high: float) -> str:
 def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> str:
     """The tree as one SVG image; the full numbers of a node are in its tooltip."""
     free_column = [float(MARGIN + COLUMN / 2)]
-    root_position = _placed(shown(tree, depth=depth, width=width), 0, free_column)
-    positions = _all(root_position)
+    root_position = _lay_out(
+        visible_branch(tree, depth=depth, width=width), 0, free_column
+    )
+    positions = _all_positions(root_position)
     node_values = [position.part.node.value for position in positions]
     lowest_value, highest_value = min(node_values), max(node_values)
     image_width, image_height = (
@@ -253,7 +255,8 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> s
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {image_width:.0f} '
         f'{image_height:.0f}" width="{image_width:.0f}" height="{image_height:.0f}" '
         'font-family="sans-serif" font-size="11" role="img">',
-        f"<title>{_escaped(str(tree.method))} on {_escaped(tree.problem.name)}</title>",
+        f"<title>{_escape_text(str(tree.method))} on "
+        f"{_escape_text(tree.problem.name)}</title>",
         ink.background,
     ]
     for position in positions:
@@ -271,7 +274,7 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> s
             value_text = f": {branch.q_value:.3g}"
             svg_parts.append(
                 f'<text x="{z:.1f}" y="{t + LINE:.1f}" text-anchor="middle" {ink.text}>'
-                f"{escape(_cut(branch.label, LABEL - len(value_text)))}"
+                f"{escape(_shorten(branch.label, LABEL - len(value_text)))}"
                 f"{value_text}</text>"
             )
     svg_parts += [
@@ -280,7 +283,7 @@ def svg(tree: Tree, *, depth: int = 2, width: int = 4, ink: Ink = ON_WHITE) -> s
     return "\n".join([*svg_parts, "</svg>"])
 
 
-def _circle(position: _Place, low: float, high: float, ink: Ink) -> str:
+def _circle(position: _Position, low: float, high: float, ink: Ink) -> str:
     node, branch = position.part.node, position.part
     edges_text = "; ".join(
         f"action {a}: {n:,} visits"
@@ -303,17 +306,17 @@ def _circle(position: _Place, low: float, high: float, ink: Ink) -> str:
         )
     )
     return (
-        f"<g><title>{_escaped(tip_text)}</title>{shape_svg} "
+        f"<g><title>{_escape_text(tip_text)}</title>{shape_svg} "
         f'fill="{_colour(node.value, low, high)}" stroke="#555555"/>'
         f'<text x="{position.x:.1f}" y="{position.y + 4:.1f}" '
-        f'text-anchor="middle" fill="#111111">{_inside(node.value)}</text>'
+        f'text-anchor="middle" fill="#111111">{_node_text(node.value)}</text>'
         f'<text x="{position.x:.1f}" y="{position.y - 21:.1f}" text-anchor="middle" '
-        f"{ink.text}>{_escaped(_state(node.state))}</text>"
+        f"{ink.text}>{_escape_text(_state_text(node.state))}</text>"
         f"{hidden_svg if branch.hidden else ''}</g>"
     )
 
 
-def _inside(value: float) -> str:
+def _node_text(value: float) -> str:
     """A value that fits into its node; the tooltip has more of it."""
     text = f"{value:.3g}"
     return text if len(text) <= 6 else f"{value:.2g}"
@@ -339,9 +342,9 @@ def frame(title: str, inner: str, *, head: str = "") -> str:
 <meta http-equiv="Content-Security-Policy" content="default-src 'none';
  style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'">{head}
 <meta name="viewport" content="width=device-width">
-<title>{_escaped(title)}</title>
+<title>{_escape_text(title)}</title>
 <style>:root {{ color-scheme: light dark }} body {{ margin: 2em }}{STYLE}</style></head>
-<body class="page"><h1>{_escaped(title)}</h1>{inner}</body></html>
+<body class="page"><h1>{_escape_text(title)}</h1>{inner}</body></html>
 """
 
 
@@ -353,16 +356,16 @@ def body(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     heading_row = f"<tr><th>action</th><th>q</th>{sure_heading}<th>visits</th><th>policy</th></tr>"
     table_rows = ""
     for j, (a, q) in enumerate(zip(root.actions, tree.q_values(0), strict=True)):
-        box_cell = f"<td>{_box(root.boxes[j])}</td>" if root.boxes else ""
+        box_cell = f"<td>{_box_text(root.boxes[j])}</td>" if root.boxes else ""
         star = " *" if a == estimate.action else ""
         table_rows += (
-            f"<tr><td>{_escaped(estimate.label(a))}{star}</td><td>{q:.6g}</td>"
+            f"<tr><td>{_escape_text(estimate.label(a))}{star}</td><td>{q:.6g}</td>"
             f"{box_cell}"
             f"<td>{root.edge_visits[j]:,}</td><td>{estimate.policy[a]:.4f}</td></tr>"
         )
-    notes_html = "".join(f"<p>{_escaped(note)}</p>" for note in estimate.notes)
+    notes_html = "".join(f"<p>{_escape_text(note)}</p>" for note in estimate.notes)
     line_html = " → ".join(
-        f"{_escaped(move)} ({visits:,})"
+        f"{_escape_text(move)} ({visits:,})"
         for move, visits in folding.principal_line(tree)
     )
     return f"""{notes_html}
@@ -371,10 +374,10 @@ def body(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
 <div class="tree">{svg(tree, depth=depth, width=width, ink=AROUND)}</div>
 <p>Circles: max moves; squares: min moves. Green edges are recommended; thickness is the
 share of visits; +n children are not shown. Hover over a node for its numbers.</p>
-{folding.folded(tree)}"""
+{folding.folded_html(tree)}"""
 
 
-def _box(box: tuple[float, float]) -> str:
+def _box_text(box: tuple[float, float]) -> str:
     low, high = box
     return f"{low:.6g}, proven" if low == high else f"[{low:.6g}, {high:.6g}]"
 

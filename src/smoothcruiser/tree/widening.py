@@ -170,22 +170,22 @@ def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -
 class MoveAnswers:
     """What one move has been answered with."""
 
-    __slots__ = ("ends", "paid", "samples", "seen")
+    __slots__ = ("by_child", "ends", "paid", "samples")
 
     def __init__(self) -> None:
         self.samples, self.ends, self.paid = 0, 0, 0.0
         # by the child's identity, oldest first: (child, samples, sum of rewards)
-        self.seen: dict[int, tuple[Any, int, float]] = {}
+        self.by_child: dict[int, tuple[Any, int, float]] = {}
 
     @property
     def different(self) -> int:
         """Different next states; all ends are one."""
-        return len(self.seen) + (1 if self.ends > 0 else 0)
+        return len(self.by_child) + (1 if self.ends > 0 else 0)
 
-    def stored(self, rng: Any) -> tuple[Any, float]:
+    def sample_stored(self, rng: Any) -> tuple[Any, float]:
         """(a stored child or None for an end, its mean reward)."""
         samples_left = rng.integers(self.samples)
-        for child, child_samples, reward_sum in reversed(self.seen.values()):
+        for child, child_samples, reward_sum in reversed(self.by_child.values()):
             if samples_left < child_samples:
                 return child, reward_sum / child_samples
             samples_left -= child_samples
@@ -198,8 +198,8 @@ class MoveAnswers:
             self.ends += 1
             self.paid += reward
             return
-        _, child_samples, reward_sum = self.seen.get(id(child), (child, 0, 0.0))
-        self.seen[id(child)] = (child, child_samples + 1, reward_sum + reward)
+        _, child_samples, reward_sum = self.by_child.get(id(child), (child, 0, 0.0))
+        self.by_child[id(child)] = (child, child_samples + 1, reward_sum + reward)
 
     def twin(self, twins: dict[int, Any]) -> MoveAnswers:
         """A copy for a copied tree, whose node for ``id(child)`` is in ``twins``."""
@@ -209,9 +209,9 @@ class MoveAnswers:
             self.ends,
             self.paid,
         )
-        for child_id, (_, child_samples, reward_sum) in self.seen.items():
+        for child_id, (_, child_samples, reward_sum) in self.by_child.items():
             child = twins[child_id]
-            answers_copy.seen[id(child)] = (child, child_samples, reward_sum)
+            answers_copy.by_child[id(child)] = (child, child_samples, reward_sum)
         return answers_copy
 
 
@@ -225,7 +225,7 @@ def note_path(tree: PlainTree, path: Sequence[Step]) -> None:
             continue
         node, child = tree.nodes[i], None
         if not step.ended:
-            child = tree.nodes[i + 1] if i + 1 < len(tree.nodes) else tree.fresh
+            child = tree.nodes[i + 1] if i + 1 < len(tree.nodes) else tree.new_leaf
             if child is None:  # there was no room for it
                 continue
         slot = node.actions.index(step.selection.action)

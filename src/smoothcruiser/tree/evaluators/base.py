@@ -39,15 +39,16 @@ class Leaves:
         """One array with a row per state, or a (nested) tuple of them."""
         if self.by_field is not None:
             return self.by_field()
-        return stacked(self.states)
+        return stack_states(self.states)
 
 
-def stacked(states: Sequence[Any]) -> Any:
+def stack_states(states: Sequence[Any]) -> Any:
     """States as columns: numbers and arrays are stacked, tuples field by field."""
     first_state = states[0]
     if isinstance(first_state, tuple):
         field_columns = [
-            stacked([state[i] for state in states]) for i in range(len(first_state))
+            stack_states([state[i] for state in states])
+            for i in range(len(first_state))
         ]
         return (
             type(first_state)(*field_columns)
@@ -131,7 +132,7 @@ def plain_array(array: Any) -> Any:
     return array
 
 
-def raised(name: str, error: Exception, where: str) -> OracleError:
+def function_error(name: str, error: Exception, where: str) -> OracleError:
     """A user's function raised an error, or could not be compiled."""
     from smoothcruiser.jit.oracle import first_line
 

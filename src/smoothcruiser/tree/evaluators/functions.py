@@ -23,8 +23,8 @@ from smoothcruiser.tree.evaluators.base import (
     LeafEvaluator,
     Leaves,
     as_rows,
+    function_error,
     plain_array,
-    raised,
 )
 
 
@@ -48,7 +48,7 @@ class Function(LeafEvaluator):
             except (SmoothcruiserError, KeyboardInterrupt):
                 raise
             except Exception as error:
-                raise raised(name, error, f"at state {state!r:.60}") from error
+                raise function_error(name, error, f"at state {state!r:.60}") from error
             answer_rows[i] = one_row(returned, width, name)
         return answer_rows
 
@@ -61,21 +61,21 @@ def one_row(returned: Any, width: int, name: str) -> Floats:
     if returned is None:
         raise InvalidInput(f"{name} returned None for a state; is a return missing?")
     if name == "network":
-        return _both([returned], 1, width).reshape(width)
+        return _network_rows([returned], 1, width).reshape(width)
     if width == 1:
         expected = "one number per state"
-        return as_rows([_number(returned)], 1, 1, name, expected).reshape(1)
+        return as_rows([_scalar(returned)], 1, 1, name, expected).reshape(1)
     expected = "one number per action, {k} of them"
     return as_rows([plain_array(returned)], 1, width, name, expected).reshape(width)
 
 
-def _number(returned: Any) -> Any:
+def _scalar(returned: Any) -> Any:
     """A number, also where it came as an array of one."""
     array = plain_array(returned)
     return array.reshape(()) if getattr(array, "shape", ()) == (1,) else array
 
 
-def _both(pairs: Any, count: int, width: int) -> Floats:
+def _network_rows(pairs: Any, count: int, width: int) -> Floats:
     """Rows of (value, priors) from pairs (priors, value)."""
     answer_rows = np.empty((count, width))
     expected = "(one number per action, a value)"
@@ -96,7 +96,7 @@ class OverArrays(LeafEvaluator):
         self.source = source
 
     @cached_property
-    def _called(self) -> Any:
+    def _batch_function(self) -> Any:
         if self.source.kind == "numpy":
             return self.source.function
         import jax
@@ -106,11 +106,11 @@ class OverArrays(LeafEvaluator):
 
     def _answer(self, columns: Any) -> Any:
         if self.source.kind == "numpy":
-            return self._called(columns)
+            return self._batch_function(columns)
         from smoothcruiser.problem.batched.jax import precise
 
         with precise(self.source.x64):
-            return self._called(columns)
+            return self._batch_function(columns)
 
     def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
         """One call for all leaves."""
@@ -120,7 +120,9 @@ class OverArrays(LeafEvaluator):
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise raised(name, error, f"for a batch of {num_leaves} states") from error
+            raise function_error(
+                name, error, f"for a batch of {num_leaves} states"
+            ) from error
         if name == "network":
             if not isinstance(returned, tuple | list) or len(returned) != 2:
                 raise InvalidInput(
