@@ -1,4 +1,4 @@
-"""What trees that ask evaluators share, compiled or plain: moves, and steps left."""
+"""Shared code of trees with evaluators, compiled or plain: moves, and steps left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smoothcruiser.tree.start import TreeStart
 
 
 class Asker:
-    """A tree whose root is informed again after every move; it comes before the tree."""
+    """A mixin, named before the tree class: it informs the root after every move."""
 
     problem: Problem
     asks: Asks
@@ -21,7 +21,7 @@ class Asker:
     gumbel: GumbelRoot
 
     def ask_with(self, asks: Asks, start: TreeStart) -> None:
-        """Set what is asked, before the tree has a root."""
+        """Set the evaluators, before the tree has a root."""
         self.asks, self.elapsed = asks, start.setting.elapsed
         self.gumbel = empty_gumbel_root(asks.problem.num_actions)
 
@@ -47,7 +47,7 @@ class Asker:
         self._inform_new_root()
 
     def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
+        """Make ``child`` the root and forget the nodes that are not below it."""
         self.flush()
         super().advance(child)  # type: ignore[misc]
         self._inform_new_root()

@@ -119,7 +119,7 @@ def _row_writer(name: str, function: Any, K: int) -> Any:
 
 
 class AskingTree(Asker, CompiledTree):
-    """The tree of a compiled problem whose leaves are evaluated."""
+    """The tree of a compiled problem with evaluators at its leaves."""
 
     machine: AskingMachine
 

@@ -1,4 +1,4 @@
-"""The machine of trees that ask an evaluator: simulations whose leaves wait.
+"""The machine of trees that ask an evaluator: leaves of simulations wait for it.
 
 It is the loop of ``tree.kernel.grow`` with one difference: a new leaf is not valued at
 once. It waits, with its path, until ``asking.batch`` leaves wait, or the simulations
@@ -97,15 +97,15 @@ class Waiting(NamedTuple):
     paths: Ints  # (B, steps, 3) as in ``Desk``
     rewards: Floats  # (B, steps)
     steps: Ints  # (B,) lengths of the paths
-    rolled: Floats  # (B,) what a rollout gave
+    rolled: Floats  # (B,) returns of rollouts
     answers: Floats  # (B, 1 + 2 K), see ``asks``
     counts: Ints  # (5,)
     states: Any  # (B,) in the machine's form
-    tables: Any  # what EVALUATE reads
+    tables: Any  # read by EVALUATE
 
 
 class GumbelRoot(NamedTuple):
-    """What Gumbel MuZero's root keeps."""
+    """Numbers of the root of Gumbel MuZero."""
 
     gumbels: Floats  # (K,)
     since: Ints  # (K,) visits when the node became the root
@@ -290,7 +290,7 @@ def enqueue(
     asking: Asking, K: int, floats: Floats, waiting: Waiting, path: Ints, rewards: Floats,
     depth: int, rolled: float, collides: bool,
 ) -> None:  # fmt: skip
-    """Let the leaf at the end of a path wait; its state is in its place already."""
+    """Let the leaf at the end of a path wait; its state is stored already."""
     i = waiting.counts[QUEUED]
     for d in range(depth):
         for column in range(3):

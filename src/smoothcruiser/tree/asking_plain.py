@@ -67,7 +67,7 @@ class AskingNode(PlainNode):
 
 
 class WaitingPath(NamedTuple):
-    """A descent whose leaf waits."""
+    """A descent with a leaf that waits."""
 
     path: tuple[Step, ...]
     nodes: tuple[AskingNode, ...]
@@ -77,7 +77,7 @@ class WaitingPath(NamedTuple):
 
 
 class AskingPlain(Asker, PlainTree):
-    """The tree of any problem whose leaves are evaluated."""
+    """The tree of any problem with evaluators at its leaves."""
 
     node_class = AskingNode
     root: AskingNode
@@ -282,7 +282,7 @@ class AskingPlain(Asker, PlainTree):
         return x, h
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
-        """What a rollout says of a leaf, which waits for the rest."""
+        """The rollout's estimate of a leaf, which waits for the evaluators."""
         self.waiting_state = state
         if depth == self.setting.limit:
             self.waits, self.new_leaf = self.numbers.deep, None

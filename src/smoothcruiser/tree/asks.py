@@ -1,9 +1,9 @@
-"""What one tree asks at its leaves: the evaluators of its search on its problem.
+"""Questions of one tree at its leaves: the evaluators of its search on its problem.
 
 An answer is a row of 1 + 2 K numbers: the value, K prior weights, K first values of
-actions; what nobody was asked for is 0. Compiled functions and arrays of tabular
-problems are asked inside the compiled tree, everything else in Python, a batch at a
-time.
+actions. Numbers that no evaluator gives are 0. Compiled functions and arrays of
+tabular problems are asked inside the compiled tree, everything else in Python, a
+batch at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Asking(NamedTuple):
 
 
 def asks_of(problem: Problem, search: Search, elapsed: int = 0) -> Asks | None:
-    """What a tree asks at its leaves; None where the plain machine does."""
+    """The evaluators of a tree; None where the machine without them is enough."""
     if not search.asks:
         return None
     return Asks(problem, search, elapsed)
@@ -136,7 +136,7 @@ class Asks:
         return compiled_functions
 
     def answers(self, leaves: Leaves) -> Floats:
-        """Rows of answers; what a memory does not know is the middle of the bounds."""
+        """Rows of answers; states unknown to a memory get the middle of the bounds."""
         answer_rows = np.zeros((leaves.count, self.width))
         for name, evaluator in self.evaluators.items():
             width, first_column = self.widths[name], self.places[name]
@@ -196,7 +196,7 @@ def evaluates_limit(backend: Any) -> bool:
 
 
 def evaluator_notes(backend: Any) -> list[str]:
-    """The notes on what a tree's evaluators said."""
+    """Notes on the answers of a tree's evaluators."""
     asks = getattr(backend, "asks", None)
     if asks is None:
         return []

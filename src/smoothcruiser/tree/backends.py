@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def backend_of(
     tree: Tree, executor: str | None, callback: Callback | None = None
 ) -> Any:
-    """What grows the tree; ``callback`` hears that code is compiled for it."""
+    """The code that grows the tree; ``callback`` hears that it is compiled."""
     start_time = time.perf_counter()
     with shown(callback):
         Phases(callback).begin("compiling")
@@ -61,7 +61,7 @@ def _build_backend(tree: Tree, executor: str | None) -> Any:
 
 
 def is_machine_code(problem: Problem, search: Search, executor: str | None) -> bool:
-    """Whether compiled code grows the trees; what cannot be is refused."""
+    """Whether compiled code grows the trees; impossible requests are refused."""
     is_spread = search.trees > 1 or search.leaf_rollouts > 1
     if _is_pool(executor):
         if not is_spread:
@@ -139,7 +139,7 @@ def _build_tree(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
 def _pool_opener(
     tree: Tree, executor: str | None, is_compiled: bool
 ) -> Callable[[], Pool]:
-    """What opens the workers that grow trees, or run rollouts from leaves."""
+    """A function that opens workers, which grow trees or run rollouts from leaves."""
     compute = tree.compute
 
     def open_pool() -> Pool:
@@ -158,7 +158,7 @@ def _pool_opener(
 
 
 def same_problem(problem: Problem) -> Problem:
-    """The problem, which is what a worker builds."""
+    """The problem itself: a worker builds nothing else."""
     return problem
 
 

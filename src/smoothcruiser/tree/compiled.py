@@ -3,8 +3,9 @@
 The arrays double when they are full. Tabular problems share one machine, cached
 on disk. A user's oracle begins on another shared one, which calls it by address
 (``tree.rows``), and is compiled into its own machine once that pays, with the same
-bits (``engines.compiled.handover``). States may have any type that the engines can store (numbers,
-tuples, NamedTuples, arrays); a hash built for the type tells them apart.
+bits (``engines.compiled.handover``). States may have any type that the engines can
+store (numbers, tuples, NamedTuples, arrays); a hash built for the type tells them
+apart.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def machine_for(
 
 
 def _plain_machine(problem: Problem, state: Any) -> tuple[Machine, Any, Any]:
-    """The same without extras."""
+    """The same as ``machine_for``, without extras."""
     bound_parts: dict[str, Any] = {}
     if problem.value_gap is not None:
         bound_parts = {"BOUNDED": True} | bounds_parts(*(problem.value_bounds or ()))
@@ -246,7 +247,7 @@ class CompiledTree:
         return int(row_tree_machine.root.ctypes.data)
 
     def _hand_over(self) -> None:
-        """Go on with the machine that has the functions in it, once it is there."""
+        """Continue with the machine that has the functions in it, once it is ready."""
         if self.handover is None:
             return
         num_calls = int(self.meta[kernel.CALLS])
@@ -256,7 +257,7 @@ class CompiledTree:
             self._move_states(machine)
 
     def _move_states(self, machine: Machine) -> None:
-        """Take the states from rows to the columns of ``machine``."""
+        """Move the states from rows to the columns of ``machine``."""
         num_nodes, state_rows, scratch_rows = (
             int(self.meta[kernel.COUNT]),
             self.states,
@@ -329,11 +330,11 @@ class CompiledTree:
         return self.grow_slice(simulations, calls)
 
     def prepare(self) -> None:
-        """Change to the machine with the user's functions in it, once it is there."""
+        """Change to the machine with the user's functions in it, once it is ready."""
         self._hand_over()
 
     def grow_slice(self, simulations: int, calls: int) -> bool:
-        """The same as ``run``, in any thread."""
+        """Grow like ``grow_to``, in any thread."""
         while True:
             try:
                 status = self._simulate(simulations, calls)
@@ -388,7 +389,7 @@ class CompiledTree:
         """Do nothing: no leaf waits."""
 
     def warm(self) -> None:
-        """Compile what a move needs, and count its time as compile time."""
+        """Compile the functions of a move, and count their time as compile time."""
         start_time = time.perf_counter()
         self.machine.find_child(
             self.nodes.ints,
@@ -499,7 +500,7 @@ class CompiledTree:
         self._plant(root_form, state, self.setting.elapsed + 1)
 
     def _plant(self, root_form: Any, state: Any, moves: int) -> None:
-        """Make the root; ``form`` is its state as the machine takes it."""
+        """Make the root; ``root_form`` is its state as the machine takes it."""
         setting, nodes, spans = self.setting, self.nodes, self.workspace.spans
         root = self.machine.add_node(
             setting,
@@ -543,7 +544,7 @@ class CompiledTree:
         """Do nothing: there are no workers."""
 
     def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
+        """Make ``child`` the root and forget the nodes that are not below it."""
         self.workspace.held[kernel.HELD] = kernel.NOTHING_HELD
         self.machine.compact(self.nodes, self.states, self.meta, child)
 

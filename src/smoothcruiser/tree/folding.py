@@ -1,9 +1,9 @@
 """A search tree that folds and unfolds: nested ``<details>`` elements, no script.
 
-A line per node: the action that led there, its value, visits and their share, what is
-proven or certain of it, and its state. The principal line, the recommended actions one
-after the other, is open at first. Nodes with less than ``LEAST_SHARE`` of the root's
-visits are counted, not shown.
+A line per node: the action that led there, its value, visits and their share, its
+proven or certain bounds, and its state. The principal line, the recommended actions
+one after the other, is open at first. Nodes with less than ``LEAST_SHARE`` of the
+root's visits are counted, not shown.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _share_bar(share: float) -> str:
 
 
 def _box_html(box: tuple[float, float] | None) -> str:
-    """What is certain of an action, where the tree solves."""
+    """The certain bounds of an action, where the tree solves."""
     if box is None:
         return ""
     low, high = box
@@ -138,7 +138,7 @@ def _box_html(box: tuple[float, float] | None) -> str:
 
 
 def _node_value(node: Node) -> float:
-    """What a node is worth, within what is sure of it; what rounding left of 0 is 0."""
+    """The value of a node, put inside its box; a rounding error around 0 becomes 0."""
     value = node.value
     if node.box is not None:
         value = min(max(value, node.box[0]), node.box[1])

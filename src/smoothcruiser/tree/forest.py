@@ -1,19 +1,19 @@
 """Several trees of one search, grown at once and read as one: root parallelism.
 
-``trees=n`` grows n independent trees (Chaslot et al. 2008, "root parallelization"), each
-from a stream of its own, and adds up what they know. The number of trees changes the
-answer; who grows them does not:
+``trees=n`` grows n independent trees (Chaslot et al. 2008, "root parallelization"),
+each from a stream of its own, and adds up their statistics. The number of trees
+changes the answer; the workers that grow them do not:
 
-  budget    calls and simulations are dealt out: tree i of n gets x // n of x, and one
-            more where i < x % n; where trees have made different numbers of them (one
-            was proven, or the other limit came first), those with the fewest come first.
-            A tree depends on its own counts alone, however these are sliced, so the
-            forest depends on the totals alone
-  workers   threads for compiled trees, whose machine code runs without the
+  budget    calls and simulations are divided: tree i of n gets x // n of x, and one
+            more where i < x % n. Where trees have made different numbers of them (one
+            was proven, or the other limit came first), those with the fewest come
+            first. A tree depends on its own counts alone, however these are sliced,
+            so the forest depends on the totals alone
+  workers   threads for compiled trees, since machine code runs without the
             interpreter's lock; processes or Dask for plain ones, which travel there and
             back (``tree.travel``); this thread otherwise
   proofs    a tree stops where its own root is proven, not where another's is: that
-            would depend on who is faster
+            would depend on the speed of the workers
   merging   a node of the forest is the nodes of the same path (actions, states) in all
             trees that have it; visits and totals are added in the order of the trees,
             and boxes (``proof_kernel``) are intersected: each of them holds
@@ -55,10 +55,10 @@ class Slice:
 
 
 def divide_total(total: int, counts: list[int]) -> list[int]:
-    """How far each tree is to come from its count, so that the sum is ``total``.
+    """The goal of each tree, starting from its count, so that the sum is ``total``.
 
     The lowest are raised first, as water finds its level, so that two growths come to
-    the same as one; of what cannot be divided the first trees get one more.
+    the same as one; of a remainder the first trees get one more.
     """
     tree_order = sorted(range(len(counts)), key=lambda i: (counts[i], i))
     goals, amount_left = list(counts), total - sum(counts)
@@ -91,7 +91,7 @@ def grow_here(built: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
 
 
 def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
-    """The same in a worker, which returns the tree, packed."""
+    """The same as ``grow_here`` in a worker, which returns the packed tree."""
     from smoothcruiser.tree.travel import pack_tree, unpack_tree
 
     tree = unpack_tree(problem, tree_slice.tree)
@@ -202,13 +202,13 @@ class Forest:
         self._below: dict[int, list[tuple[int, int]]] = {}
 
     def listen(self, hold: Hold) -> None:
-        """Let a stop break off what may be broken off."""
+        """Let a stop break off calls and waits of the trees."""
         self._hold = hold
         for tree in self.trees:
             tree.listen(hold)
 
     def warm(self) -> None:
-        """Compile what a move needs."""
+        """Compile the functions of a move."""
         for tree in self.trees:
             tree.warm()
 
@@ -282,7 +282,7 @@ class Forest:
         )
 
     def node(self, i: int) -> Node:
-        """Node ``i``: what all trees know of it; 0 is the root."""
+        """Node ``i`` with the statistics of all trees; 0 is the root."""
         tree_nodes = [
             self.trees[tree_number].node(node_number)
             for tree_number, node_number in self._places[i]
@@ -342,7 +342,7 @@ def merge_nodes(tree_nodes: list[Node], number: int, tree: Any) -> Node:
     """One node of the same state in several trees: sums in their order.
 
     Its value is that of the merged actions, or the mean over visits where nodes pass up
-    mean returns or weigh by what is above them.
+    mean returns or weigh by the policy of the node above.
     """
     first_node, rule = tree_nodes[0], tree.rule
     total_visits = sum(tree_node.visits for tree_node in tree_nodes)

@@ -17,10 +17,10 @@ UNLIMITED = 2**62
 
 
 class Growth:
-    """How far a tree is to grow, checked, and who hears of it.
+    """The checked limits of one growth, and its progress function.
 
     The limit that is reached first ends it. ``refused`` says whether the progress
-    function did.
+    function ended it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Growth:
         return self.progress is not None and self.phases.tell(**self.facts(tree))
 
     def facts(self, tree: Tree) -> dict[str, Any]:
-        """What reports say of a tree."""
+        """The facts about a tree that reports contain."""
         simulations = tree.simulations - self._before[0]
         num_calls = tree.num_calls - self._before[1]
         seconds_spent = time.perf_counter() - self._begin

@@ -14,8 +14,8 @@ its end:
     total(s,a) += the return from (s,a)
 
 A next state without a node (terminal, at the depth limit, beyond the memory)
-adds r + gamma times its estimate, once and for all. An untried action is worth
-what its state's first estimate says: x = sign * u - F(0), so that F over
+adds r + gamma times its estimate, once and for all. The value of an untried action
+follows from the first estimate u of its state: x = sign * u - F(0), so that F over
 untried actions is that estimate. Edge visits are -1 where an action is illegal.
 The same steps in plain Python, for any state: ``tree.plain``.
 """
@@ -83,15 +83,15 @@ PROVEN, TWO_OUTCOMES, BROKEN_CLAIM = 20, 21, 22
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST, INEXACT = range(6)
 # where a simulation was interrupted when the calls were used up
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)
-# slots of ``held``: that place, and what the simulation needs to continue
+# slots of ``held``: that place, and the numbers that the simulation needs to continue
 HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-# Columns of the two tables that hold the nodes, one row per node: what is read
-# together lies together. The ints are arrivals, parent, the parent's action,
+# Columns of the two tables that hold the nodes, one row per node: numbers that are
+# read together lie together. The ints are arrivals, parent, the parent's action,
 # then K edge visits and K latest children.
 VISITS, PARENT, ACTION, EDGE = range(4)
 # The floats are the value passed up, the first estimate, +1 max or -1 min, the
@@ -107,8 +107,7 @@ class Nodes(NamedTuple):
     # (T,) hash table of node numbers, -1 if empty; T is a power of two, at
     # least 2 C
     table: Ints
-    # (C, ...) what moves were answered with (``tree.widening``); (0, ...) where they
-    # always sample
+    # (C, ...) answers to moves (``tree.widening``); (0, ...) where they always sample
     outcomes: Ints
     paid: Floats
     # (C, 3 K) of ``proof_kernel`` where the tree solves or knows bounds, else (1, 1)
@@ -133,7 +132,7 @@ class Workspace(NamedTuple):
     p: Floats
     w: Floats  # prior weights
     held: Ints  # a simulation that ran out of calls, to be resumed
-    carry: Floats  # the return of its rollout so far, and the weight of what follows
+    carry: Floats  # the return of its rollout so far, and the weight of later rewards
     spans: Floats  # (T, 2): the box of an untried action after t moves; (1, 2): any t
     known: Ints  # (R, 2 + K) of ``pruning_kernel``: known states
     ends: Floats  # (R, 2 K): their bounds
@@ -223,8 +222,8 @@ STEP, LEGAL, TERMINAL, PLAYER = (
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
 HASH, SAME = state_hash, same
 BOUNDED = False
-# Whether a tree may have what most have not: stored outcomes, boxes, actions that open
-# one by one, first values of actions. A constant, so that the others do not pay for it.
+# Whether a tree may have rare features: stored outcomes, boxes, actions that open one
+# by one, first values of actions. A constant, so that other trees do not pay for them.
 EXTRAS = False
 # Whether nodes may know bounds: where states are numbers.
 PRUNES = False
@@ -286,7 +285,7 @@ def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
 
 
 def move_states(old_states: Any, capacity: int, count: int) -> Any:
-    """Room for ``capacity`` states that begins with the first ``count`` of ``old``."""
+    """Memory for ``capacity`` states that begins with the first ``count`` old ones."""
     new_states = ALLOCATE(capacity)
     for i in range(count):
         STORE(new_states, i, LOAD(old_states, i))
@@ -342,7 +341,7 @@ def add_node(
 
 
 def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
-    """Make ``root`` node 0 and drop what is not below it.
+    """Make ``root`` node 0 and drop the nodes that are not below it.
 
     A child's number is above its parent's, so one pass upwards is enough.
     """
@@ -381,7 +380,7 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
 
 
 def opened(setting: Setting, ints: Ints, node: int, begun: int) -> int:
-    """How many actions of a node are open, with ``begun`` decisions that are not counted."""
+    """The number of open actions; ``begun`` decisions are not counted yet."""
     K = setting.num_actions
     if setting.action_widening <= 0.0:
         return K
@@ -405,7 +404,7 @@ def gather(
     h: Floats,
     max_actions: int,
 ) -> int:
-    """The number of a node's first ``most`` legal actions, written to ``acts``.
+    """The number of a node's first ``max_actions`` legal actions, written to ``acts``.
 
     Their visits go to ``n``, their signed values to ``x``, and the signed
     entropies below them to ``h``.
@@ -444,7 +443,7 @@ def blame(
     setting: Setting, scratch: Any, state: Any, action: int, reward: float, meta: Ints,
     fault: Floats,
 ) -> int:  # fmt: skip
-    """Note the state, action and reward of a bad answer, and return what is wrong."""
+    """Note the state, action and reward of a bad answer, and return its status."""
     STORE(scratch, 1, state)
     meta[FAULT] = action
     fault[0] = reward

@@ -1,7 +1,7 @@
 """Rollouts from one leaf, run by workers at once: for simulators that are slow.
 
 Each rollout has a stream of its own (``jit.keys``: TREE, LEAVES), so its return does not
-depend on who computes it; the tree takes their mean, summed in order.
+depend on the worker; the tree takes their mean, summed in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_LIMIT = 2**62  # calls: a rollout is sent out only where it may run to its en
 
 
 class LeafRollout(NamedTuple):
-    """A rollout to run: where it begins, and what the tree's rule and limits are."""
+    """A rollout to run: its first state, and the tree's rule and limits."""
 
     number: int
     state: Any
@@ -70,7 +70,7 @@ def mean_rollout(tree: PlainTree, state: Any, depth: int) -> float:
 def _at_once(
     tree: PlainTree, state: Any, depth: int, streams: list[Any]
 ) -> list[float]:
-    """The same rollouts, run by workers."""
+    """The returns of the same rollouts, run by workers."""
     if tree.pool is None:
         tree.pool = tree.spread()
     tree_settings = tree.rule, tree.setting, tree.head

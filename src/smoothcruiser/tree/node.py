@@ -27,7 +27,7 @@ class Node:
     state: Any
     player: int
     visits: int
-    value: float  # what it passes up, from the max player's point of view
+    value: float  # passed up, from the max player's point of view
     first: float  # its first estimate
     actions: tuple[int, ...]  # legal actions, in order
     edge_visits: tuple[int, ...]

@@ -16,7 +16,7 @@ MOST_SHOWN = 10  # actions whose visits a note lists
 
 
 def notes_of(tree: Tree) -> tuple[str, ...]:
-    """How a tree was grown, and what its values leave out."""
+    """Sentences on the growth of a tree, and on the limits of its values."""
     visits = tree.node(0).edge_visits
     visits_text = (
         f" (visits {', '.join(f'{n:,}' for n in visits)})"
@@ -65,7 +65,7 @@ def notes_of(tree: Tree) -> tuple[str, ...]:
 
 
 def promise_of(tree: Tree) -> str:
-    """What it promises: nothing, or what it has proven."""
+    """The promise of a tree: none, or its proof."""
     if tree.method.solve:
         return note_of(tree)
     hint = (

@@ -2,9 +2,9 @@
 
 It is the paper's template (Alg. 4-5) with a memory. ``PlainTree`` is an
 instance of ``template.Rules``: selectAction is the method's descent,
-evaluateLeaf a blind rollout, and backup is what Alg. 5 leaves to the planner.
-It draws from the same stream in the same order and does the same scalar
-arithmetic as ``tree.kernel``, so the two trees agree to the last bit on
+evaluateLeaf a blind rollout, and backup is the part that Alg. 5 leaves to the
+planner. It samples from the same stream in the same order and does the same
+scalar arithmetic as ``tree.kernel``, so the two trees agree to the last bit on
 problems that both can run. This one is the specification.
 """
 
@@ -53,12 +53,12 @@ class _Cut(Exception):
 
 
 class PlainTree(PlainNodes):
-    """The tree of a problem whose oracle is a Python function."""
+    """The tree of a problem with a Python function as its oracle."""
 
     name = "reference"
     node_class: type[PlainNode] = PlainNode
     compile_seconds = 0.0
-    slice_seconds = 0.0  # what a slice of growth lasts at the least
+    slice_seconds = 0.0  # the least duration of a slice of growth
     # rollouts per leaf, and the seed and the tree's number, which name their streams
     leaves: tuple[int, int, int] = (1, 0, 0)
     # opens workers that run these rollouts at once; None: one after the other, here
@@ -112,7 +112,7 @@ class PlainTree(PlainNodes):
         return self._is_proven()
 
     def grow_slice(self, simulations: int, calls: int) -> bool:
-        """The same as ``run``."""
+        """The same as ``grow_to``."""
         return self.grow_to(simulations, calls)
 
     def grow_to(self, simulations: int, calls: int) -> bool:
@@ -212,7 +212,7 @@ class PlainTree(PlainNodes):
         return answer
 
     def _checked_call(self, state: Any, action: int) -> Answer:
-        """A checked call; the first ones notice an action that is taken for its name."""
+        """The answer of a checked call; early ones notice actions read by name."""
         problem, rng, setting = self.problem, self.rng, self.setting
         checks = (setting.low, setting.high, setting.ends, self.guard)
         # with room for a second call, where a step insists on an int
@@ -346,7 +346,7 @@ class PlainTree(PlainNodes):
         return rollout_return
 
     def _first_estimate(self, leaf_estimate: float) -> float:
-        """``total``, which becomes the first estimate of a new node."""
+        """The estimate itself, which becomes the first one of a new node."""
         if self.new_leaf is not None:
             self.new_leaf.visits, self.new_leaf.value, self.new_leaf.first = (
                 1,
@@ -441,13 +441,13 @@ class PlainTree(PlainNodes):
         return low == high
 
     def _count_open(self, node: PlainNode, decisions_begun: int) -> int:
-        """How many actions of a node are open; ``begun`` decisions are not counted yet."""
+        """The number of open actions; ``decisions_begun`` are not counted yet."""
         return open_count(self.setting, len(node.n), decisions_begun + sum(node.n))
 
     def _gather_values(
         self, node: PlainNode, max_actions: int
     ) -> tuple[list[float], list[float]]:
-        """Signed values and signed entropies below, of the first ``most`` legal actions."""
+        """Signed values, and signed entropies below, of the first legal actions."""
         rule, sign = self.rule, node.sign
         untried_value = (
             sign * node.first - self.head[max_actions]

@@ -1,7 +1,7 @@
 """Boxes of a plain tree that solves: ``tree.proof_kernel`` over lists.
 
 A box holds the value of an action for sure. The end of a play is carried up the path
-that led to it; descents leave out what a box has decided.
+that led to it; descents leave out actions that a box has decided.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def undecided_slots(node: PlainNode) -> list[int]:
 
 
 def prove(tree: PlainTree, path: Sequence[Step]) -> None:
-    """Carry the end of a play up, if it ended, and refuse what chance would do."""
+    """Carry the end of a play up, if it ended, and refuse moves with two outcomes."""
     setting, discount = tree.setting, tree.setting.discount
     for node, step in zip(tree.nodes, path, strict=False):
         action = step.selection.action

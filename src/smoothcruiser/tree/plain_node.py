@@ -38,7 +38,7 @@ class PlainNode:
         )
         # (action, key of the next state) -> child, in the order they were met
         self.children: dict[tuple[int, Any], PlainNode] = {}
-        # slot of an action -> what it was answered with; empty where moves always sample
+        # slot of an action -> its answers; empty where moves always sample
         self.outcomes: dict[int, MoveAnswers] = {}
         # the box of each action, where the tree solves or knows bounds; its reward, where
         # it solves

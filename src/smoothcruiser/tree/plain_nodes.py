@@ -30,7 +30,7 @@ class PlainNodes(ABC):
 
     @abstractmethod
     def _count_open(self, node: PlainNode, begun: int) -> int:
-        """How many actions of a node are open."""
+        """The number of open actions of a node."""
 
     @abstractmethod
     def _forget(self) -> None:
@@ -104,7 +104,7 @@ class PlainNodes(ABC):
         return tree_copy
 
     def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
+        """Make ``child`` the root and forget the nodes that are not below it."""
         self.root = self._ordered_nodes()[child]
         self._forget()
         self._order = None

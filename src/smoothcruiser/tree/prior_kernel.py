@@ -18,10 +18,11 @@ for the compiled tree.
                        sequential halving considers next; g are Gumbel(0) numbers that
                        were drawn once
 
-legend  x, n: signed values and visits; p, here ``w``: the prior; v, here ``first``: the
-        evaluator's signed value of the node; g: ``gumbels``, by action
+legend  x, n: signed values and visits; p, here ``w``: the prior; v, here
+        ``first_value``: the evaluator's signed value of the node; g: ``gumbels``, by
+        action
 
-What this file leaves out: where priors come from (``tree.evaluators``).
+Not in this file: the sources of priors (``tree.evaluators``).
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def improved_pick(
     y: Any,
     p: Any,
 ) -> int:
-    """The slot whose visits are furthest behind the improved policy."""
+    """The slot with its visits furthest behind the improved policy."""
     improved_policy(rule, x, n, w, first_value, size, y, p)
     total_visits = 1
     for j in range(size):

@@ -34,7 +34,7 @@ PLANNED = 64  # simulations of sequential halving where no number was given
 
 @dataclass(frozen=True, kw_only=True)
 class _Prior(Search):
-    """What searches by a prior share."""
+    """The shared parameters of searches by a prior."""
 
     prior: Any = None  # one weight per action; None: equal ones
     network: Any = None  # (prior, value) from one function, instead of the two
@@ -92,7 +92,7 @@ class Gumbel(_Prior):
     """Gumbel MuZero (Danihelka et al. 2022): good with very few simulations.
 
     Its root tries ``considered`` actions sampled without replacement from the prior and
-    halves them; what it recommends is better than the prior in expectation.
+    halves them; its recommendation is better than the prior in expectation.
     """
 
     considered: int = 16

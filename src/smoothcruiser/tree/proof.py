@@ -1,15 +1,16 @@
-"""What a tree without chance proves: the certificate of its boxes.
+"""Proofs by a tree without chance: the certificate of its boxes.
 
 With ``solve=True`` a tree keeps for every action two ends between which its value lies
-for sure (``tree.proof_kernel``): they come from plays that were followed to their end,
-and from what the declared rewards allow of the rest. No chance is in them (delta 0). They
-rest on ``deterministic=True``: one call of the step tells all. A tree makes most of its
-moves again and again; a second outcome of one of them ends the search with an error.
+for sure (``tree.proof_kernel``). They come from plays that were followed to their end,
+and from the range that the declared rewards allow elsewhere. No chance is in them
+(delta 0). They rest on ``deterministic=True``: one call of the step tells all. A tree
+makes most of its moves again and again; a second outcome of one of them ends the
+search with an error.
 The ends of a play are proven once and not tried again; ``plan`` inspects some calls
 before and after the search, as for every certificate.
 
-Rounding: what it may have added is in the interval (``spans.rounding``). Where no
-number was rounded (whole rewards at discount 1) nothing is added.
+The interval includes possible rounding errors (``spans.rounding``). Where no number
+was rounded (whole rewards at discount 1) nothing is added.
 """
 
 from __future__ import annotations
@@ -72,11 +73,11 @@ def check_solvable(problem: Problem, search: Search) -> None:
 
 
 class Refuted(OracleError):
-    """What the search met excludes what was declared, so nothing is proven any more."""
+    """The search refuted a declaration, so nothing is proven any more."""
 
 
 def two_outcomes(where: str) -> Refuted:
-    """A move was made again and had another outcome."""
+    """The error of a move that was made again and had another outcome."""
     return Refuted(
         f"deterministic=True is declared, but a move {where} had two outcomes; drop "
         "deterministic= and solve, or fix the simulator."
@@ -84,7 +85,7 @@ def two_outcomes(where: str) -> Refuted:
 
 
 def broken_claim(problem: Problem, state: object) -> Refuted:
-    """A play is worth what the declarations exclude."""
+    """The error of a play with a value that the declarations exclude."""
     low, high = problem.facts.q_bounds(1)
     return Refuted(
         f"A play from state {state!r} was worth what the problem's declarations "
@@ -117,9 +118,9 @@ def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
 
 
 def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
-    """The certificate of the root's boxes; ``looked`` says what else was inspected.
+    """The certificate of the root's boxes; ``looked`` names other inspections.
 
-    There is none after an error that has refuted what it would rest on.
+    There is none after an error that has refuted its assumptions.
     """
     if tree.refuted is not None:
         raise tree.refuted
@@ -143,7 +144,7 @@ def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
 
 
 def note_of(tree: Tree) -> str:
-    """What is proven, in one sentence."""
+    """The proof in one sentence."""
     root = tree.node(0)
     low, high = root.box or (-math.inf, math.inf)
     if root.is_proven:

@@ -9,9 +9,9 @@ Saffidine 2010; with wins and losses alone it is MCTS-Solver, Winands et al. 200
 
 An action that was not tried has the box that the declared rewards allow
 (``Facts.q_bounds``). A box is *closed* where its ends are equal: the value is proven.
-The descent leaves out actions whose box is closed, and those that cannot be better
+The descent leaves out actions with a closed box, and those that cannot be better
 than another one is for sure: low(s, b) >= high(s, a), from the mover's point of view.
-A node whose box is open keeps at least one action: the one with the best high end has
+A node with an open box keeps at least one action: the one with the best high end has
 low <= max low < high.
 
 legend   symbol, name here
@@ -19,7 +19,7 @@ legend   symbol, name here
   r           ``boxes[node, 2 K + a]``: the reward of the move, to notice another one
 
 The file is plain Python that ``jit.build`` compiles; ``tree.plain`` has the same steps
-over lists. What it leaves out: what is said of a box (``tree.proof``).
+over lists. Not in this file: sentences about a box (``tree.proof``).
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def prove(
     ints: Any, edge: int, floats: Any, column: int, boxes: Any, path: Any, rewards: Any,
     depth: int, discount: float, slack: float, K: int,
 ) -> int:  # fmt: skip
-    """Carry the end of a play of ``depth`` moves up, and return what came of it.
+    """Carry the end of a play of ``depth`` moves up, and return the outcome.
 
     ``column`` is that of a node's sign. ROUNDED says that a number was rounded, BROKEN
-    that the play is worth what the declared rewards exclude.
+    that the declared rewards exclude the value of the play.
     """
     box_low, box_high = 0.0, 0.0
     outcome = SAME_BOXES

@@ -1,4 +1,4 @@
-"""Bounds that are known: a tree with ``bounds=`` never tries what they exclude.
+"""Known bounds: a tree with ``bounds=`` never tries actions that they exclude.
 
 A memory of certified search has bounds L(s, a) <= Q(s, a) <= U(s, a) for the states that
 it has met, and all of them hold together with probability 1 - delta. Where they hold,
@@ -13,14 +13,14 @@ so that every node keeps one. With a horizon, bounds are those of the steps left
 
 The values of the other actions are put inside their bounds wherever a node is known:
 when it chooses, when it passes a value up that is made of them, and when it is read.
-Returns themselves are not: one sample may well lie outside of what holds for the mean.
+Returns themselves are not: one sample may well lie outside the bounds of the mean.
 
 An exact ``Solution`` excludes in the same way: L and U are its q_values, less and plus
 ``residual_bound``.
 
-What this file decides: what is known, once, when the tree is made; a memory that goes
-on learning changes no tree. What it leaves out: a certificate. The search itself samples
-no bound, and what the memory certifies of the root is the memory's to say.
+The bounds are read once, when the tree is made; a memory that goes on learning changes
+no tree. Not in this file: a certificate. The search itself samples no bound, and the
+memory's certificate of the root belongs to the memory.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class KnownBounds:
     timed: bool = False
 
     def at(self, key: Hashable, moves: int) -> KnownRow | None:
-        """What is known of a state after so many moves."""
+        """The known bounds of a state after so many moves."""
         return self.rows.get((key, moves if self.timed else ANY_TIME))
 
     def middles(self, key: Hashable, moves: int) -> dict[int, float]:
-        """What excluded actions of a state count as: a tree has no estimate of them."""
+        """Values of a state's excluded actions, which a tree does not estimate."""
         row = self.at(key, moves)
         if row is None:
             return {}
@@ -88,7 +88,7 @@ class KnownBounds:
 
     @property
     def sentence(self) -> str:
-        """What it is worth, for the notes of an estimate."""
+        """The number of exclusions in a sentence, for the notes of an estimate."""
         excluded_actions = self.excluded_actions
         known_text = f"bounds= knew {len(self.rows):,} states"
         if not excluded_actions:
@@ -104,7 +104,7 @@ class KnownBounds:
         )
 
     def tables(self, num_actions: int) -> tuple[Ints, Floats]:
-        """The same for ``pruning_kernel``, where states are whole numbers."""
+        """The rows as arrays for ``pruning_kernel``, where states are whole numbers."""
         known_states = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
         known_bounds = np.zeros((len(self.rows), 2 * num_actions))
         sorted_rows = sorted(self.rows.items(), key=lambda item: item[0][::-1])
@@ -116,7 +116,7 @@ class KnownBounds:
 
 
 def check_bounds(search: Any) -> None:
-    """Refuse ``bounds=`` of another kind, or with what it does not go with."""
+    """Refuse ``bounds=`` of another kind, or with parameters that exclude it."""
     source = search.bounds
     if isinstance(source, str):
         source = named_object(search.name, "bounds", source)
@@ -169,7 +169,7 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
 
 
 def row_of(player: int, q_intervals: Any) -> KnownRow:
-    """What intervals (K, 2) say of the actions of a state; NaN says nothing."""
+    """The bounds that intervals (K, 2) give to a state's actions; NaN gives none."""
     interval_array = np.asarray(q_intervals, dtype=np.float64)
     lower_ends, upper_ends = (
         np.fmax(interval_array[:, 0], -np.inf),

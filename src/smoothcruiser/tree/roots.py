@@ -1,4 +1,4 @@
-"""The root of Gumbel MuZero: its Gumbel numbers, its plan, and what it recommends.
+"""The root of Gumbel MuZero: its Gumbel numbers, its plan, and its recommendation.
 
 The numbers are drawn once for each root, from a stream of their own, and stay the same
 while the root does. The plan is that of sequential halving over the simulations that
@@ -68,7 +68,7 @@ def gumbel_action(tree: Tree, node: Node) -> int:
 
 
 def search_policy(tree: Tree, number: int = 0) -> list[float]:
-    """What the search would teach a policy at a node: shares of all K actions."""
+    """The training target of a policy at a node: shares of all K actions."""
     node = tree.node(number)
     num_legal, action_shares = len(node.actions), [0.0] * tree.problem.num_actions
     legal_shares = [0.0] * num_legal

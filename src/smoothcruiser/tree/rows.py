@@ -5,7 +5,7 @@ machine a state is the address of W (``jit.by_address``). Two states are the sam
 all words are, except that 0.0 and -0.0 are equal and NaN is equal to nothing, as in the
 machine with the step inside.
 
-What this file leaves out: states that hold arrays, or numbers that Python would give
+Not in this file: states that hold arrays, or numbers that Python would give
 another type. They have a machine of their own from the start.
 """
 
@@ -122,13 +122,13 @@ class RowMachine:
         return machine_copy
 
     def allocate(self, capacity: int) -> Any:
-        """Room for states."""
+        """Memory for ``capacity`` states."""
         state_rows = np.zeros((capacity, 2 + self.spoken.size), dtype=np.int64)
         state_rows[:, 0], state_rows[:, 1] = self.mask, self.spoken.size
         return state_rows
 
     def move_states(self, old: Any, capacity: int, count: int) -> Any:
-        """Room for states that begins with the first ``count`` of ``old``."""
+        """Memory for states that begins with the first ``count`` of ``old``."""
         state_rows = self.allocate(capacity)
         state_rows[:count] = old[:count]
         return state_rows
@@ -164,7 +164,7 @@ def _flat_columns(columns: Any) -> list[Any]:
 
 
 def copy_store(stored: Any) -> Any:
-    """A copy of a store of states, which is an array or a tuple of stores."""
+    """A copy of a store of states: an array, or a tuple of stores."""
     return (
         tuple(copy_store(field_store) for field_store in stored)
         if isinstance(stored, tuple)

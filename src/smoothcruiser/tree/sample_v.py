@@ -1,6 +1,6 @@
 """sampleV (Alg. 2) as an instance of the paper's template of tree search.
 
-What this file leaves out: the template itself (``template``), and the engines that run
+Not in this file: the template itself (``template``), and the engines that run
 schedules fast.
 """
 

@@ -22,9 +22,10 @@ legend  symbol, name, where
   b(N)  ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which
         decays to nothing
 
-What every method shares is in ``Search``. ``expansion``, the nodes added per
-simulation, is 1 as in most of the literature; None adds the whole path, as in Painter.
-What this file leaves out: how the numbers are used (``selection``, ``tree``).
+The shared parameters of all methods are in ``Search``. ``expansion``, the nodes added
+per simulation, is 1 as in most of the literature; None adds the whole path, as in
+Painter.
+Not in this file: the use of the numbers (``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from smoothcruiser.tree.parameters import check_finite, check_widening
 
 # how a node descends; the last two by a prior (``prior_kernel``)
 UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
-MEAN, SMOOTH, BEST = range(3)  # what a node passes up
+MEAN, SMOOTH, BEST = range(3)  # the value that a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
 PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 
@@ -79,8 +80,9 @@ class TreeRule(NamedTuple):
 
 
 def check_rule(name: str, rule: Any) -> TreeRule:
-    """``rule`` of the search ``name``, whose numbers the engine can run; others would
-    be taken for another method, or divide by zero.
+    """``rule`` of the search ``name``, checked: the engine can run its numbers.
+
+    Other numbers would select another method, or divide by zero.
     """
     if not isinstance(rule, TreeRule):
         raise InvalidInput(
@@ -134,13 +136,13 @@ def check_rule(name: str, rule: Any) -> TreeRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Search(ABC):
-    """What all tree searches share. Use one of the methods below."""
+    """The shared parameters of all tree searches. Use one of the methods below."""
 
     depth: int | None = None  # None: the horizon, or as far as the discount reaches
     expansion: int | None = 1
-    # a number, or what ``evaluators`` take: one value per action
+    # a number, or one value per action in a form of ``evaluators``
     initial_q: Any = None
-    # None: what fits in 1 GiB with states of one word, but at most a million.
+    # None: as many as fit in 1 GiB with states of one word, but at most a million.
     max_nodes: int | None = None
     # (k, alpha): at its n-th visit a move has at most ceil(k n^alpha) next states
     widening: tuple[float, float] | None = None
@@ -203,13 +205,13 @@ class Search(ABC):
             check_bounds(self)
 
     def _read_evaluator(self, name: str) -> None:
-        """Make the evaluator of what was given for a parameter."""
+        """Replace the user's object of a parameter by its evaluator."""
         evaluator = evaluator_of(self.name, name, getattr(self, name))
         object.__setattr__(self, name, evaluator)
 
     @property
     def evaluators(self) -> dict[str, LeafEvaluator]:
-        """What is asked at leaves, by the parameter that gave it."""
+        """The evaluators at leaves, by the name of their parameter."""
         names = ("value", "prior", "network", "initial_q")
         parameters = {name: getattr(self, name, None) for name in names}
         return {
@@ -225,10 +227,10 @@ class Search(ABC):
 
     @abstractmethod
     def operator(self, problem_operator: Operator) -> Operator:
-        """The operator whose value the search estimates."""
+        """The operator that the search estimates the value of."""
 
     def estimates(self, problem_operator: Operator) -> str:
-        """The name of the operator whose value the search estimates."""
+        """The name of the operator that the search estimates the value of."""
         return self.operator(problem_operator).label
 
     @abstractmethod
@@ -236,7 +238,7 @@ class Search(ABC):
         """The numbers that the engine runs."""
 
     def _rule_of(self, **numbers: Any) -> TreeRule:
-        """The rule with these numbers, and with what the search assumes of actions."""
+        """The rule with these numbers, and the assumed value of untried actions."""
         initial_q = self.initial_q
         is_warm = isinstance(initial_q, LeafEvaluator)
         # where nodes keep values of their own, the number is not used
@@ -268,7 +270,7 @@ class Search(ABC):
 
 
 def _brief(value: Any) -> Any:
-    """A parameter in few words: what has a page of its own is named by its class."""
+    """A parameter in few words: an object with a page of its own by its class name."""
     return type(value).__name__ if isinstance(value, Shown) else value
 
 
@@ -458,7 +460,7 @@ class BTS(_Boltzmann):
 
 @dataclass(frozen=True, kw_only=True)
 class DENTS(_Boltzmann):
-    """Decaying entropy tree search: BTS whose descent also values the entropy below.
+    """Decaying entropy tree search: BTS with a descent that values the entropy below.
 
     The weight of the entropy decays to nothing.
     """

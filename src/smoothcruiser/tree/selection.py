@@ -1,4 +1,4 @@
-"""How a node descends, what it passes up, and what it recommends.
+"""The descent, the value passed up and the recommendation of a node.
 
 The six methods are small functions of one node's numbers.
 
@@ -137,7 +137,7 @@ def passed_up(rule: TreeRule, x: Any, n: Any, w: Any) -> float:
 
 
 def entropy_below(p: Any, h: Any, size: int) -> float:
-    """H(p) + <p, h>: the entropy of the node and of what follows."""
+    """H(p) + <p, h>: the entropy of the node and of later nodes."""
     total_entropy = 0.0
     for j in range(size):
         if p[j] > 0.0:

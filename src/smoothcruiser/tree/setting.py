@@ -1,10 +1,10 @@
-"""The limits of a tree search in numbers: how deep, how many nodes, what lies beyond.
+"""The limits of a tree search in numbers: depth, number of nodes, value of the tail.
 
-A simulation ends at ``depth``, at the horizon, or where the discount has made
-what follows worth less than ``REACH``. The tail then counts as the middle of
-what is possible, and ``truncation`` says how far that can be off. Where bounds on
-V are functions of the state and the search estimates that V, every leaf counts as
-the middle of its own bounds, without a rollout.
+A simulation ends at ``depth``, at the horizon, or where the discount has made later
+rewards worth less than ``REACH``. The tail then counts as the middle of the possible
+values, and ``truncation`` bounds the error of that. Where bounds on V are functions
+of the state and the search estimates that V, every leaf counts as the middle of its
+own bounds, without a rollout.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.searches import Search
 from smoothcruiser.tree.spans import rounding
 
-# Without a horizon, the depth is such that gamma^d is a hundredth: what lies
-# beyond moves a value by at most 0.5% of its span.
+# Without a horizon, the depth is such that gamma^d is a hundredth: the rewards
+# beyond move a value by at most 0.5% of its span.
 REACH = 0.01
 MOST_NODES = 1_000_000
 MOST_BYTES = 2**30  # for all nodes
@@ -111,7 +111,7 @@ def truncation(
 
 
 def _is_bounded(problem: Problem, search: Search) -> bool:
-    """Whether bounds at each state hold for what the search estimates."""
+    """Whether bounds at each state hold for the value that the search estimates."""
     return (
         problem.value_gap is not None
         and search.operator(problem.operator) == problem.operator
@@ -121,7 +121,7 @@ def _is_bounded(problem: Problem, search: Search) -> bool:
 def _value_range(
     problem: Problem, search: Search, steps: int | None
 ) -> tuple[float, float]:
-    """The range of what ``steps`` may be worth to the search's own operator."""
+    """The range of values of ``steps`` under the search's own operator."""
     operator = search.operator(problem.operator)
     return replace(problem.facts, operator=operator, given_bounds=None)._plain_range(
         steps

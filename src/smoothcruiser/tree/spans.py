@@ -1,4 +1,4 @@
-"""What the rewards allow of an action that was not tried, and how far it is rounded.
+"""The range of values that the rewards allow for an untried action, and its rounding.
 
 Trees that solve begin with these boxes. This file loads no Numba: ``explain`` and
 ``--help`` ask whether a search can solve.
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from smoothcruiser.tree.kernel import Setting
 
 ROOM = 4.0 * 2.0**-53  # of a step, for numbers of size 1
-UNTRIED = 5  # steps whose room pays for the rounding of what the rewards allow
+UNTRIED = 5  # steps: their room pays for the rounding of an untried action's range
 LEAST = 5e-324  # the smallest number above 0
 
 
 def spans_of(problem: Problem, setting: Setting) -> NDArray[np.float64]:
-    """What the rewards allow of an untried action, after 0, 1, ... moves.
+    """The ranges that the rewards allow for an untried action, after 0, 1, ... moves.
 
     One row serves all where there is no horizon, or nothing is to be proven.
     """
@@ -53,15 +53,14 @@ def _spans(facts: Facts) -> NDArray[np.float64]:
 
 
 def rounding(problem: Problem, steps: int) -> float:
-    """How far a box of a tree of ``steps`` steps may be off by rounding.
+    """The largest rounding error of a box in a tree of ``steps`` steps.
 
     An end of a box is a sum r_0 + gamma (r_1 + gamma (...)) from its last term on, and
     each step errs by at most two roundings of numbers that are at most M in size, the
-    largest that the declared rewards allow anywhere: 2 steps M 2**-53, and what
-    products of roundings add. The last term may be what the rewards allow of an
-    untried action, which ``Facts`` computes within ten roundings. ``ROOM`` pays for all
-    of these twice over, and ``LEAST`` for products below the normal numbers, which err
-    by up to half of it.
+    largest that the declared rewards allow anywhere: 2 steps M 2**-53, plus products
+    of roundings. The last term may be an end of the range of an untried action, which
+    ``Facts`` computes within ten roundings. ``ROOM`` pays for all of these twice over,
+    and ``LEAST`` for products below the normal numbers, which err by up to half of it.
     """
     facts = problem.facts
     largest_value = facts.reward_bound + largest(facts.value_hull())
@@ -70,7 +69,7 @@ def rounding(problem: Problem, steps: int) -> float:
 
 @lru_cache(maxsize=16)
 def spans_are_exact(facts: Facts) -> bool:
-    """Whether nothing was rounded in what the rewards allow of untried actions.
+    """Whether nothing was rounded in the ranges of untried actions.
 
     Sums of short numbers are exact; a range of the total is as it was declared.
     """

@@ -13,7 +13,7 @@ legend   symbol, name here
   selectAction              ``Rules.select_action`` -> ``Selection``
   d > d_max, evaluateLeaf   ``Rules.is_leaf``, ``Rules.evaluate_leaf``
   oracle                    ``Rules.oracle``
-  (not in Alg. 5)           ``Rules.backup``: what a tree keeps of a finished descent;
+  (not in Alg. 5)           ``Rules.backup``: updates a tree after a finished descent;
                             nothing to do for SmoothCruiser
   h, w                      ``Selection.head``, ``Selection.norm``:
                             search(s, d) = h + w (R + gamma search(Z, d+1))
@@ -26,8 +26,8 @@ the instance.
 
 Alg. 5's recursion is a loop here: rewards and heads are collected going down
 with the weight gamma^d prod w that they will have, as in the engines
-(``engines.reference``), so that ``SampleV`` returns their bits. What this file
-leaves out: trees and their statistics.
+(``engines.reference``), so that ``SampleV`` returns their bits. Not in this file:
+trees and their statistics.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from smoothcruiser.problem.answers import Answer
 
 @dataclass(frozen=True)
 class Selection:
-    """What selectAction decides: an action, a number to add, and a factor.
+    """The decision of selectAction: an action, a number to add, and a factor.
 
     The number is added here; the factor applies to everything after it.
     """
@@ -107,7 +107,7 @@ def search(rules: Rules, state: Any, discount: float, depth: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Tally:
-    """What Alg. 4 outputs by itself: the number of descents, and their sum."""
+    """The output of Alg. 4 by itself: the number of descents, and their sum."""
 
     simulations: int
     total: float

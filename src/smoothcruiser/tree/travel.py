@@ -16,9 +16,9 @@ from smoothcruiser.tree.plain import PlainTree
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.widening import MoveAnswers
 
-REFERRING = ("children", "outcomes")  # what names other nodes
+REFERRING = ("children", "outcomes")  # slots that name other nodes
 NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
-# what stays, is built anew, or means something only within a simulation
+# attributes that stay, are built anew, or have a meaning only within a simulation
 STAYS = frozenset(
     (
         *(
@@ -78,7 +78,7 @@ def pack_tree(tree: PlainTree) -> PackedTree:
 
 
 def restore_tree(tree: PlainTree, form: PackedTree) -> None:
-    """Let ``tree`` be what was packed; it keeps its problem and who may stop it."""
+    """Replace the contents of ``tree`` by a packed one; problem and hold stay."""
     nodes = []
     for row in form["rows"]:
         node: PlainNode = object.__new__(PlainNode)

@@ -1,12 +1,12 @@
 """A tree that grows by simulations, answers at any time, and is kept after a move.
 
-``grow`` spends simulations, calls or seconds. ``estimate`` is what a planner
-returns, without a certificate: a tree search promises nothing (``evaluate`` can
-certify its policy from below). ``advance`` keeps the part of the tree below a
-move. Memory is bounded by ``max_nodes``: a full tree continues to refine what
-it has. What this file decides: limits, the stream, and how a node's numbers
-become a policy. The search itself is ``tree.plain`` (any oracle) or
-``tree.kernel`` (compiled ones), which agree to the last bit.
+``grow`` spends simulations, calls or seconds. ``estimate`` returns an Estimate, as a
+planner does, without a certificate: a tree search promises nothing (``evaluate`` can
+certify its policy from below). ``advance`` keeps the part of the tree below a move.
+Memory is bounded by ``max_nodes``: a full tree continues to refine its nodes. This
+file decides limits, the stream, and how a node's numbers become a policy. The search
+itself is ``tree.plain`` (any oracle) or ``tree.kernel`` (compiled ones), which agree
+to the last bit.
 
 The policy of a node is that of the problem's operator at the node's values,
 grad F(Q), as everywhere in this library; where the operator is Max it is the
@@ -63,7 +63,7 @@ class Tree(Shown):
     """A search tree over a problem, rooted at a state that is not terminal.
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: a Problem, from ``MDP``, ``Game``, ``tabular`` or ``make``.
         state: the root; by default the problem's initial state.
         method: "uct", "ments", "rents", "tents", "bts", "dents", "puct" or "gumbel", or
             such an object.
@@ -118,7 +118,9 @@ class Tree(Shown):
         self.head = heads(self.operator, problem.num_actions)
         self._backend = backend_of(self, executor, read_progress(progress))
         self._untouched = problem.tables is not None  # no step writes into its state
-        self.refuted: proof.Refuted | None = None  # what has shown a declaration false
+        self.refuted: proof.Refuted | None = (
+            None  # the error that refuted a declaration
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
         return copy.copy(self)
@@ -150,7 +152,7 @@ class Tree(Shown):
     # --- growing --------------------------------------------------------------
 
     def warm(self) -> None:
-        """Compile what growing needs, so that the first seconds are not spent on it."""
+        """Compile the code of growth, so that the first seconds are not spent on it."""
         self._backend.warm()
 
     def grow(
@@ -167,9 +169,9 @@ class Tree(Shown):
         tree depends on the seed alone, however they are sliced; with seconds,
         on the machine. There are never more calls than requested: a simulation
         that needs more waits, and is resumed next time. ``progress`` is True for
-        a bar, or a function that gets a ``Progress`` a few times per second, whose
-        calls are those of this growth; it ends the growth by returning False. Ctrl-C
-        raises KeyboardInterrupt and leaves a tree that answers and can grow on.
+        a bar, or a function that gets a ``Progress`` with the calls of this growth a
+        few times per second; it ends the growth by returning False. Ctrl-C raises
+        KeyboardInterrupt and leaves a tree that answers and can grow on.
         """
         callback = read_progress(progress)
         growth = Growth(
@@ -459,7 +461,7 @@ class Tree(Shown):
         return proof.is_rounded(self)
 
     def search_policy(self, number: int = 0) -> list[float]:
-        """What the search would teach a policy at a node, over all K actions.
+        """The training target of a policy at a node, over all K actions.
 
         It is the shares of visits, or the improved policy of Gumbel MuZero.
         """
@@ -468,8 +470,8 @@ class Tree(Shown):
     def estimate(self, *, looked: str = proof.NOT_INSPECTED) -> Estimate:
         """The estimate at the root, without a promise.
 
-        Where the tree solves, its certificate has what is proven; ``looked`` says what
-        was inspected of the step beside the search itself.
+        Where the tree solves, its certificate has the proof; ``looked`` names
+        inspections of the step beside the search itself.
         """
         root = self.node(0)
         if not any(root.edge_visits) and not root.is_proven:

@@ -2,7 +2,7 @@
 
 It is ``kernel.gather`` followed by ``selection.upper_pick``, with the same numbers in the
 same order and hence the same bits. Nothing is copied on the way: the copies took a fifth of
-UCT's time on tic-tac-toe. What this file leaves out: every other descent.
+UCT's time on tic-tac-toe. Not in this file: every other descent.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 They are self-contained, with nothing to install or to fetch.
 
 The most visited parts are shown: at most ``width`` children of a node and
-``depth`` levels. What is left out is counted, not hidden. Nodes are placed by a
+``depth`` levels. Nodes left out are counted, not hidden. Nodes are placed by a
 tidy layout in one pass (leaves side by side, parents over the middle of their
 children). An edge is as thick as its share of the parent's visits. A node's
 colour is the place of its value between the smallest and the largest shown.
@@ -31,7 +31,7 @@ ABOVE, LINE = 47, 12
 
 @dataclass(frozen=True)
 class Ink:
-    """What a picture is drawn with."""
+    """The background and the text style of a picture."""
 
     background: str  # an element behind everything
     text: str  # attributes of labels; an outline keeps them readable on an edge
@@ -51,7 +51,7 @@ class Branch:
 
     node: Node
     action: int | None  # the action that led here
-    label: str  # what it is called where it was taken, "" at the root
+    label: str  # the name of that action, "" at the root
     share: float  # of the parent's visits
     q_value: float | None  # of the action that led here
     best: bool  # whether it is the parent's recommended action
@@ -60,7 +60,7 @@ class Branch:
 
 
 def visible_branch(tree: Tree, *, depth: int = 3, width: int = 4) -> Branch:
-    """The part of the tree that views show."""
+    """The part of the tree that views show, as nested branches."""
     check_sizes(depth, width)
     return _branch_at(tree, (0, None, ""), 1.0, None, True, depth, width)
 
@@ -83,7 +83,7 @@ def _branch_at(
     depth: int,
     width: int,
 ) -> Branch:
-    """The part below a place: a node's number, the action that led there, its name."""
+    """The branch at a position: a node's number, the action before it, its name."""
     number, action, action_name = position
     node = tree.node(number)
     child_pairs = tree.children(number)
@@ -141,8 +141,8 @@ def _shorten(text: str, longest: int = LABEL) -> str:
 def text(tree: Tree, *, depth: int = 3, width: int = 4) -> str:
     """The tree as lines of text: action, value and visits of each edge.
 
-    The recommended action has a star. What is below the last level shown is counted in
-    its line, what stands beside the children shown in a line of its own.
+    The recommended action has a star. Nodes below the last level shown are counted in
+    its line, nodes beside the children shown in a line of their own.
     """
     root = visible_branch(tree, depth=depth, width=width)
     lines = [
@@ -203,7 +203,7 @@ class _Position:
 
 
 def _lay_out(branch: Branch, level: int, free: list[float]) -> _Position:
-    """A part with its positions; ``free`` holds the next free column of leaves."""
+    """A branch with its positions; ``free`` holds the next free column of leaves."""
     children = [_lay_out(child, level + 1, free) for child in branch.children]
     if children:
         x = (children[0].x + children[-1].x) / 2.0
@@ -353,7 +353,8 @@ def body(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     estimate = tree.estimate()
     root = tree.node(0)
     sure_heading = "<th>for sure</th>" if root.boxes else ""
-    heading_row = f"<tr><th>action</th><th>q</th>{sure_heading}<th>visits</th><th>policy</th></tr>"
+    heading_row = f"<tr><th>action</th><th>q</th>{sure_heading}<th>visits</th>"
+    "<th>policy</th></tr>"
     table_rows = ""
     for j, (a, q) in enumerate(zip(root.actions, tree.q_values(0), strict=True)):
         box_cell = f"<td>{_box_text(root.boxes[j])}</td>" if root.boxes else ""

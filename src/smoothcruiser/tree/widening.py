@@ -11,10 +11,10 @@ deep. Two rules let a move return to its next states, so that they are searched:
 
 A stored next state z is taken in proportion to m(z), how often the oracle has returned it
 here: each sample is as likely as any other, as in MCTS.jl of POMDPs.jl. That leaves the
-weights of chance to the samples. In proportion to visits instead, what was
-taken early would be taken ever more often, a Polya urn whose shares settle at random. With
-the state comes the mean of the m(z) rewards. All ends count as one next state, since all
-are worth 0. The move before the depth limit always samples: nothing is kept beyond it.
+weights of chance to the samples. In proportion to visits instead, early states would be
+taken ever more often: a Polya urn, with shares that settle at random. With the state
+comes the mean of the m(z) rewards. All ends count as one next state, since all are
+worth 0. The move before the depth limit always samples: nothing is kept beyond it.
 
 Actions open in the order of their numbers (progressive widening over actions: Couetoux et
 al. 2011; Chaslot et al. 2008 call it unpruning): with ``action_widening`` = (k, alpha) the
@@ -25,7 +25,7 @@ legend   symbol   name here
   k, alpha, c     ``Setting.widening``, ``.growth``, ``.samples``; 0 where not in use;
                   of actions: ``.action_widening``, ``.action_growth``
   m(z)            ``SAMPLED`` of a node; ``ENDS`` of a move
-What it costs is in docs/tree-search.md. What this file leaves out: the descent.
+The costs are in docs/tree-search.md. Not in this file: the descent.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -
 
 
 class MoveAnswers:
-    """What one move has been answered with."""
+    """The answers to one move."""
 
     __slots__ = ("by_child", "ends", "paid", "samples")
 
@@ -202,7 +202,7 @@ class MoveAnswers:
         self.by_child[id(child)] = (child, child_samples + 1, reward_sum + reward)
 
     def twin(self, twins: dict[int, Any]) -> MoveAnswers:
-        """A copy for a copied tree, whose node for ``id(child)`` is in ``twins``."""
+        """A copy for a copied tree; ``twins`` has its node for each ``id(child)``."""
         answers_copy = MoveAnswers()
         answers_copy.samples, answers_copy.ends, answers_copy.paid = (
             self.samples,

@@ -1,8 +1,8 @@
-"""Evaluators by form: whatever a user gives as ``value=``, ``prior=``, ``network=`` or
-``initial_q=`` of a tree search becomes one of these.
+"""Evaluators by form: the ``value=``, ``prior=``, ``network=`` and ``initial_q=`` that
+a user gives to a tree search become one of these.
 
 A value is V of the state, **from the max player's point of view**, as everywhere in this
-library: in a game a win of the min player is a small number, whoever moves. A prior has
+library: in a game a win of the min player is a small number at every state. A prior has
 one weight per action of the player to move. To add a form, write a class derived from
 ``LeafEvaluator`` and name it in ``evaluator_of``.
 """
@@ -22,7 +22,7 @@ __all__ = ["LeafEvaluator", "Leaves", "evaluator_of", "is_memory", "named_object
 
 
 def evaluator_of(method: str, name: str, given: Any) -> LeafEvaluator | None:
-    """The evaluator of what a user gave for the parameter ``name`` of ``method``."""
+    """The evaluator that a user gave as the parameter ``name`` of ``method``."""
     if given is None or isinstance(given, LeafEvaluator):
         return given
     source = named_object(method, name, given) if isinstance(given, str) else given
@@ -60,7 +60,7 @@ def is_memory(given: Any) -> bool:
 
 
 def named_object(method: str, name: str, text: str) -> Any:
-    """What ``module:attribute`` names."""
+    """The object that ``module:attribute`` names."""
     module_name, colon, attribute = text.partition(":")
     try:
         if not colon:

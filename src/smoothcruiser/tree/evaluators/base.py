@@ -1,4 +1,4 @@
-"""What a user knows of states, as rows of numbers: the form that trees ask in.
+"""A user's knowledge of states, as rows of numbers: the form that trees ask in.
 
 An evaluator answers for many leaves at once. ``Leaves`` holds them in the two ways that
 functions take them: one Python state each, or one array per field of the state.
@@ -71,7 +71,7 @@ def named_like(state: Any, columns: Any) -> Any:
 
 
 class LeafEvaluator(ABC):
-    """A value, a prior or values of actions at states; ``source`` is what was given."""
+    """A value, a prior or values of actions at states, from the user's ``source``."""
 
     source: Any
     partial: ClassVar[bool] = False  # whether NaN says that a state is not known
@@ -100,7 +100,7 @@ class LeafEvaluator(ABC):
 
 
 def as_rows(returned: Any, count: int, width: int, name: str, expected: str) -> Floats:
-    """What a function returned for ``count`` states, as an array (count, width)."""
+    """The answers of a function for ``count`` states, as an array (count, width)."""
     flat_shape = (count,) if width == 1 else (count, width)
     try:
         array: Any = np.asarray(plain_array(returned))

@@ -2,9 +2,9 @@
 
 f(state)                  a number, or one per action
 numba.njit of the same    runs inside the compiled tree
-sc.batched(f)             f(states): arrays in, an array out, one row per state. What
-                          f returns may be NumPy's, JAX's or PyTorch's
-                          (``np.from_dlpack``); with backend="jax" it is compiled by
+sc.batched(f)             f(states): arrays in, an array out, one row per state. The
+                          array may be NumPy's, JAX's or PyTorch's
+                          (``np.from_dlpack``); with backend="jax" f is compiled by
                           ``jax.jit``, and mapped over rows with each=True
 """
 
@@ -57,7 +57,7 @@ class Function(LeafEvaluator):
 
 
 def one_row(returned: Any, width: int, name: str) -> Floats:
-    """What a function of one state returned."""
+    """The answer of a function of one state, as a row."""
     if returned is None:
         raise InvalidInput(f"{name} returned None for a state; is a return missing?")
     if name == "network":

@@ -1,11 +1,11 @@
 """Known values as evaluators: arrays over states, exact solutions, certified memories.
 
-an array (S,) or (S, K)   of a problem whose states are 0 to S - 1
+an array (S,) or (S, K)   of a problem with the states 0 to S - 1
 a ``Solution``            its values (of the steps left, at a horizon); as a prior its
                           policy, as first values of actions its q_values
 a ``Certified``           the middle of the bounds that its memory has, and the middle
-                          of what is possible where it has none; read when the tree is
-                          made
+                          of the possible values where it has none; read when the
+                          tree is made
 """
 
 from __future__ import annotations
