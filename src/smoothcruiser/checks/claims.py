@@ -21,8 +21,8 @@ from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.rows import check_rewards, known_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
-ROWS = 12  # pairs whose rows of outcomes= are compared with samples
-EPISODE_STEPS = 200  # of an episode whose total is compared
+ROWS = 12  # pairs: their rows of outcomes= are compared with samples
+EPISODE_STEPS = 200  # of an episode, at most; its total is compared
 TOTAL_ROUNDING = 1e-14  # of a sum of rewards, per term
 
 

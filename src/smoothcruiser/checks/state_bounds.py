@@ -22,7 +22,7 @@ from smoothcruiser.problem.bounds import bounds_at, slack
 from smoothcruiser.problem.facts import BOUNDS_ROUNDING, largest
 from smoothcruiser.problem.rows import known_row
 
-STATES = 6  # whose backups are sampled
+STATES = 6  # their backups are sampled
 COMPARED_STATES = 200  # at most: their bounds are only compared with each other
 
 Ends = tuple[float, float]  # of the bounds on V(z), or of one backup
@@ -34,7 +34,7 @@ def state_bounds(probe: Probe) -> Finding:
     compared_pairs = probe.pairs[:COMPARED_STATES]
     for state, _ in compared_pairs:
         if not problem.is_terminal(state):
-            bounds_at(problem, state)  # raises what is wrong with them
+            bounds_at(problem, state)  # raises an error that names their fault
     pairs = [pair for pair in probe.some(STATES) if not problem.is_terminal(pair[0])]
     num_tests = max(1, 2 * len(pairs) * facts.num_actions)
     for state_index, (state, _) in enumerate(pairs):

@@ -42,7 +42,7 @@ class PlannerRun:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     note: str = ""
-    estimates: str = ""  # the operator whose value it estimates
+    estimates: str = ""  # the operator that it estimates the value of
     # error of the exact values: ``error`` is known up to this, regrets up to twice
     truth_bound: float | None = None
     standard_error: float | None = None  # the usual one of ``value``, not promised

@@ -230,5 +230,5 @@ class Agent:
     policy.over_numbers = True  # type: ignore[attr-defined]  # for ``evaluate``
 
     def __getstate__(self) -> dict[str, Any]:
-        # A session leaves out what cannot be moved or shared, such as a tree.
+        # A session leaves out objects that cannot be moved or shared, such as a tree.
         return self.__dict__ | {"session": copy.copy(self.session)}

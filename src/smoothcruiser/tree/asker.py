@@ -8,22 +8,22 @@ from typing import Any
 
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.tree.asking_kernel import GumbelRoot, empty_gumbel_root
-from smoothcruiser.tree.asks import Asks
+from smoothcruiser.tree.asks import TreeEvaluators
 from smoothcruiser.tree.start import TreeStart
 
 
-class Asker:
+class EvaluatorTree:
     """A mixin, named before the tree class: it informs the root after every move."""
 
     problem: Problem
-    asks: Asks
+    evaluators: TreeEvaluators
     elapsed: int  # moves made before the root
     gumbel: GumbelRoot
 
-    def ask_with(self, asks: Asks, start: TreeStart) -> None:
+    def set_evaluators(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
         """Set the evaluators, before the tree has a root."""
-        self.asks, self.elapsed = asks, start.setting.elapsed
-        self.gumbel = empty_gumbel_root(asks.problem.num_actions)
+        self.evaluators, self.elapsed = evaluators, start.setting.elapsed
+        self.gumbel = empty_gumbel_root(evaluators.problem.num_actions)
 
     @abstractmethod
     def flush(self) -> None:

@@ -17,18 +17,18 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.tree import asking_kernel as asking
 from smoothcruiser.tree import kernel
-from smoothcruiser.tree.asker import Asker
-from smoothcruiser.tree.asks import Asks
+from smoothcruiser.tree.asker import EvaluatorTree
+from smoothcruiser.tree.asks import TreeEvaluators
 from smoothcruiser.tree.compiled import CompiledTree, Machine, machine_for
 from smoothcruiser.tree.evaluators.base import Leaves, named_like
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.rows import copy_store
 from smoothcruiser.tree.start import TreeStart
 
-_machines: dict[Any, AskingMachine] = {}
+_machines: dict[Any, EvaluatorMachine] = {}
 
 
-class AskingMachine:
+class EvaluatorMachine:
     """The compiled functions for one kind of problem and one evaluator."""
 
     def __init__(self, machine: Machine, evaluate: Any) -> None:
@@ -45,20 +45,22 @@ class AskingMachine:
         self.inform = compiled(asking.inform_node)
 
 
-def machine_of(machine: Machine, asks: Asks) -> AskingMachine:
+def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine:
     """The machine with the evaluators' compiled functions in it."""
-    evaluators = asks.machines or {}
+    functions = evaluators.machines or {}
     machine_key = (
         id(machine),
-        *sorted((name, id(function)) for name, function in evaluators.items()),
+        *sorted((name, id(function)) for name, function in functions.items()),
     )
     if machine_key not in _machines:
         evaluate_inside = None  # that of tabular problems: it reads arrays
-        if evaluators:
-            evaluate_inside = _compile_evaluators(evaluators, asks.problem.num_actions)
-        elif asks.problem.tables is None:
+        if functions:
+            evaluate_inside = _compile_evaluators(
+                functions, evaluators.problem.num_actions
+            )
+        elif evaluators.problem.tables is None:
             evaluate_inside = compiled(asking.no_answer)
-        _machines[machine_key] = AskingMachine(machine, evaluate_inside)
+        _machines[machine_key] = EvaluatorMachine(machine, evaluate_inside)
     return _machines[machine_key]
 
 
@@ -118,37 +120,37 @@ def _row_writer(name: str, function: Any, K: int) -> Any:
     return {"value": value, "network": network}.get(name, actions)
 
 
-class AskingTree(Asker, CompiledTree):
+class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
     """The tree of a compiled problem with evaluators at its leaves."""
 
-    machine: AskingMachine
+    machine: EvaluatorMachine
 
-    def __init__(self, asks: Asks, start: TreeStart) -> None:
-        self.ask_with(asks, start)
+    def __init__(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
+        self.set_evaluators(evaluators, start)
         self.has_answers = False
         self.waiting: Any = None
-        # what is wrong with them is not the oracle's fault
-        if asks.machines is not None:
-            asks.answers(Leaves(1, lambda: [start.state], remaining=[0]))
+        # an error of the evaluators is not the oracle's fault
+        if evaluators.machines is not None:
+            evaluators.answers(Leaves(1, lambda: [start.state], remaining=[0]))
         super().__init__(start, inlined=True)
         self._inform_root()
 
     def _choose_machine(self, start: TreeStart, inlined: bool) -> Any:
         machine, self.data, root_form = machine_for(self.problem, start.state)
-        self.machine = machine_of(machine, self.asks)
-        tables = self.asks.tables or tuple(np.zeros((0, 1)) for _ in range(3))
+        self.machine = machine_of(machine, self.evaluators)
+        tables = self.evaluators.tables or tuple(np.zeros((0, 1)) for _ in range(3))
         self.waiting = asking.blank_waiting(
             self.setting,
-            self.asks.numbers,
-            self.machine.allocate(self.asks.numbers.batch),
+            self.evaluators.leaf_setting,
+            self.machine.allocate(self.evaluators.leaf_setting.batch),
             tables,
         )
         return root_form
 
     def _empty_nodes(self, room: int) -> kernel.Nodes:
         plain_nodes, K = super()._empty_nodes(room), self.setting.num_actions
-        numbers = self.asks.numbers
-        num_blocks = 4 if numbers.firsts else 3 if numbers.batch > 1 else 2
+        leaf_setting = self.evaluators.leaf_setting
+        num_blocks = 4 if leaf_setting.firsts else 3 if leaf_setting.batch > 1 else 2
         return plain_nodes._replace(
             floats=np.zeros((room, kernel.TOTAL + num_blocks * K))
         )
@@ -159,13 +161,13 @@ class AskingTree(Asker, CompiledTree):
             return
         state = self._state(0)
         steps_left = self._remaining([0])
-        answer_row = self.asks.answers(
+        answer_row = self.evaluators.answers(
             Leaves(1, lambda: [state], remaining=steps_left)
         )[0]
-        numbers, K = self.asks.numbers, self.setting.num_actions
-        is_usable = not numbers.values or np.isfinite(answer_row[0])
+        leaf_setting, K = self.evaluators.leaf_setting, self.setting.num_actions
+        is_usable = not leaf_setting.values or np.isfinite(answer_row[0])
         if not is_usable or not self.machine.inform(
-            numbers,
+            leaf_setting,
             self.nodes.ints,
             self.nodes.floats,
             0,
@@ -174,10 +176,12 @@ class AskingTree(Asker, CompiledTree):
             self.workspace.acts,
             self.workspace.p,
         ):
-            raise self.asks.answer_error(state, answer_row, list(self.node(0).actions))
-        if numbers.values:
+            raise self.evaluators.answer_error(
+                state, answer_row, list(self.node(0).actions)
+            )
+        if leaf_setting.values:
             counts = self.waiting.counts
-            value = asking.clip_value(numbers, float(answer_row[0]), counts)
+            value = asking.clip_value(leaf_setting, float(answer_row[0]), counts)
             counts[asking.ASKED] += 1
             kernel.first_estimate(self.nodes.ints, self.nodes.floats, 0, value)
 
@@ -206,7 +210,7 @@ class AskingTree(Asker, CompiledTree):
                 self.machine.ask(
                     self.rule,
                     self.setting,
-                    self.asks.numbers,
+                    self.evaluators.leaf_setting,
                     self.gumbel,
                     self.head,
                     self.weights,
@@ -227,7 +231,7 @@ class AskingTree(Asker, CompiledTree):
             self.has_answers = False
             if status == asking.ASK:
                 leaves = self._leaves()
-                self.waiting.answers[: leaves.count] = self.asks.answers(leaves)
+                self.waiting.answers[: leaves.count] = self.evaluators.answers(leaves)
                 self.has_answers = True
                 continue
             if status == asking.BAD_ANSWER:
@@ -237,8 +241,10 @@ class AskingTree(Asker, CompiledTree):
     def _bad_answer(self) -> SmoothcruiserError:
         leaves, leaf_index = self._leaves(), int(self.waiting.counts[asking.BAD_ROW])
         state = leaves.states[leaf_index]
-        answer_row = self.asks.answers(Leaves(1, lambda: [state], remaining=[0]))[0]
-        return self.asks.answer_error(
+        answer_row = self.evaluators.answers(Leaves(1, lambda: [state], remaining=[0]))[
+            0
+        ]
+        return self.evaluators.answer_error(
             state, answer_row, self.problem.legal_actions(state)
         )
 
@@ -248,10 +254,10 @@ class AskingTree(Asker, CompiledTree):
         if num_queued:
             self._simulate(int(self.meta[kernel.SIMULATIONS]) + num_queued, 0)
 
-    def twin(self) -> AskingTree:
+    def twin(self) -> CompiledEvaluatorTree:
         """A copy that grows by itself."""
         tree_copy = super().twin()
-        assert isinstance(tree_copy, AskingTree)
+        assert isinstance(tree_copy, CompiledEvaluatorTree)
         state_store = copy_store(self.waiting.states)
         array_copies = {
             name: getattr(self.waiting, name).copy() for name in _COPIED_FIELDS
@@ -262,7 +268,7 @@ class AskingTree(Asker, CompiledTree):
     def node(self, i: int) -> Node:
         """Node ``i``, with its priors and first values."""
         node, K = super().node(i), self.setting.num_actions
-        numbers, floats = self.asks.numbers, self.nodes.floats[i]
+        leaf_setting, floats = self.evaluators.leaf_setting, self.nodes.floats[i]
         action_columns = np.array(node.actions)
 
         def block(block_number: int) -> tuple[float, ...]:
@@ -270,8 +276,8 @@ class AskingTree(Asker, CompiledTree):
                 floats[kernel.TOTAL + block_number * K + action_columns].tolist()
             )
 
-        prior = block(1) if numbers.by_prior else None
-        first_q = block(3) if numbers.firsts else None
+        prior = block(1) if leaf_setting.by_prior else None
+        first_q = block(3) if leaf_setting.firsts else None
         return replace(node, prior=prior, first_q=first_q)
 
     @property
@@ -280,8 +286,8 @@ class AskingTree(Asker, CompiledTree):
         counts = self.waiting.counts
         return int(counts[asking.ASKED]), int(counts[asking.CLIPPED])
 
-    def whole(self) -> AskingTree:
-        """This tree: it calls nothing by address."""
+    def whole(self) -> CompiledEvaluatorTree:
+        """The tree itself: it calls nothing by address."""
         return self
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from smoothcruiser.jit.memory import uncounted
 from smoothcruiser.tree import kernel
-from smoothcruiser.tree.asks import Asking
+from smoothcruiser.tree.asks import LeafSetting
 from smoothcruiser.tree.kernel import (
     ADDED,
     AT_NODE,
@@ -136,7 +136,8 @@ EVALUATE = answer_from_tables
 
 
 def count_waiting(
-    floats: Floats, node: int, K: int, acts: Ints, size: int, loss: float, n: Ints, x: Floats
+    floats: Floats, node: int, K: int, acts: Ints, size: int, loss: float, n: Ints,
+    x: Floats,
 ) -> int:  # fmt: skip
     """Visits below a node that wait; they are added to ``n``, the loss to ``x``."""
     total_waiting = 0
@@ -150,10 +151,10 @@ def count_waiting(
 
 
 def select_action(
-    rule: TreeRule, setting: Setting, asking: Asking, ints: Ints, floats: Floats,
+    rule: TreeRule, setting: Setting, leaf_setting: LeafSetting, ints: Ints, floats: Floats,
     boxes: Floats, node: int, depth: int, head: Floats, weights: Floats, policies: Floats,
-    root: GumbelRoot, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
-    rng: Any,
+    root: GumbelRoot, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats,
+    w: Floats, rng: Any,
 ) -> int:  # fmt: skip
     """The action that the method's tree policy selects at a node."""
     K = setting.num_actions
@@ -161,11 +162,11 @@ def select_action(
     if PRUNES and setting.bounds:
         clip(boxes, node, floats[node, SIGN], K, acts, x, num_legal)
     node_visits = ints[node, VISITS]
-    if asking.batch > 1:
+    if leaf_setting.batch > 1:
         node_visits += count_waiting(
-            floats, node, K, acts, num_legal, asking.loss, n, x
+            floats, node, K, acts, num_legal, leaf_setting.loss, n, x
         )
-    if asking.by_prior:
+    if leaf_setting.by_prior:
         for j in range(num_legal):
             w[j] = floats[node, TOTAL + K + acts[j]]
     j = -1
@@ -192,20 +193,20 @@ def select_action(
     return acts[j]  # type: ignore[no-any-return]
 
 
-def clip_value(asking: Asking, value: float, counts: Ints) -> float:
+def clip_value(leaf_setting: LeafSetting, value: float, counts: Ints) -> float:
     """A value inside its bounds; counts those that were not."""
-    if value < asking.low:
+    if value < leaf_setting.low:
         counts[CLIPPED] += 1
-        return asking.low
-    if value > asking.high:
+        return leaf_setting.low
+    if value > leaf_setting.high:
         counts[CLIPPED] += 1
-        return asking.high
+        return leaf_setting.high
     return value
 
 
 def inform_node(
-    asking: Asking, ints: Ints, floats: Floats, node: int, K: int, row: Floats, acts: Ints,
-    p: Floats,
+    leaf_setting: LeafSetting, ints: Ints, floats: Floats, node: int, K: int, row: Floats,
+    acts: Ints, p: Floats,
 ) -> bool:  # fmt: skip
     """Give a node its priors and first values; False where they cannot be used."""
     num_legal = 0
@@ -213,8 +214,8 @@ def inform_node(
         if ints[node, EDGE + a] >= 0:
             acts[num_legal] = a
             num_legal += 1
-    if asking.by_prior:
-        if asking.priors:
+    if leaf_setting.by_prior:
+        if leaf_setting.priors:
             if not shares_of(row[1 : 1 + K], acts, num_legal, p):
                 return False
         else:
@@ -222,7 +223,7 @@ def inform_node(
                 p[j] = 1.0 / num_legal
         for j in range(num_legal):
             floats[node, TOTAL + K + acts[j]] = p[j]
-    if asking.firsts:
+    if leaf_setting.firsts:
         for j in range(num_legal):
             first_value = row[1 + K + acts[j]]
             if not math.isfinite(first_value):
@@ -244,9 +245,10 @@ def count_arrival(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
 
 
 def back_up_waiting(
-    rule: TreeRule, setting: Setting, asking: Asking, head: Floats, weights: Floats, ints: Ints,
-    floats: Floats, boxes: Floats, waiting: Waiting, policies: Floats, meta: Ints, acts: Ints,
-    n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+    rule: TreeRule, setting: Setting, leaf_setting: LeafSetting, head: Floats,
+    weights: Floats, ints: Ints, floats: Floats, boxes: Floats, waiting: Waiting,
+    policies: Floats, meta: Ints, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats,
+    p: Floats, w: Floats,
 ) -> int:  # fmt: skip
     """Back up the leaves that wait, which were answered, in their order."""
     K, counts = setting.num_actions, waiting.counts
@@ -256,23 +258,25 @@ def back_up_waiting(
             waiting.answers[i],
             waiting.paths[i, waiting.steps[i] - 1, 2],
         )
-        is_usable = not asking.values or math.isfinite(answer_row[0])
+        is_usable = not leaf_setting.values or math.isfinite(answer_row[0])
         if is_usable and child >= 0 and ints[child, VISITS] == 0:
-            is_usable = inform_node(asking, ints, floats, child, K, answer_row, acts, p)
+            is_usable = inform_node(
+                leaf_setting, ints, floats, child, K, answer_row, acts, p
+            )
         if not is_usable:
             counts[BAD_ROW] = i
             return BAD_ANSWER
     for i in range(num_queued):
         num_steps, path = waiting.steps[i], waiting.paths[i]
-        if asking.batch > 1:
+        if leaf_setting.batch > 1:
             for d in range(num_steps):
                 floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] -= 1.0
         leaf_estimate = waiting.rolled[i]
-        if asking.values:
-            value = clip_value(asking, waiting.answers[i, 0], counts)
+        if leaf_setting.values:
+            value = clip_value(leaf_setting, waiting.answers[i, 0], counts)
             leaf_estimate = (
-                (1.0 - asking.mix) * value + asking.mix * leaf_estimate
-                if asking.mix > 0.0
+                (1.0 - leaf_setting.mix) * value + leaf_setting.mix * leaf_estimate
+                if leaf_setting.mix > 0.0
                 else value
             )
         count_arrival(ints, floats, path[num_steps - 1, 2], leaf_estimate)
@@ -287,8 +291,8 @@ def back_up_waiting(
 
 
 def enqueue(
-    asking: Asking, K: int, floats: Floats, waiting: Waiting, path: Ints, rewards: Floats,
-    depth: int, rolled: float, collides: bool,
+    leaf_setting: LeafSetting, K: int, floats: Floats, waiting: Waiting, path: Ints,
+    rewards: Floats, depth: int, rolled: float, collides: bool,
 ) -> None:  # fmt: skip
     """Let the leaf at the end of a path wait; its state is stored already."""
     i = waiting.counts[QUEUED]
@@ -296,7 +300,7 @@ def enqueue(
         for column in range(3):
             waiting.paths[i, d, column] = path[d, column]
         waiting.rewards[i, d] = rewards[d]
-        if asking.batch > 1:
+        if leaf_setting.batch > 1:
             floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] += 1.0
     waiting.steps[i], waiting.rolled[i] = depth, rolled
     waiting.counts[QUEUED] = i + 1
@@ -305,10 +309,10 @@ def enqueue(
 
 
 def grow(
-    rule: TreeRule, setting: Setting, asking: Asking, root: GumbelRoot, head: Floats,
-    weights: Floats, data: Any, nodes: Nodes, workspace: Workspace, states: Any,
-    scratch: Any, waiting: Waiting, meta: Ints, fault: Floats, most_simulations: int,
-    most_calls: int, answered: bool, rng: Any,
+    rule: TreeRule, setting: Setting, leaf_setting: LeafSetting, root: GumbelRoot,
+    head: Floats, weights: Floats, data: Any, nodes: Nodes, workspace: Workspace,
+    states: Any, scratch: Any, waiting: Waiting, meta: Ints, fault: Floats,
+    most_simulations: int, most_calls: int, answered: bool, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0, and return how the call ended.
 
@@ -347,12 +351,12 @@ def grow(
     while True:
         num_queued = counts[QUEUED]
         if num_queued > 0 and (
-            num_queued == asking.batch
-            or counts[COLLIDED] >= asking.collisions
+            num_queued == leaf_setting.batch
+            or counts[COLLIDED] >= leaf_setting.collisions
             or meta[SIMULATIONS] + num_queued >= most_simulations
         ):
             if not answered:
-                if not asking.inside:
+                if not leaf_setting.inside:
                     return ASK
                 for i in range(num_queued):
                     answer_row = waiting.answers[i]
@@ -363,8 +367,8 @@ def grow(
                         return BAD_ANSWER
             answered = False
             status = back_up_waiting(
-                rule, setting, asking, head, weights, ints, floats, boxes, waiting, policies,
-                meta, acts, n, x, h, y, p, w,
+                rule, setting, leaf_setting, head, weights, ints, floats, boxes, waiting,
+                policies, meta, acts, n, x, h, y, p, w,
             )  # fmt: skip
             if status != DONE:
                 return status
@@ -387,8 +391,8 @@ def grow(
         if stopped_in == IN_ROLLOUT:
             collides, leaf_waits = held_slots[ADDED] == 1, True
             rollout_return, status = blind_rollout(
-                setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED], carry[0],
-                carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
+                setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED],
+                carry[0], carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
             if status != DONE:
                 return status
@@ -401,8 +405,8 @@ def grow(
                 )
                 return CUT
             action = select_action(
-                rule, setting, asking, ints, floats, boxes, node, depth, head, weights,
-                policies, root, acts, n, x, h, y, p, w, rng,
+                rule, setting, leaf_setting, ints, floats, boxes, node, depth, head,
+                weights, policies, root, acts, n, x, h, y, p, w, rng,
             )  # fmt: skip
             state = LOAD(states, node)
             meta[CALLS] += 1
@@ -417,7 +421,7 @@ def grow(
             if setting.ends and (is_over or TERMINAL(data, next_state)):
                 break
             if depth == setting.limit:
-                leaf_waits, rollout_return = asking.deep, setting.tail
+                leaf_waits, rollout_return = leaf_setting.deep, setting.tail
                 if leaf_waits:
                     STORE(waiting.states, counts[QUEUED], next_state)
                 if BOUNDED and setting.beyond:
@@ -464,7 +468,7 @@ def grow(
                     meta[DEEPEST] = depth
             leaf_waits = True
             STORE(waiting.states, counts[QUEUED], next_state)
-            if asking.mix > 0.0:
+            if leaf_setting.mix > 0.0:
                 if BOUNDED and setting.bounded:
                     rollout_return, bounds_hold = leaf_value(setting, data, next_state)
                     if not bounds_hold:
@@ -484,7 +488,7 @@ def grow(
             break
         if leaf_waits:
             enqueue(
-                asking,
+                leaf_setting,
                 K,
                 floats,
                 waiting,
@@ -496,17 +500,17 @@ def grow(
             )
             continue
         backup(
-            rule, setting, head, weights, ints, floats, boxes, path, rewards, policies, depth,
-            leaf_estimate, acts, n, x, h, y, p, w,
+            rule, setting, head, weights, ints, floats, boxes, path, rewards, policies,
+            depth, leaf_estimate, acts, n, x, h, y, p, w,
         )  # fmt: skip
         meta[SIMULATIONS] += 1
 
 
 def blank_waiting(
-    setting: Setting, asking: Asking, states: Any, tables: Any
+    setting: Setting, leaf_setting: LeafSetting, states: Any, tables: Any
 ) -> Waiting:
     """Room for the leaves that wait."""
-    B, K, path_length = asking.batch, setting.num_actions, setting.limit + 1
+    B, K, path_length = leaf_setting.batch, setting.num_actions, setting.limit + 1
     return Waiting(
         paths=np.zeros((B, path_length, 3), np.int64),
         rewards=np.zeros((B, path_length)),

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import lent
-from smoothcruiser.tree.asker import Asker
-from smoothcruiser.tree.asks import Asks
+from smoothcruiser.tree.asker import EvaluatorTree
+from smoothcruiser.tree.asks import TreeEvaluators
 from smoothcruiser.tree.evaluators.base import Leaves
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.plain import PlainTree
@@ -43,7 +43,7 @@ from smoothcruiser.tree.start import TreeStart
 from smoothcruiser.tree.template import Selection, Step
 
 
-class AskingNode(PlainNode):
+class EvaluatedNode(PlainNode):
     """A node with a prior, first values, and visits that wait."""
 
     __slots__ = ("first_q", "prior", "waits")
@@ -54,9 +54,9 @@ class AskingNode(PlainNode):
         self.prior, self.first_q = [0.0] * len(actions), [0.0] * len(actions)
         self.waits = [0] * len(actions)
 
-    def twin(self) -> AskingNode:
+    def twin(self) -> EvaluatedNode:
         """A copy with the same numbers, without children."""
-        node_copy = AskingNode(self.state, self.sign, self.actions)
+        node_copy = EvaluatedNode(self.state, self.sign, self.actions)
         for name in PlainNode.__slots__:
             value = getattr(self, name)
             value_copy = list(value) if isinstance(value, list) else value
@@ -70,22 +70,22 @@ class WaitingPath(NamedTuple):
     """A descent with a leaf that waits."""
 
     path: tuple[Step, ...]
-    nodes: tuple[AskingNode, ...]
-    leaf: AskingNode | None
+    nodes: tuple[EvaluatedNode, ...]
+    leaf: EvaluatedNode | None
     state: Any
     rolled: float
 
 
-class AskingPlain(Asker, PlainTree):
+class PlainEvaluatorTree(EvaluatorTree, PlainTree):
     """The tree of any problem with evaluators at its leaves."""
 
-    node_class = AskingNode
-    root: AskingNode
-    nodes: list[AskingNode]  # type: ignore[assignment]
+    node_class = EvaluatedNode
+    root: EvaluatedNode
+    nodes: list[EvaluatedNode]  # type: ignore[assignment]
 
-    def __init__(self, asks: Asks, start: TreeStart) -> None:
-        self.ask_with(asks, start)
-        self.numbers = asks.numbers
+    def __init__(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
+        self.set_evaluators(evaluators, start)
+        self.leaf_setting = evaluators.leaf_setting
         self.queue: list[WaitingPath] = []
         self.collided = self.num_asked = self.num_clipped = 0
         self.collides = False
@@ -98,8 +98,8 @@ class AskingPlain(Asker, PlainTree):
         while True:
             num_queued = len(self.queue)
             if num_queued and (
-                num_queued == self.numbers.batch
-                or self.collided >= self.numbers.collisions
+                num_queued == self.leaf_setting.batch
+                or self.collided >= self.leaf_setting.collisions
                 or self.simulations + num_queued >= simulations
             ):
                 self._settle()
@@ -116,9 +116,9 @@ class AskingPlain(Asker, PlainTree):
             self._settle()
 
     def _settle(self) -> None:
-        numbers = self.numbers
+        leaf_setting = self.leaf_setting
         path_lengths = [len(waiting_path.path) for waiting_path in self.queue]
-        answer_rows = self.asks.answers(
+        answer_rows = self.evaluators.answers(
             Leaves(
                 len(self.queue),
                 lambda: [lent(waiting_path.state) for waiting_path in self.queue],
@@ -135,11 +135,11 @@ class AskingPlain(Asker, PlainTree):
             for node, step in zip(waiting_path.nodes, waiting_path.path, strict=True):
                 node.waits[node.actions.index(step.selection.action)] -= 1
             leaf_estimate = waiting_path.rolled
-            if numbers.values:
+            if leaf_setting.values:
                 value = self._clip_value(answer_row[0])
                 leaf_estimate = (
-                    (1.0 - numbers.mix) * value + numbers.mix * leaf_estimate
-                    if numbers.mix > 0.0
+                    (1.0 - leaf_setting.mix) * value + leaf_setting.mix * leaf_estimate
+                    if leaf_setting.mix > 0.0
                     else value
                 )
             self._arrive(waiting_path.leaf, leaf_estimate)
@@ -149,40 +149,40 @@ class AskingPlain(Asker, PlainTree):
         self.num_asked += len(settled_paths)
 
     def _check(
-        self, state: Any, answer_row: list[float], node: AskingNode | None
+        self, state: Any, answer_row: list[float], node: EvaluatedNode | None
     ) -> None:
-        is_usable = not self.numbers.values or math.isfinite(answer_row[0])
+        is_usable = not self.leaf_setting.values or math.isfinite(answer_row[0])
         if is_usable and node is not None:
             is_usable = self._inform(node, answer_row)
         if not is_usable:
             legal_actions = self.problem.legal_actions(state)
-            raise self.asks.answer_error(state, answer_row, legal_actions)
+            raise self.evaluators.answer_error(state, answer_row, legal_actions)
 
-    def _inform(self, node: AskingNode, answer_row: list[float]) -> bool:
+    def _inform(self, node: EvaluatedNode, answer_row: list[float]) -> bool:
         """Give a node its priors and first values; False where they are unusable."""
-        numbers, K, num_legal = (
-            self.numbers,
+        leaf_setting, K, num_legal = (
+            self.leaf_setting,
             self.setting.num_actions,
             len(node.actions),
         )
-        if numbers.by_prior:
+        if leaf_setting.by_prior:
             node.prior = [1.0 / num_legal] * num_legal
             prior_weights = answer_row[1 : 1 + K]
-            if numbers.priors and not shares_of(
+            if leaf_setting.priors and not shares_of(
                 prior_weights, node.actions, num_legal, node.prior
             ):
                 return False
-        if numbers.firsts:
+        if leaf_setting.firsts:
             node.first_q = [answer_row[1 + K + a] for a in node.actions]
             return all(math.isfinite(q) for q in node.first_q)
         return True
 
     def _clip_value(self, value: float) -> float:
-        clipped_value = min(max(value, self.numbers.low), self.numbers.high)
+        clipped_value = min(max(value, self.leaf_setting.low), self.leaf_setting.high)
         self.num_clipped += clipped_value != value
         return clipped_value
 
-    def _arrive(self, node: AskingNode | None, leaf_estimate: float) -> None:
+    def _arrive(self, node: EvaluatedNode | None, leaf_estimate: float) -> None:
         if node is None:
             return
         if node.visits == 0:
@@ -198,11 +198,11 @@ class AskingPlain(Asker, PlainTree):
             return
         state = self.root.state
         steps_left = self._remaining([0])
-        answer_row = self.asks.answers(
+        answer_row = self.evaluators.answers(
             Leaves(1, lambda: [lent(state)], remaining=steps_left)
         )[0].tolist()
         self._check(state, answer_row, self.root)
-        if self.numbers.values:
+        if self.leaf_setting.values:
             self.num_asked += 1
             self._arrive(self.root, self._clip_value(answer_row[0]))
 
@@ -211,7 +211,7 @@ class AskingPlain(Asker, PlainTree):
     def is_leaf(self, state: Any, depth: int) -> bool:
         """Whether the descent ends at this state."""
         if depth == 0:
-            self.leaf: AskingNode | None = None
+            self.leaf: EvaluatedNode | None = None
             self.waits = self.collides = False
         return super().is_leaf(state, depth)
 
@@ -228,14 +228,14 @@ class AskingPlain(Asker, PlainTree):
 
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
-        node, rule, numbers = self.nodes[-1], self.rule, self.numbers
+        node, rule, leaf_setting = self.nodes[-1], self.rule, self.leaf_setting
         x, h = self._gather_values(node, len(node.n))
         n, node_visits, num_legal = list(node.n), node.visits, len(x)
         for j, num_waiting in enumerate(node.waits):
             if num_waiting > 0:
                 node_visits += num_waiting
                 n[j] += num_waiting
-                x[j] -= numbers.loss * num_waiting / n[j]
+                x[j] -= leaf_setting.loss * num_waiting / n[j]
         y, p = [0.0] * num_legal, [0.0] * num_legal
         j = -1
         if rule.descent == PRIOR_UPPER:
@@ -273,7 +273,7 @@ class AskingPlain(Asker, PlainTree):
     ) -> tuple[list[float], list[float]]:
         x, h = super()._gather_values(node, max_actions)
         if self.rule.warm:
-            assert isinstance(node, AskingNode)
+            assert isinstance(node, EvaluatedNode)
             for j, n in enumerate(node.n):
                 if n == 0:
                     x[j] = node.sign * node.first_q[j]
@@ -285,15 +285,15 @@ class AskingPlain(Asker, PlainTree):
         """The rollout's estimate of a leaf, which waits for the evaluators."""
         self.waiting_state = state
         if depth == self.setting.limit:
-            self.waits, self.new_leaf = self.numbers.deep, None
+            self.waits, self.new_leaf = self.leaf_setting.deep, None
             if self.setting.beyond:
                 return middle_at(self.problem, state)
             return self.setting.tail
         self.waits = True
         new_leaf, self.new_leaf = self.new_leaf, None
-        assert new_leaf is None or isinstance(new_leaf, AskingNode)
+        assert new_leaf is None or isinstance(new_leaf, EvaluatedNode)
         rollout_return = (
-            super().evaluate_leaf(state, depth) if self.numbers.mix > 0.0 else 0.0
+            super().evaluate_leaf(state, depth) if self.leaf_setting.mix > 0.0 else 0.0
         )
         self.leaf = new_leaf
         return rollout_return
@@ -326,17 +326,17 @@ class AskingPlain(Asker, PlainTree):
     def node(self, i: int) -> Node:
         """Node ``i``, with its priors and first values."""
         plain_node, node = super().node(i), self._ordered_nodes()[i]
-        assert isinstance(node, AskingNode)
+        assert isinstance(node, EvaluatedNode)
         return replace(
             plain_node,
-            prior=tuple(node.prior) if self.numbers.by_prior else None,
-            first_q=tuple(node.first_q) if self.numbers.firsts else None,
+            prior=tuple(node.prior) if self.leaf_setting.by_prior else None,
+            first_q=tuple(node.first_q) if self.leaf_setting.firsts else None,
         )
 
-    def twin(self) -> AskingPlain:
+    def twin(self) -> PlainEvaluatorTree:
         """A copy that grows by itself; leaves that wait are answered first."""
         self.flush()
         tree_copy = super().twin()
-        assert isinstance(tree_copy, AskingPlain)
+        assert isinstance(tree_copy, PlainEvaluatorTree)
         tree_copy.queue = []
         return tree_copy

@@ -22,8 +22,8 @@ from smoothcruiser.tree.searches import IMPROVED, PRIOR_UPPER, Search
 MOST_COLLISIONS = 8  # a batch closes once one in so many of its leaves waited already
 
 
-class Asking(NamedTuple):
-    """How leaves are valued, in the engine's numbers."""
+class LeafSetting(NamedTuple):
+    """The valuation of leaves, in the engine's numbers."""
 
     batch: int  # leaves that wait at most
     collisions: int  # arrivals at leaves that wait already, before the batch closes
@@ -39,14 +39,16 @@ class Asking(NamedTuple):
     inside: bool  # whether compiled code answers by itself
 
 
-def asks_of(problem: Problem, search: Search, elapsed: int = 0) -> Asks | None:
+def evaluators_for(
+    problem: Problem, search: Search, elapsed: int = 0
+) -> TreeEvaluators | None:
     """The evaluators of a tree; None where the machine without them is enough."""
     if not search.asks:
         return None
-    return Asks(problem, search, elapsed)
+    return TreeEvaluators(problem, search, elapsed)
 
 
-class Asks:
+class TreeEvaluators:
     """The evaluators of one tree."""
 
     def __init__(self, problem: Problem, search: Search, elapsed: int = 0) -> None:
@@ -58,9 +60,9 @@ class Asks:
         self.width = 1 + 2 * K
         self.tables = self._tables()
         self.machines = self._machines()
-        self.numbers = self._numbers(elapsed)
+        self.leaf_setting = self._leaf_setting(elapsed)
 
-    def _numbers(self, elapsed: int) -> Asking:
+    def _leaf_setting(self, elapsed: int) -> LeafSetting:
         search, problem, evaluators = self.search, self.problem, self.evaluators
         operator = search.operator(problem.operator)
         facts = problem.facts
@@ -74,7 +76,7 @@ class Asks:
         answers_inside = (
             self.machines is not None or self.tables is not None or not evaluators
         )
-        return Asking(
+        return LeafSetting(
             batch=search.leaf_batch,
             collisions=max(1, search.leaf_batch // MOST_COLLISIONS),
             mix=float(search.mix) if asks_values else 1.0,
@@ -142,7 +144,7 @@ class Asks:
             width, first_column = self.widths[name], self.places[name]
             evaluator_rows = evaluator.ask(leaves, name, width)
             if evaluator.partial:
-                middle_value = 0.5 * (self.numbers.low + self.numbers.high)
+                middle_value = 0.5 * (self.leaf_setting.low + self.leaf_setting.high)
                 evaluator_rows = np.where(
                     np.isnan(evaluator_rows), middle_value, evaluator_rows
                 )
@@ -158,14 +160,14 @@ class Asks:
             n for n in ("network", "value", "prior", "initial_q") if self._has(n)
         )
         state_text = f"at state {state!r:.60}"
-        if self.numbers.values and not np.isfinite(answer_row[0]):
+        if self.leaf_setting.values and not np.isfinite(answer_row[0]):
             name = "network" if self._has("network") else "value"
             return InvalidInput(
                 f"{name} must be a finite number, got {float(answer_row[0])!r} "
                 f"{state_text}."
             )
         prior_weights = [float(answer_row[1 + a]) for a in actions]
-        if self.numbers.priors and not (
+        if self.leaf_setting.priors and not (
             all(w >= 0.0 for w in prior_weights) and 0.0 < sum(prior_weights) < np.inf
         ):
             name = "network" if self._has("network") else "prior"
@@ -175,7 +177,7 @@ class Asks:
                 "exp(logits) has this form."
             )
         first_values = [float(answer_row[1 + K + a]) for a in actions]
-        if self.numbers.firsts and not all(np.isfinite(q) for q in first_values):
+        if self.leaf_setting.firsts and not all(np.isfinite(q) for q in first_values):
             return InvalidInput(
                 f"initial_q must give the legal actions finite values, got "
                 f"{first_values!r:.80} {state_text}."
@@ -191,19 +193,23 @@ class Asks:
 
 def evaluates_limit(backend: Any) -> bool:
     """Whether values are asked for at the depth limit too."""
-    asks = getattr(backend, "asks", None)
-    return asks is not None and asks.numbers.deep
+    evaluators = getattr(backend, "evaluators", None)
+    return evaluators is not None and evaluators.leaf_setting.deep
 
 
 def evaluator_notes(backend: Any) -> list[str]:
     """Notes on the answers of a tree's evaluators."""
-    asks = getattr(backend, "asks", None)
-    if asks is None:
+    evaluators = getattr(backend, "evaluators", None)
+    if evaluators is None:
         return []
-    (num_evaluated, num_clipped), numbers = backend.evaluation_counts, asks.numbers
+    (num_evaluated, num_clipped), leaf_setting = (
+        backend.evaluation_counts,
+        evaluators.leaf_setting,
+    )
     if not num_clipped:
         return []
     return [
-        f"{num_clipped:,} of {num_evaluated:,} values lay outside [{numbers.low:.6g}, "
-        f"{numbers.high:.6g}], what the rewards allow, and count as its nearer end."
+        f"{num_clipped:,} of {num_evaluated:,} values lay outside "
+        f"[{leaf_setting.low:.6g}, {leaf_setting.high:.6g}], what the rewards allow, "
+        "and count as its nearer end."
     ]

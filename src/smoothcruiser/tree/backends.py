@@ -17,7 +17,7 @@ from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, finish, shown
-from smoothcruiser.tree.asks import asks_of
+from smoothcruiser.tree.asks import evaluators_for
 from smoothcruiser.tree.searches import NO_PRIOR, Search
 from smoothcruiser.tree.setting import setting_of
 from smoothcruiser.tree.start import TreeStart
@@ -116,15 +116,15 @@ def _build_tree(tree: Tree, is_compiled: bool, tree_number: int) -> Any:
         rng=stream(tree.seed, *stream_key),
         bounds=tree.bounds,
     )
-    asks = asks_of(problem, tree.method, tree.elapsed)
-    if is_compiled and asks is not None:
-        from smoothcruiser.tree.asking_compiled import AskingTree
+    evaluators = evaluators_for(problem, tree.method, tree.elapsed)
+    if is_compiled and evaluators is not None:
+        from smoothcruiser.tree.asking_compiled import CompiledEvaluatorTree
 
-        return AskingTree(asks, start)
-    if asks is not None:
-        from smoothcruiser.tree.asking_plain import AskingPlain
+        return CompiledEvaluatorTree(evaluators, start)
+    if evaluators is not None:
+        from smoothcruiser.tree.asking_plain import PlainEvaluatorTree
 
-        return AskingPlain(asks, start)
+        return PlainEvaluatorTree(evaluators, start)
     if is_compiled:
         from smoothcruiser.tree.compiled import CompiledTree
 

@@ -452,9 +452,9 @@ def blame(
 
 
 def blind_rollout(
-    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float,
-    weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int,
-    acts: Ints, rng: Any,
+    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int,
+    total: float, weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats,
+    most_calls: int, acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
     """(return of the uniform policy, how it ended), from a state that is not terminal.
 
@@ -516,9 +516,9 @@ def leaf_value(setting: Setting, data: Any, state: Any) -> tuple[float, bool]:
 
 
 def grow(
-    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes,
-    workspace: Workspace, states: Any, scratch: Any, meta: Ints, fault: Floats,
-    most_simulations: int, most_calls: int, rng: Any,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any,
+    nodes: Nodes, workspace: Workspace, states: Any, scratch: Any, meta: Ints,
+    fault: Floats, most_simulations: int, most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0, and return how the call ended.
 
@@ -583,8 +583,8 @@ def grow(
             )
         if stopped_in == IN_ROLLOUT:
             leaf_estimate, status = blind_rollout(
-                setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED], carry[0],
-                carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
+                setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED],
+                carry[0], carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
             if status != DONE:
                 return status
@@ -806,14 +806,15 @@ def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
 
 
 def backup(
-    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats,
-    boxes: Floats, path: Ints, rewards: Floats, policies: Floats, depth: int, leaf: float,
-    acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints,
+    floats: Floats, boxes: Floats, path: Ints, rewards: Floats, policies: Floats,
+    depth: int, leaf: float, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats,
+    p: Floats, w: Floats,
 ) -> None:  # fmt: skip
     """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
     K, discount = setting.num_actions, setting.discount
     path_return = leaf  # the return from this step on
-    child_below = -1  # the child whose numbers changed; the next line has its old ones
+    child_below = -1  # the child with new numbers; the next line has its old ones
     old_visits, old_value, old_entropy = 0, 0.0, 0.0
     for i in range(depth - 1, -1, -1):
         node, action, reward = path[i, 0], path[i, 1], rewards[i]

@@ -12,7 +12,7 @@ from smoothcruiser.tree.setting import REACH, truncation
 if TYPE_CHECKING:
     from smoothcruiser.tree.tree import Tree
 
-MOST_SHOWN = 10  # actions whose visits a note lists
+MOST_SHOWN = 10  # actions: a note lists their visits
 
 
 def notes_of(tree: Tree) -> tuple[str, ...]:

@@ -254,7 +254,7 @@ class PlainTree(PlainNodes):
         if child is not None:
             known_profile: tuple[int, ...] | None
             known_profile = (1 if child.sign > 0 else 2, *child.actions)
-            if self.setting.bounds:  # a node leaves out what they exclude
+            if self.setting.bounds:  # a node leaves out the actions that they exclude
                 known_profile = self.problem.profile(child.state)
             self.problem.check_alike(state, child.state, known_profile)
         if child is not None and id(child) not in self.pending_nodes:

@@ -46,7 +46,7 @@ def narrow(
 
     Their signed values ``x`` are put into their boxes.
     """
-    sure_value = -math.inf  # what the mover has for sure
+    sure_value = -math.inf  # of the mover's best action
     for j in range(size):
         a = acts[j]
         low = boxes[node, a] if sign > 0.0 else -boxes[node, K + a]

@@ -182,7 +182,7 @@ def row_of(player: int, q_intervals: Any) -> KnownRow:
     return KnownRow(lower_ends.tolist(), upper_ends.tolist(), excluded_actions)
 
 
-# of a state: itself, steps left, who moves, intervals (K, 2)
+# a state, the steps left, the player to move, intervals (K, 2)
 KnownState = tuple[Any, int | None, int, Any]
 
 

@@ -152,13 +152,13 @@ class Search(ABC):
     # whether values are proven where there is no chance (``tree.proof``)
     solve: bool = False
     trees: int = 1  # independent trees that are added up (``tree.forest``)
-    # rollouts from a new leaf, whose mean is its value: for slow simulators, which
+    # rollouts from a new leaf; their mean is its value. For slow simulators, which
     # workers run at once
     leaf_rollouts: int = 1
     value: Any = None  # of a leaf, for the max player; None: a rollout
     mix: float = 0.0  # the weight of a rollout beside ``value``
     leaf_batch: int = 1  # leaves that are evaluated at once
-    # what a visit that waits for its value takes off its action's value meanwhile
+    # subtracted from the value of an action for each visit that waits for its value
     virtual_loss: float = 0.0
     # a Certified or a Solution, which may exclude actions (``tree.pruning``)
     bounds: Any = None

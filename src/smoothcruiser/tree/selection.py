@@ -25,8 +25,8 @@ from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.tree.searches import SMOOTH, TreeRule
 
-# Adaptive exploration of a node whose values are all 0: a thousandth of a unit,
-# so that it still explores.
+# Adaptive exploration of a node with all values 0: a thousandth of a unit, so that
+# it still explores.
 SMALLEST_SCALE = 1e-3
 
 

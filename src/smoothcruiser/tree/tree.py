@@ -484,7 +484,7 @@ class Tree(Shown):
         q_by_action = self.bounds.middles(root_key, self.elapsed)
         q_by_action |= zip(root.actions, self.q_values(0), strict=True)
         action, policy = self.action(0), self.policy(0)
-        # A mean over the descent is what exploring earns, not what it found.
+        # A mean over the descent is the return of exploring, not of the best action.
         value = q_by_action[action] if self.rule.up == MEAN else root.value
         certificate = proof.certificate_of(self, looked) if self.method.solve else None
         interval = None if certificate is None else certificate.interval

@@ -21,7 +21,7 @@ from smoothcruiser.tree import folding
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.tree import Tree
 
-# pixels between leaves and between levels: what a label of 18 characters needs
+# pixels between leaves and between levels: room for a label of 18 characters
 COLUMN, ROW, MARGIN = 116, 112, 46
 LABEL = 18
 # An edge ends above the two lines of text over its node, so that it crosses neither: the
@@ -353,8 +353,10 @@ def body(tree: Tree, *, depth: int = 2, width: int = 4) -> str:
     estimate = tree.estimate()
     root = tree.node(0)
     sure_heading = "<th>for sure</th>" if root.boxes else ""
-    heading_row = f"<tr><th>action</th><th>q</th>{sure_heading}<th>visits</th>"
-    "<th>policy</th></tr>"
+    heading_row = (
+        f"<tr><th>action</th><th>q</th>{sure_heading}<th>visits</th>"
+        "<th>policy</th></tr>"
+    )
     table_rows = ""
     for j, (a, q) in enumerate(zip(root.actions, tree.q_values(0), strict=True)):
         box_cell = f"<td>{_box_text(root.boxes[j])}</td>" if root.boxes else ""
