@@ -54,7 +54,7 @@ from smoothcruiser.shown import Shown, brief
 
 @dataclass(frozen=True)
 class Check(Shown, Data, Framed):
-    """The findings of a check; ``ok`` if nothing is wrong."""
+    """What a check found; ``ok`` if nothing is wrong."""
 
     json_kind: ClassVar[str] = "check"
     json_more: ClassVar[Mapping[str, Any]] = {"ok": bool}
