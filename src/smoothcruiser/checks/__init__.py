@@ -98,20 +98,20 @@ class Check(Shown, Data, Framed):
 
 
 TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
-    ("states", contract.unchanged_states),
-    ("randomness", contract.deterministic_stream),
-    ("rows", contract.separate_rows),
-    ("independence", contract.independent_samples),
-    ("rewards", contract.reward_range),
-    ("operator", claims.operator),
-    ("chance", claims.determinism),
-    ("outcomes", claims.outcomes),
-    ("memory", claims.keys),
-    ("bounds", claims.value_bounds),
-    ("totals", claims.totals),
-    ("ends", claims.ends),
-    ("rarity", chances.rarity),
-    ("lengths", chances.lengths),
+    ("states", contract.check_states),
+    ("randomness", contract.check_randomness),
+    ("rows", contract.check_rows),
+    ("independence", contract.check_independence),
+    ("rewards", contract.check_reward_range),
+    ("operator", claims.check_own_operator),
+    ("chance", claims.check_determinism),
+    ("outcomes", claims.check_outcomes),
+    ("memory", claims.check_keys),
+    ("bounds", claims.check_value_bounds),
+    ("totals", claims.check_totals),
+    ("ends", claims.check_ends),
+    ("rarity", chances.check_rarity),
+    ("lengths", chances.check_lengths),
 )
 
 
@@ -155,7 +155,7 @@ def check(
     _compile_step(problem, start_state)
     with _limit_calls(probe):
         walks_passed = _run_test(
-            findings, "walks", lambda: contract.walks(probe, start_state)
+            findings, "walks", lambda: contract.check_walks(probe, start_state)
         )
         if walks_passed:
             for name, test in TESTS:
@@ -183,7 +183,7 @@ def check(
             )
         )
     if is_usable and is_undiscounted(problem):
-        model_known = claims.is_known(probe)
+        model_known = claims.is_model_known(probe)
         planner_text = (
             "exact solves the model" if model_known else "certified search plans it"
         )
@@ -295,7 +295,7 @@ def _price_finding(
 
 def _way_out(probe: Probe, findings: list[Finding]) -> str:
     """Advice about a price that is too high."""
-    if claims.is_known(probe):
+    if claims.is_model_known(probe):
         return "plan solves the known model instead, or searches it, with 0 calls"
     remembers_states = any(
         finding.name == "memory" and finding.verdict == "ok" for finding in findings

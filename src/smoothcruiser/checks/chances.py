@@ -20,18 +20,20 @@ FALSE_ALARM = 1e-9  # of the walk that does not end
 LONGEST = 20_000  # steps of that walk
 
 
-def rarity(probe: Probe) -> Finding:
+def check_rarity(probe: Probe) -> Finding:
     """No pair has more outcomes than ``min_probability`` leaves room for."""
     min_probability = probe.problem.min_probability
     if min_probability is None:
         return Finding("rarity", "ok", "no least probability is claimed.")
     max_outcomes = math.floor(1.0 / min_probability * (1.0 + BOUNDS_ROUNDING))
-    for i, (state, action) in enumerate(probe.some(12)):
+    for i, (state, action) in enumerate(probe.some_pairs(12)):
         outcomes_met: set[Any] = set()
         for k in range(4 * SAMPLES):
             rng = probe.stream(CheckKey.RARITY, i, k)
             reward, next_state, is_over = probe.sample(state, action, rng)
-            outcomes_met.add((reward, None if is_over else _key(probe, next_state)))
+            outcomes_met.add(
+                (reward, None if is_over else _state_key(probe, next_state))
+            )
             if len(outcomes_met) > max_outcomes:
                 raise OracleError(
                     f"min_probability={min_probability:g} leaves room for "
@@ -47,7 +49,7 @@ def rarity(probe: Probe) -> Finding:
     )
 
 
-def _key(probe: Probe, state: Any) -> Any:
+def _state_key(probe: Probe, state: Any) -> Any:
     """The key of a state; None, the same for all, where states cannot be told apart."""
     try:
         state_key = probe.problem.key_of(state)
@@ -57,7 +59,7 @@ def _key(probe: Probe, state: Any) -> Any:
     return state_key
 
 
-def lengths(probe: Probe) -> Finding:
+def check_lengths(probe: Probe) -> Finding:
     """A walk with random actions ends as soon as ``episodes_end`` says it must."""
     problem, claimed_end = probe.problem, probe.problem.episodes_end
     if claimed_end is None:
@@ -74,7 +76,7 @@ def lengths(probe: Probe) -> Finding:
         )
     state, rng = probe.pairs[0][0], probe.stream(CheckKey.LENGTHS)
     for steps_made in range(num_steps):
-        if probe.spent > 2.0 * ENOUGH_SECONDS:
+        if probe.seconds_spent > 2.0 * ENOUGH_SECONDS:
             sentence = (
                 f"episodes_end was tested on {steps_made:,} of {num_steps:,} steps "
                 "only."

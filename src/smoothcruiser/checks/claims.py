@@ -13,7 +13,7 @@ from smoothcruiser.checks.probe import (
     Finding,
     Probe,
 )
-from smoothcruiser.checks.state_bounds import state_bounds
+from smoothcruiser.checks.state_bounds import check_state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators.check import check_operator
@@ -26,14 +26,16 @@ EPISODE_STEPS = 200  # of an episode, at most; its total is compared
 TOTAL_ROUNDING = 1e-14  # of a sum of rewards, per term
 
 
-def determinism(probe: Probe) -> Finding:
+def check_determinism(probe: Probe) -> Finding:
     """``deterministic=True`` holds, or could be declared."""
-    for i, (state, action) in enumerate(probe.some(20)):
+    for i, (state, action) in enumerate(probe.some_pairs(20)):
         first_answer, second_answer = (
             probe.sample(state, action, probe.stream(CheckKey.DETERMINISM, i, k))
             for k in range(2)
         )
-        if not probe.alike(first_answer, second_answer, CheckKey.DETERMINISM, i, 2):
+        if not probe.is_same_answer(
+            first_answer, second_answer, CheckKey.DETERMINISM, i, 2
+        ):
             if probe.problem.deterministic:
                 raise OracleError(
                     f"deterministic=True, but state {state!r}, action {action} "
@@ -53,20 +55,22 @@ def determinism(probe: Probe) -> Finding:
     )
 
 
-def is_known(probe: Probe) -> bool:
+def is_model_known(probe: Probe) -> bool:
     """Whether the model is known at all pairs that were tried."""
     problem = probe.problem
     if problem.tables is not None or problem.outcomes is None:
         return problem.tables is not None
-    return all(known_row(problem, *pair) is not None for pair in probe.some(ROWS))
+    return all(known_row(problem, *pair) is not None for pair in probe.some_pairs(ROWS))
 
 
-def outcomes(probe: Probe) -> Finding:
+def check_outcomes(probe: Probe) -> Finding:
     """The frequencies of samples are those of ``outcomes=``."""
     if probe.problem.outcomes is None:
         return Finding("outcomes", "ok", "no known model is claimed.")
-    pairs, num_unknown = probe.some(ROWS), 0
-    num_samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    pairs, num_unknown = probe.some_pairs(ROWS), 0
+    num_samples = (
+        20 * SAMPLES if probe.seconds_spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    )
     for i, (state, action) in enumerate(pairs):
         model_row = known_row(probe.problem, state, action)
         if model_row is None:
@@ -122,7 +126,7 @@ def outcomes(probe: Probe) -> Finding:
     return Finding("outcomes", "ok", f"{agreement_text}.")
 
 
-def keys(probe: Probe) -> Finding:
+def check_keys(probe: Probe) -> Finding:
     """States that a search would take for one have the same profile and future.
 
     A profile is the mover, the legal actions and whether the episode is over.
@@ -170,14 +174,14 @@ def keys(probe: Probe) -> Finding:
     )
 
 
-def value_bounds(probe: Probe) -> Finding:
+def check_value_bounds(probe: Probe) -> Finding:
     """The declared bounds fit one backup (Hoeffding).
 
     If V lies inside them, then r + gamma V cannot lead outside.
     """
     problem, facts = probe.problem, probe.problem.facts
     if facts.given_gap is not None:
-        return state_bounds(probe)
+        return check_state_bounds(probe)
     if facts.given_bounds is None:
         return Finding("bounds", "ok", "no bounds on the value are claimed.")
     lower_bound, upper_bound = facts.given_bounds
@@ -186,8 +190,10 @@ def value_bounds(probe: Probe) -> Finding:
         if facts.terminals or facts.horizon == 1
         else (lower_bound, upper_bound)
     )
-    num_samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
-    pairs = probe.some(6)
+    num_samples = (
+        20 * SAMPLES if probe.seconds_spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    )
+    pairs = probe.some_pairs(6)
     num_tests = 2 * len(pairs) * facts.num_actions
     confidence_radius = facts.reward_span * math.sqrt(
         math.log(num_tests / FALSE_ALARM) / (2 * num_samples)
@@ -234,7 +240,7 @@ def value_bounds(probe: Probe) -> Finding:
     )
 
 
-def totals(probe: Probe) -> Finding:
+def check_totals(probe: Probe) -> Finding:
     """Every part of a random episode to its end adds up to the declared total.
 
     A truncated episode may add anything in the range to its sum.
@@ -244,10 +250,10 @@ def totals(probe: Probe) -> Finding:
         return Finding("totals", "ok", "no range of the total reward is claimed.")
     lower_bound, upper_bound = facts.total_range
     num_finished = 0
-    for i, (state, _) in enumerate(probe.some(WALKS)):
+    for i, (state, _) in enumerate(probe.some_pairs(WALKS)):
         if problem.is_terminal(state):
             continue
-        path, is_over = _episode(probe, state, i)
+        path, is_over = _random_episode(probe, state, i)
         num_finished += is_over
         smallest_total, largest_total = (
             (0.0, 0.0) if is_over else (lower_bound, upper_bound)
@@ -283,7 +289,9 @@ def totals(probe: Probe) -> Finding:
     )
 
 
-def _episode(probe: Probe, state: Any, episode_number: int) -> tuple[list[Any], bool]:
+def _random_episode(
+    probe: Probe, state: Any, episode_number: int
+) -> tuple[list[Any], bool]:
     """(reward, state) of each step of random play, and whether it came to an end."""
     problem, path = probe.problem, []
     rng = probe.stream(CheckKey.TOTALS, episode_number)
@@ -296,12 +304,12 @@ def _episode(probe: Probe, state: Any, episode_number: int) -> tuple[list[Any], 
         if is_over or len(path) == problem.horizon:
             return path, True
         state = next_state
-        if probe.spent > ENOUGH_SECONDS:
+        if probe.seconds_spent > ENOUGH_SECONDS:
             break
     return path, False
 
 
-def ends(probe: Probe) -> Finding:
+def check_ends(probe: Probe) -> Finding:
     """A terminal state is worth 0.
 
     A step from it that pays suggests that it was not meant as an end.
@@ -311,7 +319,7 @@ def ends(probe: Probe) -> Finding:
         return Finding(
             "ends", "ok", "no state is declared terminal by a function of the user's."
         )
-    for i, state in enumerate(probe.over):
+    for i, state in enumerate(probe.end_states):
         try:
             reward = float(
                 problem.oracle(
@@ -333,11 +341,13 @@ def ends(probe: Probe) -> Finding:
                 "counts as 0; if play goes on there, it is not terminal.",
             )
     return Finding(
-        "ends", "ok", f"{len(probe.over)} ends were met, and no step from them pays."
+        "ends",
+        "ok",
+        f"{len(probe.end_states)} ends were met, and no step from them pays.",
     )
 
 
-def operator(probe: Probe) -> Finding:
+def check_own_operator(probe: Probe) -> Finding:
     """A user's own operator keeps the conditions of the promises."""
     problem_operator = probe.problem.operator
     if problem_operator.built_in:

@@ -37,7 +37,7 @@ from smoothcruiser.problem.wary_actions import (
 )
 
 
-def walks(probe: Probe, start: Any) -> Finding:
+def check_walks(probe: Probe, start: Any) -> Finding:
     """Every action at the requested state and random walks are accepted."""
     problem = probe.problem
     if problem.is_terminal(start):
@@ -84,17 +84,17 @@ def walks(probe: Probe, start: Any) -> Finding:
     )
 
 
-def _wary(probe: Probe, action: int) -> int:
+def _wary_action(probe: Probe, action: int) -> int:
     """The action, made to refuse a reading by its name where the step allows it."""
     return wary(probe.problem, action) if is_wary(probe.problem) else action
 
 
-def deterministic_stream(probe: Probe) -> Finding:
+def check_randomness(probe: Probe) -> Finding:
     """Equal streams give equal answers.
 
     So do different streams where a call takes nothing from its stream.
     """
-    for i, pair_index in enumerate(probe.places(40)):
+    for i, pair_index in enumerate(probe.pair_indices(40)):
         state, action = probe.pairs[pair_index]
         rng = probe.stream(CheckKey.EQUAL_STREAMS, i)
         words_before = rng.words.copy()
@@ -108,10 +108,12 @@ def deterministic_stream(probe: Probe) -> Finding:
             else probe.stream(CheckKey.OTHER_STREAMS, i).words
         )
         try:
-            second_answer = probe.sample(state, _wary(probe, action), rng)
+            second_answer = probe.sample(state, _wary_action(probe, action), rng)
         except InsistsOnInt:  # the call before succeeded: nothing to compare here
             continue
-        if not probe.alike(first_answer, second_answer, CheckKey.EQUAL_STREAMS, i):
+        if not probe.is_same_answer(
+            first_answer, second_answer, CheckKey.EQUAL_STREAMS, i
+        ):
             reason_text = (
                 (
                     "The oracle takes randomness from elsewhere (a global generator, "
@@ -130,7 +132,7 @@ def deterministic_stream(probe: Probe) -> Finding:
                 "every number from the rng that step is given."
             )
         if (stream_moved and rng.words.tolist() != words_after) or (
-            probe.took[pair_index] and not stream_moved
+            probe.used_stream[pair_index] and not stream_moved
         ):
             raise remembered(state, action)
     return Finding(
@@ -140,7 +142,7 @@ def deterministic_stream(probe: Probe) -> Finding:
     )
 
 
-def separate_rows(probe: Probe) -> Finding:
+def check_rows(probe: Probe) -> Finding:
     """Rows of one batch are sampled independently.
 
     Where batches differ, the rows of some batch must differ too.
@@ -148,7 +150,7 @@ def separate_rows(probe: Probe) -> Finding:
     oracle = probe.problem.oracle
     if not isinstance(oracle, Batched):
         return Finding("rows", "ok", "the step takes one state at a time.")
-    for i, (state, action) in enumerate(probe.some(6)):
+    for i, (state, action) in enumerate(probe.some_pairs(6)):
         seeds = [
             np.random.SeedSequence(
                 probe.seed, spawn_key=(Key.CHECK, CheckKey.ROWS, i, k)
@@ -161,9 +163,9 @@ def separate_rows(probe: Probe) -> Finding:
     return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
 
-def independent_samples(probe: Probe) -> Finding:
+def check_independence(probe: Probe) -> Finding:
     """The same samples in another order give the same answers."""
-    for i, (state, action) in enumerate(probe.some(12)):
+    for i, (state, action) in enumerate(probe.some_pairs(12)):
         sample_order = list(range(SAMPLES))
         forward_answers = [
             probe.sample(state, action, probe.stream(CheckKey.ORDER, i, k))
@@ -176,7 +178,9 @@ def independent_samples(probe: Probe) -> Finding:
         for k, (forward_answer, backward_answer) in enumerate(
             zip(forward_answers, backward_answers, strict=True)
         ):
-            if not probe.alike(forward_answer, backward_answer, CheckKey.ORDER, i, k):
+            if not probe.is_same_answer(
+                forward_answer, backward_answer, CheckKey.ORDER, i, k
+            ):
                 raise OracleError(
                     f"Draws at state {state!r}, action {action} depend on the draws "
                     f"before them: {forward_answer[:2]!r} became "
@@ -187,9 +191,9 @@ def independent_samples(probe: Probe) -> Finding:
     return Finding("independence", "ok", "draws do not depend on earlier draws.")
 
 
-def unchanged_states(probe: Probe) -> Finding:
+def check_states(probe: Probe) -> Finding:
     """A step changes neither its state nor a state that it returned earlier."""
-    for i, (state, action) in enumerate(probe.some(20)):
+    for i, (state, action) in enumerate(probe.some_pairs(20)):
         try:
             state_before = copy.deepcopy(state)
         except Exception:
@@ -225,7 +229,7 @@ def unchanged_states(probe: Probe) -> Finding:
     )
 
 
-def reward_range(probe: Probe) -> Finding:
+def check_reward_range(probe: Probe) -> Finding:
     """Rewards lie in their range, which is not much wider than needed."""
     declared_low, declared_high = probe.problem.facts.reward_range
     range_text = (

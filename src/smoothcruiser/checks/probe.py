@@ -57,9 +57,9 @@ class Probe:
     # (state, action) met by the walks
     pairs: list[tuple[Any, int]] = field(default_factory=list)
     # whether the call at that pair took numbers from its stream
-    took: list[bool] = field(default_factory=list)
-    over: list[Any] = field(default_factory=list)  # states where an episode ended
-    spent: float = 0.0
+    used_stream: list[bool] = field(default_factory=list)
+    end_states: list[Any] = field(default_factory=list)  # states where an episode ended
+    seconds_spent: float = 0.0
 
     def stream(self, use: CheckKey, *key: int) -> Any:
         """A separate stream for every use."""
@@ -83,7 +83,7 @@ class Probe:
                 raise hung(self.call_seconds, at(state, action)) from error
             raise raised(error, at(state, action)) from error
         finally:
-            self.spent += time.perf_counter() - start_time
+            self.seconds_spent += time.perf_counter() - start_time
         reward, next_state, has_ended = unpacked(answer, state, action)
         if isinstance(action, WaryAction):
             check_order(answer, state, action)
@@ -98,11 +98,13 @@ class Probe:
             raise early_payoff(reward, at(state, action))
         has_ended = has_ended or self.problem.is_terminal(next_state)
         self.ends += has_ended
-        if has_ended and len(self.over) < WALKS:
-            self.over.append(next_state)
+        if has_ended and len(self.end_states) < WALKS:
+            self.end_states.append(next_state)
         return reward, next_state, has_ended
 
-    def alike(self, left: Answer, right: Answer, use: CheckKey, *key: int) -> bool:
+    def is_same_answer(
+        self, left: Answer, right: Answer, use: CheckKey, *key: int
+    ) -> bool:
         """Whether two answers have equal rewards, ends, and next states or futures."""
         if left[0] != right[0] or left[2] != right[2]:
             return False
@@ -133,16 +135,16 @@ class Probe:
         words_before = rng.words.tolist()
         answer = self.sample(state, action, rng)
         self.pairs.append((state, action))
-        self.took.append(rng.words.tolist() != words_before)
+        self.used_stream.append(rng.words.tolist() != words_before)
         return answer
 
-    def places(self, most: int) -> list[int]:
+    def pair_indices(self, most: int) -> list[int]:
         """Indices of ``pairs`` to inspect, spread over all; fewer if calls are slow."""
-        per_call = self.spent / max(1, self.calls)
+        per_call = self.seconds_spent / max(1, self.calls)
         affordable = max(2, int(ENOUGH_SECONDS / max(per_call * SAMPLES * 2, 1e-9)))
         num_pairs = min(most, affordable, len(self.pairs))
         return [i * len(self.pairs) // num_pairs for i in range(num_pairs)]
 
-    def some(self, most: int) -> list[tuple[Any, int]]:
+    def some_pairs(self, most: int) -> list[tuple[Any, int]]:
         """Some of the ``pairs``, to inspect."""
-        return [self.pairs[i] for i in self.places(most)]
+        return [self.pairs[i] for i in self.pair_indices(most)]

@@ -28,19 +28,21 @@ COMPARED_STATES = 200  # at most: their bounds are only compared with each other
 Ends = tuple[float, float]  # of the bounds on V(z), or of one backup
 
 
-def state_bounds(probe: Probe) -> Finding:
+def check_state_bounds(probe: Probe) -> Finding:
     """``value_bounds`` as functions: each other, the gap, the rewards, one backup."""
     problem, facts = probe.problem, probe.problem.facts
     compared_pairs = probe.pairs[:COMPARED_STATES]
     for state, _ in compared_pairs:
         if not problem.is_terminal(state):
             bounds_at(problem, state)  # raises an error that names their fault
-    pairs = [pair for pair in probe.some(STATES) if not problem.is_terminal(pair[0])]
+    pairs = [
+        pair for pair in probe.some_pairs(STATES) if not problem.is_terminal(pair[0])
+    ]
     num_tests = max(1, 2 * len(pairs) * facts.num_actions)
     for state_index, (state, _) in enumerate(pairs):
         actions = problem.legal_actions(state)
         action_ends = [
-            _backup(probe, state_index, state, a, num_tests) for a in actions
+            _backup_ends(probe, state_index, state, a, num_tests) for a in actions
         ]
         prior_weights = [
             problem.operator.weights(facts.num_actions)[a] for a in actions
@@ -71,7 +73,7 @@ def state_bounds(probe: Probe) -> Finding:
     )
 
 
-def _backup(
+def _backup_ends(
     probe: Probe, state_index: int, state: Any, action: int, num_tests: int
 ) -> Ends:
     """Bounds on Q(state, action) that hold if those of the next states do."""
@@ -89,18 +91,18 @@ def _backup(
     if model_row is not None:
         outcome_shares = [p for p, _, _ in model_row]
         outcome_ends = [
-            _ends(probe, r, z, problem.is_terminal(z)) for _, r, z in model_row
+            _outcome_ends(probe, r, z, problem.is_terminal(z)) for _, r, z in model_row
         ]
         radius = rounding
     else:
         num_samples = SAMPLES
         if problem.deterministic:
             num_samples = 1
-        elif probe.spent / max(1, probe.calls) < 1e-3:
+        elif probe.seconds_spent / max(1, probe.calls) < 1e-3:
             num_samples = 20 * SAMPLES
         outcome_shares = [1.0 / num_samples] * num_samples
         outcome_ends = [
-            _ends(
+            _outcome_ends(
                 probe,
                 *probe.sample(
                     state,
@@ -124,7 +126,9 @@ def _backup(
     return lower_mean - radius, upper_mean + radius
 
 
-def _ends(probe: Probe, reward: float, next_state: Any, has_ended: bool) -> Ends:
+def _outcome_ends(
+    probe: Probe, reward: float, next_state: Any, has_ended: bool
+) -> Ends:
     """The least and largest value of one outcome, by the bounds of its next state."""
     problem, facts = probe.problem, probe.problem.facts
     next_low = next_high = 0.0

@@ -183,7 +183,7 @@ def play(
                     agent_side = side or (
                         1 + episode_number % 2 if problem.is_game else 1
                     )
-                    episode = _episode(
+                    episode = _play_episode(
                         agent,
                         opponent,
                         agent_side,
@@ -234,7 +234,7 @@ def _most_steps(problem: Problem) -> int:
     )
 
 
-def _episode(
+def _play_episode(
     agent: Agent,
     opponent: Player | Agent,
     agent_side: int,

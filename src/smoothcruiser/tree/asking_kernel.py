@@ -52,13 +52,13 @@ from smoothcruiser.tree.kernel import (
     Workspace,
     add_node,
     backup,
-    blame,
     blind_rollout,
     find_child,
     first_estimate,
     gather,
     leaf_value,
     node_policy,
+    note_fault,
     note_policy,
     set_prior,
 )
@@ -414,7 +414,7 @@ def grow(
             if not (setting.low <= reward <= setting.high) or (
                 is_over and not setting.ends
             ):
-                return blame(setting, scratch, state, action, reward, meta, fault)
+                return note_fault(setting, scratch, state, action, reward, meta, fault)
             path[depth, 0], path[depth, 1], path[depth, 2] = node, action, -1
             rewards[depth] = reward
             depth += 1

@@ -1,7 +1,7 @@
 """A plain tree that asks an evaluator at its leaves: the specification of ``asking_kernel``.
 
 A descent that ends in a new leaf waits with its path instead of being backed up;
-``_settle`` answers and backs up all that wait, in order.
+``_back_up_waiting`` answers and backs up all that wait, in order.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
                 or self.collided >= self.leaf_setting.collisions
                 or self.simulations + num_queued >= simulations
             ):
-                self._settle()
+                self._back_up_waiting()
             elif self.simulations >= simulations:
                 return True
             elif not super()._simulate(self.simulations + 1, calls):
@@ -113,9 +113,9 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
     def flush(self) -> None:
         """Answer the leaves that still wait."""
         if self.queue:
-            self._settle()
+            self._back_up_waiting()
 
-    def _settle(self) -> None:
+    def _back_up_waiting(self) -> None:
         leaf_setting = self.leaf_setting
         path_lengths = [len(waiting_path.path) for waiting_path in self.queue]
         answer_rows = self.evaluators.answers(
@@ -142,7 +142,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
                     if leaf_setting.mix > 0.0
                     else value
                 )
-            self._arrive(waiting_path.leaf, leaf_estimate)
+            self._count_arrival(waiting_path.leaf, leaf_estimate)
             self.nodes = list(waiting_path.nodes)
             super().backup(waiting_path.path, leaf_estimate)
             self.simulations += 1
@@ -182,7 +182,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
         self.num_clipped += clipped_value != value
         return clipped_value
 
-    def _arrive(self, node: EvaluatedNode | None, leaf_estimate: float) -> None:
+    def _count_arrival(self, node: EvaluatedNode | None, leaf_estimate: float) -> None:
         if node is None:
             return
         if node.visits == 0:
@@ -204,7 +204,7 @@ class PlainEvaluatorTree(EvaluatorTree, PlainTree):
         self._check(state, answer_row, self.root)
         if self.leaf_setting.values:
             self.num_asked += 1
-            self._arrive(self.root, self._clip_value(answer_row[0]))
+            self._count_arrival(self.root, self._clip_value(answer_row[0]))
 
     # --- the rules of the template --------------------------------------------
 

@@ -56,7 +56,7 @@ class TreeEvaluators:
         self.evaluators: dict[str, LeafEvaluator] = search.evaluators
         K = problem.num_actions
         self.widths = {"value": 1, "prior": K, "network": 1 + K, "initial_q": K}
-        self.places = {"value": 0, "prior": 1, "network": 0, "initial_q": 1 + K}
+        self.first_columns = {"value": 0, "prior": 1, "network": 0, "initial_q": 1 + K}
         self.width = 1 + 2 * K
         self.tables = self._tables()
         self.machines = self._machines()
@@ -141,7 +141,7 @@ class TreeEvaluators:
         """Rows of answers; states unknown to a memory get the middle of the bounds."""
         answer_rows = np.zeros((leaves.count, self.width))
         for name, evaluator in self.evaluators.items():
-            width, first_column = self.widths[name], self.places[name]
+            width, first_column = self.widths[name], self.first_columns[name]
             evaluator_rows = evaluator.ask(leaves, name, width)
             if evaluator.partial:
                 middle_value = 0.5 * (self.leaf_setting.low + self.leaf_setting.high)

@@ -45,7 +45,7 @@ from smoothcruiser.tree.pruning_kernel import bound_node
 from smoothcruiser.tree.rows import MOST_WORDS, RowMachine, as_columns, copy_store
 from smoothcruiser.tree.spans import spans_of
 from smoothcruiser.tree.start import TreeStart
-from smoothcruiser.tree.widening import limits_chance, tables
+from smoothcruiser.tree.widening import limits_chance, outcome_tables
 
 FIRST_ROOM = 1024  # nodes; doubled as needed
 
@@ -207,7 +207,7 @@ class CompiledTree:
             self.states = self.machine.allocate(node_capacity)
             # For a rollout's state, a state at fault, and a state that waits.
             self.scratch = self.machine.allocate(3)
-            self._plant(root_form, start.state, setting.elapsed)
+            self._make_root(root_form, start.state, setting.elapsed)
             self._simulate(0, 0)
         except SmoothcruiserError:
             raise
@@ -282,7 +282,7 @@ class CompiledTree:
             np.empty((node_capacity, kernel.EDGE + 2 * K), np.int64),
             np.empty((node_capacity, num_columns)),
             np.full(table_size, -1, np.int64),
-            *tables(node_capacity if limits_chance(self.setting) else 0, K),
+            *outcome_tables(node_capacity if limits_chance(self.setting) else 0, K),
             np.empty((node_capacity, 3 * K) if self._is_boxed else (1, 1)),
         )
 
@@ -497,9 +497,9 @@ class CompiledTree:
         self.workspace.held[kernel.HELD] = kernel.NOTHING_HELD
         self.meta[kernel.COUNT] = self.meta[kernel.DEEPEST] = 0
         self.nodes.table[:] = -1
-        self._plant(root_form, state, self.setting.elapsed + 1)
+        self._make_root(root_form, state, self.setting.elapsed + 1)
 
-    def _plant(self, root_form: Any, state: Any, moves: int) -> None:
+    def _make_root(self, root_form: Any, state: Any, moves: int) -> None:
         """Make the root; ``root_form`` is its state as the machine takes it."""
         setting, nodes, spans = self.setting, self.nodes, self.workspace.spans
         root = self.machine.add_node(

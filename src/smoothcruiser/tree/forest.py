@@ -133,7 +133,7 @@ class Forest:
         self.least_slice = len(trees)  # calls: fewer would leave trees out
         self._extra = 0  # calls that were made elsewhere
         self._hold = Hold()
-        self._renew()
+        self._forget_merged()
 
     # --- growing --------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class Forest:
 
         if self.pool is None:
             self.pool = self.opener()
-        self._renew()
+        self._forget_merged()
         if not self.travels:
             self.pool.map(grow_here, iter(tree_slices), report)
             return all(is_finished)
@@ -194,7 +194,7 @@ class Forest:
         """Whether every tree is proven."""
         return all(tree.is_solved for tree in self.trees)
 
-    def _renew(self) -> None:
+    def _forget_merged(self) -> None:
         """Forget which nodes belong together: the trees have changed."""
         self._places: list[list[TreeNode]] = [
             [(tree_number, 0) for tree_number in range(len(self.trees))]
@@ -329,13 +329,13 @@ class Forest:
                 tree.advance(node_by_tree[tree_number])
             else:
                 tree.restart(state)
-        self._renew()
+        self._forget_merged()
 
     def restart(self, state: Any) -> None:
         """Begin anew at ``state``, one move later: no tree has met it."""
         for tree in self.trees:
             tree.restart(state)
-        self._renew()
+        self._forget_merged()
 
 
 def merge_nodes(tree_nodes: list[Node], number: int, tree: Any) -> Node:

@@ -47,8 +47,8 @@ from smoothcruiser.tree.proof_kernel import (
     ROUNDED,
     box_of,
     clip,
-    inside,
-    narrow,
+    clip_to_box,
+    keep_undecided,
     open_boxes,
     prove,
 )
@@ -439,7 +439,7 @@ def gather(
     return num_legal
 
 
-def blame(
+def note_fault(
     setting: Setting, scratch: Any, state: Any, action: int, reward: float, meta: Ints,
     fault: Floats,
 ) -> int:  # fmt: skip
@@ -493,7 +493,9 @@ def blind_rollout(
         if not (setting.low <= reward <= setting.high) or (
             is_over and not setting.ends
         ):
-            return total, blame(setting, scratch, state, action, reward, meta, fault)
+            return total, note_fault(
+                setting, scratch, state, action, reward, meta, fault
+            )
         total += weight * (sign * head[num_legal] + reward)
         if setting.ends and (is_over or TERMINAL(data, next_state)):
             return total, DONE
@@ -615,7 +617,9 @@ def grow(
                 )
                 if solves:
                     sign = floats[node, SIGN]
-                    num_open = narrow(boxes, node, sign, K, acts, n, x, h, num_open)
+                    num_open = keep_undecided(
+                        boxes, node, sign, K, acts, n, x, h, num_open
+                    )
                 if PRUNES and setting.bounds:
                     clip(boxes, node, floats[node, SIGN], K, acts, x, num_open)
                 if rule.descent == UPPER:
@@ -654,7 +658,7 @@ def grow(
             if not (setting.low <= reward <= setting.high) or (
                 is_over and not setting.ends
             ):
-                return blame(setting, scratch, state, action, reward, meta, fault)
+                return note_fault(setting, scratch, state, action, reward, meta, fault)
             path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = (
                 node,
                 action,
@@ -820,7 +824,7 @@ def backup(
         node, action, reward = path[i, 0], path[i, 1], rewards[i]
         path_return = reward + discount * path_return
         if EXTRAS and setting.solves:
-            path_return = inside(boxes, node, action, K, path_return)
+            path_return = clip_to_box(boxes, node, action, K, path_return)
         if rule.up == MEAN:
             floats[node, TOTAL + action] += path_return
         # The path ends in a new leaf with its one arrival, or in a state

@@ -31,7 +31,7 @@ class LeafRollout(NamedTuple):
     head: list[float]
 
 
-def roll(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
+def run_rollout(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
     """(the return of a rollout, the calls that it took)."""
     tree: PlainTree = object.__new__(PlainTree)
     tree.problem, tree.rule, tree.setting = problem, leaf.rule, leaf.setting
@@ -86,5 +86,5 @@ def _at_once(
         return False
 
     with tree.hold.opened():  # a wait, which a stop may break off
-        tree.pool.map(roll, iter(leaf_rollouts), report)
+        tree.pool.map(run_rollout, iter(leaf_rollouts), report)
     return rollout_returns

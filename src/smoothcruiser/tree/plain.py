@@ -167,7 +167,7 @@ class PlainTree(PlainNodes):
             and outcomes is not None
             and takes_stored(
                 self.setting,
-                outcomes.different,
+                outcomes.num_different,
                 outcomes.samples,
                 node.n[self.slot] + 1,
             )
@@ -373,7 +373,7 @@ class PlainTree(PlainNodes):
             j = node.actions.index(path[i].selection.action)
             path_return = reward + discount * path_return
             if self.setting.solves:
-                path_return = node.inside(j, path_return)
+                path_return = node.clip_to_box(j, path_return)
             if rule.up == MEAN:
                 node.totals[j] += path_return
             elif child_below is None:
@@ -421,7 +421,7 @@ class PlainTree(PlainNodes):
         )
         known_bounds = None
         if self.setting.bounds:
-            known_bounds = self.bounds.at(self.problem.key_of(state), num_moves)
+            known_bounds = self.bounds.row_at(self.problem.key_of(state), num_moves)
         if known_bounds is not None:
             actions = [a for a in actions if a not in known_bounds.excluded]
         node = self.node_class(state, self._sign(state), actions)

@@ -67,14 +67,14 @@ class PlainNode:
         best = max if self.sign > 0.0 else min
         return best(self.lows), best(self.highs)
 
-    def inside(self, j: int, value: float) -> float:
+    def clip_to_box(self, j: int, value: float) -> float:
         """The nearest value that the box of an action holds."""
         return min(max(value, self.lows[j]), self.highs[j])
 
     def clip_values(self, x: list[float]) -> list[float]:
         """The signed values of its first actions, put into their boxes."""
         sign = self.sign
-        return [sign * self.inside(j, sign * value) for j, value in enumerate(x)]
+        return [sign * self.clip_to_box(j, sign * value) for j, value in enumerate(x)]
 
     def twin(self) -> PlainNode:
         """A copy with the same numbers, without children."""

@@ -108,12 +108,12 @@ def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
     assert root_box is not None
     rounding_room = rounding(tree.problem, tree.setting.limit) if tree.inexact else 0.0
 
-    def wide(ends: Interval) -> Interval:
+    def widen(ends: Interval) -> Interval:
         low, high = ends
         return low - rounding_room, high + rounding_room
 
-    return wide(root_box), {
-        a: wide(ends) for a, ends in zip(root.actions, root.boxes, strict=True)
+    return widen(root_box), {
+        a: widen(ends) for a, ends in zip(root.actions, root.boxes, strict=True)
     }
 
 

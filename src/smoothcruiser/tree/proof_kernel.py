@@ -39,7 +39,7 @@ def open_boxes(boxes: Any, node: int, K: int, low: float, high: float) -> None:
         boxes[node, 2 * K + a] = 0.0
 
 
-def narrow(
+def keep_undecided(
     boxes: Any, node: int, sign: float, K: int, acts: Any, n: Any, x: Any, h: Any, size: int
 ) -> int:  # fmt: skip
     """The number of actions that are worth a descent; they are moved to the front.
@@ -73,10 +73,10 @@ def clip(
 ) -> None:
     """Put the signed values of all actions into their boxes."""
     for j in range(size):
-        x[j] = sign * inside(boxes, node, acts[j], K, sign * x[j])
+        x[j] = sign * clip_to_box(boxes, node, acts[j], K, sign * x[j])
 
 
-def inside(boxes: Any, node: int, action: int, K: int, value: float) -> float:
+def clip_to_box(boxes: Any, node: int, action: int, K: int, value: float) -> float:
     """The nearest value that the box of an action holds."""
     if value < boxes[node, action]:
         return boxes[node, action]  # type: ignore[no-any-return]

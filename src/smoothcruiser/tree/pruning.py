@@ -67,13 +67,13 @@ class KnownBounds:
     confidence: float = 1.0  # that all of them hold together
     timed: bool = False
 
-    def at(self, key: Hashable, moves: int) -> KnownRow | None:
+    def row_at(self, key: Hashable, moves: int) -> KnownRow | None:
         """The known bounds of a state after so many moves."""
         return self.rows.get((key, moves if self.timed else ANY_TIME))
 
     def middles(self, key: Hashable, moves: int) -> dict[int, float]:
         """Values of a state's excluded actions, which a tree does not estimate."""
-        row = self.at(key, moves)
+        row = self.row_at(key, moves)
         if row is None:
             return {}
         return {a: 0.5 * (row.lows[a] + row.highs[a]) for a in row.excluded}

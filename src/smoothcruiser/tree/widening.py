@@ -83,7 +83,7 @@ def open_count(setting: Setting, legal: int, decisions: int) -> int:
 # --- compiled trees -----------------------------------------------------------
 
 
-def tables(room: int, num_actions: int) -> tuple[Ints, Floats]:
+def outcome_tables(room: int, num_actions: int) -> tuple[Ints, Floats]:
     """Empty tables for ``room`` nodes."""
     return (
         np.zeros((room, PER_ACTION + 4 * num_actions), np.int64),
@@ -178,7 +178,7 @@ class MoveAnswers:
         self.by_child: dict[int, tuple[Any, int, float]] = {}
 
     @property
-    def different(self) -> int:
+    def num_different(self) -> int:
         """Different next states; all ends are one."""
         return len(self.by_child) + (1 if self.ends > 0 else 0)
 
@@ -191,7 +191,7 @@ class MoveAnswers:
             samples_left -= child_samples
         return None, self.paid / self.ends
 
-    def note(self, child: Any, reward: float) -> None:
+    def count_sample(self, child: Any, reward: float) -> None:
         """Count one sample of a child, or of an end (None)."""
         self.samples += 1
         if child is None:
@@ -229,4 +229,4 @@ def note_path(tree: PlainTree, path: Sequence[Step]) -> None:
             if child is None:  # there was no room for it
                 continue
         slot = node.actions.index(step.selection.action)
-        node.outcomes.setdefault(slot, MoveAnswers()).note(child, step.reward)
+        node.outcomes.setdefault(slot, MoveAnswers()).count_sample(child, step.reward)

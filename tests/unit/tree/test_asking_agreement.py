@@ -142,5 +142,5 @@ def test_compiled_functions_run_inside_the_tree():
     inside = sc.PUCT(value=four_value, prior=four_prior, leaf_batch=4)
     outside = sc.PUCT(network=sc.batched(four_batch), leaf_batch=4)
     tree = same(problem, inside, simulations=200)
-    assert tree._backend.asks.numbers.inside
+    assert tree._backend.evaluators.leaf_setting.inside
     assert same(problem, outside, simulations=200).node(0) == tree.node(0)
