@@ -1,7 +1,7 @@
 """The machine of trees that ask an evaluator: leaves of simulations wait for it.
 
 It is the loop of ``tree.kernel.grow`` with one difference: a new leaf is not valued at
-once. It waits, with its path, until ``asking.batch`` leaves wait, or the simulations
+once. It waits, with its path, until ``leaf_setting.batch`` leaves wait, or the simulations
 are all under way, or too many arrived at a leaf that waits already. Then all are
 answered (by EVALUATE inside, or by Python after ASK) and backed up in the order in
 which they came. Meanwhile their visits count: an action with n visits and o that wait
@@ -94,7 +94,7 @@ QUEUED, COLLIDED, ASKED, CLIPPED, BAD_ROW = range(5)
 class Waiting(NamedTuple):
     """Leaves that wait, with room for B of them."""
 
-    paths: Ints  # (B, steps, 3) as in ``Desk``
+    paths: Ints  # (B, steps, 3) as in ``Workspace``
     rewards: Floats  # (B, steps)
     steps: Ints  # (B,) lengths of the paths
     rolled: Floats  # (B,) returns of rollouts

@@ -16,7 +16,7 @@ TIME, STATE, FLAGS = range(3)  # columns of a row: moves made, state, then K fla
 
 
 def known_row(known: Any, num_moves: int, state: int) -> int:
-    """The row of a state after ``time`` moves, -1 where nothing is known of it."""
+    """The row of a state after ``num_moves`` moves, -1 where nothing is known of it."""
     if len(known) == 0:
         return -1
     if known[0, TIME] == ANY_TIME:
