@@ -381,7 +381,7 @@ def bounds(quick):
         truth = truth_of(problem, problem.initial_state)
         memory = sc.Certified(problem, delta=0.1)
         known = memory.query(epsilon=1e-4, budget=calls)
-        excluded = bounds_of(problem, sc.UCT(bounds=memory)).excluded
+        excluded = bounds_of(problem, sc.UCT(bounds=memory)).excluded_actions
         row = {
             "calls of the memory": known.num_calls,
             "actions that it excludes": sum(len(out) for out in excluded.values()),

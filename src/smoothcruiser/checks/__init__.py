@@ -1,6 +1,6 @@
-"""``check``: is this oracle usable, and is what the problem claims true?
+"""``check``: is this oracle usable, and are the claims of the problem true?
 
-The report says what is wrong and how to fix it.
+The report names every fault and how to fix it.
 
 A promise rests on claims that no planner can test in full while it runs:
 samples are independent and follow one law for each (state, action), all
@@ -79,8 +79,12 @@ class Check(Shown, Data, Framed):
     def records(self) -> list[dict[str, Any]]:
         """One row per finding."""
         return [
-            {"name": found.name, "verdict": found.verdict, "sentence": found.sentence}
-            for found in self.findings
+            {
+                "name": finding.name,
+                "verdict": finding.verdict,
+                "sentence": finding.sentence,
+            }
+            for finding in self.findings
         ]
 
     def __repr__(self) -> str:
@@ -94,20 +98,20 @@ class Check(Shown, Data, Framed):
 
 
 TESTS: tuple[tuple[str, Callable[[Probe], Finding]], ...] = (
-    ("states", contract.untouched),
-    ("randomness", contract.deterministic_stream),
-    ("rows", contract.separate_rows),
-    ("independence", contract.independent),
-    ("rewards", contract.reward_range),
-    ("operator", claims.operator),
-    ("chance", claims.determinism),
-    ("outcomes", claims.outcomes),
-    ("memory", claims.keys),
-    ("bounds", claims.value_bounds),
-    ("totals", claims.totals),
-    ("ends", claims.ends),
-    ("rarity", chances.rarity),
-    ("lengths", chances.lengths),
+    ("states", contract.check_states),
+    ("randomness", contract.check_randomness),
+    ("rows", contract.check_rows),
+    ("independence", contract.check_independence),
+    ("rewards", contract.check_reward_range),
+    ("operator", claims.check_own_operator),
+    ("chance", claims.check_determinism),
+    ("outcomes", claims.check_outcomes),
+    ("memory", claims.check_keys),
+    ("bounds", claims.check_value_bounds),
+    ("totals", claims.check_totals),
+    ("ends", claims.check_ends),
+    ("rarity", chances.check_rarity),
+    ("lengths", chances.check_lengths),
 )
 
 
@@ -127,7 +131,7 @@ def check(
     It makes some 700 calls, fewer if they take long.
 
     Args:
-        problem: what to check.
+        problem: the MDP or game to check.
         state: where to begin; the default is the problem's initial state.
         epsilon: accuracy of the promise that is priced, in units of reward or
             as a share of the span of values; "10%" by default.
@@ -144,43 +148,68 @@ def check(
     check_problem(problem)
     check_call_seconds(call_seconds)
     check_seed(seed)
-    chance = Promise(delta=check_delta(delta)).failure()
+    failure_probability = Promise(delta=check_delta(delta)).failure()
     probe = Probe(problem, seed, float(problem.call_seconds or call_seconds))
     findings: list[Finding] = []
-    start = problem.start(state)
-    _compiled(problem, start)
-    with _limited(probe):
-        walked = _asked(findings, "walks", lambda: contract.walks(probe, start))
-        if walked:
+    start_state = problem.start(state)
+    _compile_step(problem, start_state)
+    with _limit_calls(probe):
+        walks_passed = _run_test(
+            findings, "walks", lambda: contract.check_walks(probe, start_state)
+        )
+        if walks_passed:
             for name, test in TESTS:
-                if not _asked(findings, name, lambda test=test: test(probe)):  # type: ignore[misc]
+                passed = _run_test(findings, name, lambda test=test: test(probe))  # type: ignore[misc]
+                if not passed:
                     break  # a later test would only fail for the same reason
-    good = all(finding.verdict != "wrong" for finding in findings)
-    speed, price = (
-        (_speed(problem, start), _price(problem, epsilon, chance))
-        if good
+    is_usable = all(finding.verdict != "wrong" for finding in findings)
+    calls_per_second, price = (
+        (
+            _measure_speed(problem, start_state),
+            _price(problem, epsilon, failure_probability),
+        )
+        if is_usable
         else (None, None)
     )
-    seconds = None if speed is None or price is None else _seconds(price, speed)
-    if speed is not None:
+    price_seconds = (
+        None
+        if calls_per_second is None or price is None
+        else _price_seconds(price, calls_per_second)
+    )
+    if calls_per_second is not None:
         findings.append(
-            Finding("speed", "ok", f"{speed:,.0f} calls per second on one core.")
+            Finding(
+                "speed", "ok", f"{calls_per_second:,.0f} calls per second on one core."
+            )
         )
-    if good and is_undiscounted(problem):
-        known = claims.is_known(probe)
-        who = "exact solves the model" if known else "certified search plans it"
-        told = f"discount 1 without a horizon: {who}, no schedule does."
-        findings.append(Finding("price", "ok", told))
-    elif good:
-        found = _price_finding(price, seconds, epsilon, chance)
-        if found.verdict == "warning":
-            way = _way_out(probe, findings)
-            found = replace(found, sentence=f"{found.sentence[:-1]}; {way}.")
-        findings.append(found)
-    return Check(problem.name, tuple(findings), probe.calls, speed, price, seconds)
+    if is_usable and is_undiscounted(problem):
+        model_known = claims.is_model_known(probe)
+        planner_text = (
+            "exact solves the model" if model_known else "certified search plans it"
+        )
+        price_text = f"discount 1 without a horizon: {planner_text}, no schedule does."
+        findings.append(Finding("price", "ok", price_text))
+    elif is_usable:
+        price_finding = _price_finding(
+            price, price_seconds, epsilon, failure_probability
+        )
+        if price_finding.verdict == "warning":
+            way_out = _way_out(probe, findings)
+            price_finding = replace(
+                price_finding, sentence=f"{price_finding.sentence[:-1]}; {way_out}."
+            )
+        findings.append(price_finding)
+    return Check(
+        problem.name,
+        tuple(findings),
+        probe.calls,
+        calls_per_second,
+        price,
+        price_seconds,
+    )
 
 
-def _compiled(problem: Problem, start: Any) -> None:
+def _compile_step(problem: Problem, start_state: Any) -> None:
     """Compile the step before its calls are timed: on a busy machine that takes long.
 
     A step that cannot be compiled is found by the walks.
@@ -190,20 +219,20 @@ def _compiled(problem: Problem, start: Any) -> None:
     from smoothcruiser.jit.oracle import returned_type, state_type
 
     with suppress(SmoothcruiserError):
-        returned_type(problem.oracle, state_type(start))
+        returned_type(problem.oracle, state_type(start_state))
 
 
 @contextmanager
-def _limited(probe: Probe) -> Iterator[None]:
-    """The watch over a call that hangs, as the engines have it."""
+def _limit_calls(probe: Probe) -> Iterator[None]:
+    """Watch for a call that hangs, as the engines do."""
     from smoothcruiser.engines.watchdog import watched
 
     with watched(probe, probe.call_seconds):
         yield
 
 
-def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> bool:
-    """Whether a test passed; its finding is kept, and an error becomes one."""
+def _run_test(findings: list[Finding], name: str, test: Callable[[], Finding]) -> bool:
+    """Whether a test passed; its finding is stored, and an error becomes one."""
     try:
         finding = test()
     except SmoothcruiserError as error:
@@ -223,10 +252,10 @@ def _asked(findings: list[Finding], name: str, test: Callable[[], Finding]) -> b
     return finding.verdict != "wrong"
 
 
-# --- what follows from them ---------------------------------------------------
+# --- speed and price ----------------------------------------------------------
 
 
-def _speed(problem: Problem, state: Any) -> float | None:
+def _measure_speed(problem: Problem, state: Any) -> float | None:
     from smoothcruiser.api import calibrate
 
     try:
@@ -248,29 +277,33 @@ def _price(problem: Problem, epsilon: float | str, delta: float) -> int | None:
 def _price_finding(
     price: int | None, seconds: float | None, epsilon: float | str, delta: float
 ) -> Finding:
-    promise = f"epsilon {epsilon}, delta {delta:g}"
+    promise_text = f"epsilon {epsilon}, delta {delta:g}"
     if price is None:
         return Finding(
             "price",
             "warning",
-            f"no schedule keeps {promise}.",
+            f"no schedule keeps {promise_text}.",
         )
-    took = "" if seconds is None else f", {duration(seconds)} on one core"
+    time_text = "" if seconds is None else f", {duration(seconds)} on one core"
     verdict: Verdict = "ok" if seconds is None or seconds < 3600.0 else "warning"
     return Finding(
-        "price", verdict, f"a schedule for {promise} makes {short(price)} calls{took}."
+        "price",
+        verdict,
+        f"a schedule for {promise_text} makes {short(price)} calls{time_text}.",
     )
 
 
 def _way_out(probe: Probe, findings: list[Finding]) -> str:
-    """What to do about a price that is too high."""
-    if claims.is_known(probe):
+    """Advice about a price that is too high."""
+    if claims.is_model_known(probe):
         return "plan solves the known model instead, or searches it, with 0 calls"
-    kept = any(found.name == "memory" and found.verdict == "ok" for found in findings)
-    if kept:
+    remembers_states = any(
+        finding.name == "memory" and finding.verdict == "ok" for finding in findings
+    )
+    if remembers_states:
         return "certified search needs far fewer where states come back"
     return "try a larger epsilon, or key= for certified search"
 
 
-def _seconds(price: int, speed: float) -> float:
+def _price_seconds(price: int, speed: float) -> float:
     return price / speed if price < 10**300 else math.inf

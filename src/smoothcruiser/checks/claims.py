@@ -1,4 +1,4 @@
-"""Tests of what a problem declares, from ``deterministic`` to the operator."""
+"""Tests of a problem's declarations, from ``deterministic`` to the operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smoothcruiser.checks.probe import (
     Finding,
     Probe,
 )
-from smoothcruiser.checks.state_bounds import state_bounds
+from smoothcruiser.checks.state_bounds import check_state_bounds
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.keys import CheckKey
 from smoothcruiser.operators.check import check_operator
@@ -21,23 +21,26 @@ from smoothcruiser.problem.answers import two_in_one
 from smoothcruiser.problem.rows import check_rewards, known_row
 from smoothcruiser.problem.states import check_recognizable, identical, same_state
 
-ROWS = 12  # pairs whose rows of outcomes= are compared with samples
-EPISODE_STEPS = 200  # of an episode whose total is compared
+ROWS = 12  # pairs: their rows of outcomes= are compared with samples
+EPISODE_STEPS = 200  # of an episode, at most; its total is compared
 TOTAL_ROUNDING = 1e-14  # of a sum of rewards, per term
 
 
-def determinism(probe: Probe) -> Finding:
+def check_determinism(probe: Probe) -> Finding:
     """``deterministic=True`` holds, or could be declared."""
-    for i, (state, action) in enumerate(probe.some(20)):
-        first, second = (
+    for i, (state, action) in enumerate(probe.some_pairs(20)):
+        first_answer, second_answer = (
             probe.sample(state, action, probe.stream(CheckKey.DETERMINISM, i, k))
             for k in range(2)
         )
-        if not probe.alike(first, second, CheckKey.DETERMINISM, i, 2):
+        if not probe.is_same_answer(
+            first_answer, second_answer, CheckKey.DETERMINISM, i, 2
+        ):
             if probe.problem.deterministic:
                 raise OracleError(
                     f"deterministic=True, but state {state!r}, action {action} "
-                    f"gave {first[:2]!r} and {second[:2]!r}; drop deterministic=."
+                    f"gave {first_answer[:2]!r} and {second_answer[:2]!r}; drop "
+                    "deterministic=."
                 )
             return Finding("chance", "ok", "the oracle is random.")
     if probe.problem.deterministic:
@@ -52,54 +55,57 @@ def determinism(probe: Probe) -> Finding:
     )
 
 
-def is_known(probe: Probe) -> bool:
-    """Whether all that was met of the model is known."""
+def is_model_known(probe: Probe) -> bool:
+    """Whether the model is known at all pairs that were tried."""
     problem = probe.problem
     if problem.tables is not None or problem.outcomes is None:
         return problem.tables is not None
-    return all(known_row(problem, *pair) is not None for pair in probe.some(ROWS))
+    return all(known_row(problem, *pair) is not None for pair in probe.some_pairs(ROWS))
 
 
-def outcomes(probe: Probe) -> Finding:
+def check_outcomes(probe: Probe) -> Finding:
     """The frequencies of samples are those of ``outcomes=``."""
     if probe.problem.outcomes is None:
         return Finding("outcomes", "ok", "no known model is claimed.")
-    pairs, unknown = probe.some(ROWS), 0
-    samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    pairs, num_unknown = probe.some_pairs(ROWS), 0
+    num_samples = (
+        20 * SAMPLES if probe.seconds_spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    )
     for i, (state, action) in enumerate(pairs):
-        model = known_row(probe.problem, state, action)
-        if model is None:
-            unknown += 1
+        model_row = known_row(probe.problem, state, action)
+        if model_row is None:
+            num_unknown += 1
             continue
-        check_rewards(probe.problem, model, state, action)
-        counts = [0] * len(model)
-        for k in range(samples):
-            reward, after, _ = probe.sample(
+        check_rewards(probe.problem, model_row, state, action)
+        outcome_counts = [0] * len(model_row)
+        for k in range(num_samples):
+            reward, next_state, _ = probe.sample(
                 state, action, probe.stream(CheckKey.OUTCOMES, i, k)
             )
-            hits = [
+            matching_outcomes = [
                 j
-                for j, (_, r, z) in enumerate(model)
+                for j, (_, r, z) in enumerate(model_row)
                 if math.isclose(r, reward, abs_tol=1e-12)
-                and same_state(z, after) is not False
+                and same_state(z, next_state) is not False
             ]
-            if not hits:
+            if not matching_outcomes:
                 raise OracleError(
-                    f"The oracle gave ({reward!r}, {after!r}) at state {state!r}, "
+                    f"The oracle gave ({reward!r}, {next_state!r}) at state {state!r}, "
                     f"action {action}, which outcomes= does not list."
                 )
-            counts[hits[0]] += 1
-        radius = math.sqrt(
-            math.log(2 * len(model) * len(pairs) / FALSE_ALARM) / (2 * samples)
+            outcome_counts[matching_outcomes[0]] += 1
+        confidence_radius = math.sqrt(
+            math.log(2 * len(model_row) * len(pairs) / FALSE_ALARM) / (2 * num_samples)
         )
-        for (p, r, z), count in zip(model, counts, strict=True):
+        for (p, r, z), count in zip(model_row, outcome_counts, strict=True):
             if (
-                abs(count / samples - p) > radius
+                abs(count / num_samples - p) > confidence_radius
                 and len(
                     {
                         j
-                        for j, o in enumerate(model)
-                        if o[1] == r and same_state(o[2], z) is not False
+                        for j, model_outcome in enumerate(model_row)
+                        if model_outcome[1] == r
+                        and same_state(model_outcome[2], z) is not False
                     }
                 )
                 == 1
@@ -107,43 +113,49 @@ def outcomes(probe: Probe) -> Finding:
                 raise OracleError(
                     f"At state {state!r}, action {action} the outcome ({r!r}, {z!r}) "
                     f"has probability {p:g} in outcomes= but came "
-                    f"{count} times in {samples} draws; the model and the oracle differ."
+                    f"{count} times in {num_samples} draws; the model and the oracle "
+                    "differ."
                 )
-    agrees = f"outcomes= agrees with {samples} draws of {len(pairs) - unknown} pairs"
-    if unknown:
-        agrees += (
-            f"; {unknown} of the {len(pairs)} looked at have no row and are sampled"
+    agreement_text = (
+        f"outcomes= agrees with {num_samples} draws of {len(pairs) - num_unknown} pairs"
+    )
+    if num_unknown:
+        agreement_text += (
+            f"; {num_unknown} of the {len(pairs)} looked at have no row and are sampled"
         )
-    return Finding("outcomes", "ok", f"{agrees}.")
+    return Finding("outcomes", "ok", f"{agreement_text}.")
 
 
-def keys(probe: Probe) -> Finding:
+def check_keys(probe: Probe) -> Finding:
     """States that a search would take for one have the same profile and future.
 
     A profile is the mover, the legal actions and whether the episode is over.
     """
     problem = probe.problem
-    known: dict[Any, Any] = {}
-    compared = 0
+    state_by_key: dict[Any, Any] = {}
+    num_compared = 0
     try:
         for state, _ in probe.pairs:
-            key = problem.key_of(state)
-            check_recognizable(state, key)
-            other = known.setdefault(key, state)
-            if identical(other, state):
+            state_key = problem.key_of(state)
+            check_recognizable(state, state_key)
+            earlier_state = state_by_key.setdefault(state_key, state)
+            if identical(earlier_state, state):
                 continue
-            compared += 1
-            if problem.profile(other) != problem.profile(state):
+            num_compared += 1
+            if problem.profile(earlier_state) != problem.profile(state):
                 raise two_in_one(
-                    state, other, problem.profile(state), problem.profile(other)
+                    state,
+                    earlier_state,
+                    problem.profile(state),
+                    problem.profile(earlier_state),
                 )
-            if compared <= SAMPLES and not probe.same_future(
-                other, state, CheckKey.KEYS, compared
+            if num_compared <= SAMPLES and not probe.same_future(
+                earlier_state, state, CheckKey.KEYS, num_compared
             ):
                 raise OracleError(
-                    f"Two states with one key have different futures: {other!r} and "
-                    f"{state!r}; let key= (or the state's own == and hash) tell apart "
-                    "all that the future depends on."
+                    "Two states with one key have different futures: "
+                    f"{earlier_state!r} and {state!r}; let key= (or the state's own == "
+                    "and hash) tell apart all that the future depends on."
                 )
     # nothing is wrong with the step, but no search can remember its states
     except InvalidInput as error:
@@ -152,64 +164,71 @@ def keys(probe: Probe) -> Finding:
             "warning",
             f"certified search and trees cannot use these states: {error}",
         )
-    shared = (
-        f"; {compared} pairs of different objects with one key behave alike"
-        if compared
+    shared_text = (
+        f"; {num_compared} pairs of different objects with one key behave alike"
+        if num_compared
         else ""
     )
     return Finding(
-        "memory", "ok", f"states can be recognized when they come back{shared}."
+        "memory", "ok", f"states can be recognized when they come back{shared_text}."
     )
 
 
-def value_bounds(probe: Probe) -> Finding:
+def check_value_bounds(probe: Probe) -> Finding:
     """The declared bounds fit one backup (Hoeffding).
 
     If V lies inside them, then r + gamma V cannot lead outside.
     """
     problem, facts = probe.problem, probe.problem.facts
     if facts.given_gap is not None:
-        return state_bounds(probe)
+        return check_state_bounds(probe)
     if facts.given_bounds is None:
         return Finding("bounds", "ok", "no bounds on the value are claimed.")
-    low, high = facts.given_bounds
-    after_low, after_high = (
-        (min(low, 0.0), max(high, 0.0))
+    lower_bound, upper_bound = facts.given_bounds
+    next_low, next_high = (
+        (min(lower_bound, 0.0), max(upper_bound, 0.0))
         if facts.terminals or facts.horizon == 1
-        else (low, high)
+        else (lower_bound, upper_bound)
     )
-    samples = 20 * SAMPLES if probe.spent / max(1, probe.calls) < 1e-3 else SAMPLES
-    pairs = probe.some(6)
-    tests = 2 * len(pairs) * facts.num_actions
-    radius = facts.reward_span * math.sqrt(
-        math.log(tests / FALSE_ALARM) / (2 * samples)
+    num_samples = (
+        20 * SAMPLES if probe.seconds_spent / max(1, probe.calls) < 1e-3 else SAMPLES
+    )
+    pairs = probe.some_pairs(6)
+    num_tests = 2 * len(pairs) * facts.num_actions
+    confidence_radius = facts.reward_span * math.sqrt(
+        math.log(num_tests / FALSE_ALARM) / (2 * num_samples)
     )
     for i, (state, _) in enumerate(pairs):
         if problem.is_terminal(state):
             continue
         actions = problem.legal_actions(state)
-        means = [
+        mean_rewards = [
             math.fsum(
                 probe.sample(state, a, probe.stream(CheckKey.VALUE_BOUNDS, i, a, k))[0]
-                for k in range(samples)
+                for k in range(num_samples)
             )
-            / samples
+            / num_samples
             for a in actions
         ]
-        weights = [problem.operator.weights(facts.num_actions)[a] for a in actions]
-        ends = [
-            problem.operator.value(
-                [mean + side * radius + facts.discount * after for mean in means],
-                player=problem.mover(state),
-                weights=weights,
-            )
-            for side, after in ((-1.0, after_low), (1.0, after_high))
+        prior_weights = [
+            problem.operator.weights(facts.num_actions)[a] for a in actions
         ]
-        if ends[0] > high or ends[1] < low:
+        backup_ends = [
+            problem.operator.value(
+                [
+                    mean_reward + sign * confidence_radius + facts.discount * next_value
+                    for mean_reward in mean_rewards
+                ],
+                player=problem.mover(state),
+                weights=prior_weights,
+            )
+            for sign, next_value in ((-1.0, next_low), (1.0, next_high))
+        ]
+        if backup_ends[0] > upper_bound or backup_ends[1] < lower_bound:
             raise OracleError(
-                f"value_bounds=({low:g}, {high:g}) cannot hold: with them, state "
-                f"{state!r} is worth between {ends[0]:.4g} and {ends[1]:.4g}; widen "
-                "them."
+                f"value_bounds=({lower_bound:g}, {upper_bound:g}) cannot hold: with "
+                f"them, state {state!r} is worth between {backup_ends[0]:.4g} and "
+                f"{backup_ends[1]:.4g}; widen them."
             )
     return Finding(
         "bounds",
@@ -221,61 +240,76 @@ def value_bounds(probe: Probe) -> Finding:
     )
 
 
-def totals(probe: Probe) -> Finding:
+def check_totals(probe: Probe) -> Finding:
     """Every part of a random episode to its end adds up to the declared total.
 
-    An episode that was cut off may add anything in the range to what it has.
+    A truncated episode may add anything in the range to its sum.
     """
     problem, facts = probe.problem, probe.problem.facts
     if facts.total_range is None:
         return Finding("totals", "ok", "no range of the total reward is claimed.")
-    low, high = facts.total_range
-    finished = 0
-    for i, (state, _) in enumerate(probe.some(WALKS)):
+    lower_bound, upper_bound = facts.total_range
+    num_finished = 0
+    for i, (state, _) in enumerate(probe.some_pairs(WALKS)):
         if problem.is_terminal(state):
             continue
-        path, over = _episode(probe, state, i)
-        finished += over
-        least, most = (0.0, 0.0) if over else (low, high)
-        for reward, place in reversed(path):
-            least, most = (reward + facts.discount * x for x in (least, most))
-            slack = TOTAL_ROUNDING * len(path) * max(1.0, facts.reward_bound)
-            if least > high + slack or most < low - slack:
+        path, is_over = _random_episode(probe, state, i)
+        num_finished += is_over
+        smallest_total, largest_total = (
+            (0.0, 0.0) if is_over else (lower_bound, upper_bound)
+        )
+        for reward, path_state in reversed(path):
+            smallest_total, largest_total = (
+                reward + facts.discount * total
+                for total in (smallest_total, largest_total)
+            )
+            total_slack = TOTAL_ROUNDING * len(path) * max(1.0, facts.reward_bound)
+            too_large = smallest_total > upper_bound
+            if (
+                smallest_total > upper_bound + total_slack
+                or largest_total < lower_bound - total_slack
+            ):
                 raise OracleError(
-                    f"The rewards from state {place!r} on add up to "
-                    f"{least if least > high else most:.6g} or "
-                    f"{'more' if least > high else 'less'} in one episode, outside "
-                    f"[{low:g}, {high:g}], which total_reward_range or payoffs= "
-                    "declare; widen the range, or drop it."
+                    f"The rewards from state {path_state!r} on add up to "
+                    f"{smallest_total if too_large else largest_total:.6g} or "
+                    f"{'more' if too_large else 'less'} in one "
+                    f"episode, outside [{lower_bound:g}, {upper_bound:g}], which "
+                    "total_reward_range or payoffs= declare; widen the range, or drop "
+                    "it."
                 )
-            least, most = max(least, low), min(most, high)
+            smallest_total, largest_total = (
+                max(smallest_total, lower_bound),
+                min(largest_total, upper_bound),
+            )
     return Finding(
         "totals",
         "ok",
-        f"{finished} random episodes to their end fit the declared total; only all "
+        f"{num_finished} random episodes to their end fit the declared total; only all "
         "episodes prove it.",
     )
 
 
-def _episode(probe: Probe, state: Any, number: int) -> tuple[list[Any], bool]:
+def _random_episode(
+    probe: Probe, state: Any, episode_number: int
+) -> tuple[list[Any], bool]:
     """(reward, state) of each step of random play, and whether it came to an end."""
     problem, path = probe.problem, []
-    rng = probe.stream(CheckKey.TOTALS, number)
+    rng = probe.stream(CheckKey.TOTALS, episode_number)
     for _ in range(min(EPISODE_STEPS, problem.horizon or EPISODE_STEPS)):
         actions = problem.legal_actions(state)
-        reward, after, over = probe.sample(
+        reward, next_state, is_over = probe.sample(
             state, actions[rng.integers(len(actions))], rng
         )
         path.append((reward, state))
-        if over or len(path) == problem.horizon:
+        if is_over or len(path) == problem.horizon:
             return path, True
-        state = after
-        if probe.spent > ENOUGH_SECONDS:
+        state = next_state
+        if probe.seconds_spent > ENOUGH_SECONDS:
             break
     return path, False
 
 
-def ends(probe: Probe) -> Finding:
+def check_ends(probe: Probe) -> Finding:
     """A terminal state is worth 0.
 
     A step from it that pays suggests that it was not meant as an end.
@@ -285,7 +319,7 @@ def ends(probe: Probe) -> Finding:
         return Finding(
             "ends", "ok", "no state is declared terminal by a function of the user's."
         )
-    for i, state in enumerate(probe.over):
+    for i, state in enumerate(probe.end_states):
         try:
             reward = float(
                 problem.oracle(
@@ -307,16 +341,18 @@ def ends(probe: Probe) -> Finding:
                 "counts as 0; if play goes on there, it is not terminal.",
             )
     return Finding(
-        "ends", "ok", f"{len(probe.over)} ends were met, and no step from them pays."
+        "ends",
+        "ok",
+        f"{len(probe.end_states)} ends were met, and no step from them pays.",
     )
 
 
-def operator(probe: Probe) -> Finding:
+def check_own_operator(probe: Probe) -> Finding:
     """A user's own operator keeps the conditions of the promises."""
-    mine = probe.problem.operator
-    if mine.built_in:
-        return Finding("operator", "ok", f"{mine.label} is built in.")
-    report = check_operator(mine, probe.problem.num_actions)
+    problem_operator = probe.problem.operator
+    if problem_operator.built_in:
+        return Finding("operator", "ok", f"{problem_operator.label} is built in.")
+    report = check_operator(problem_operator, probe.problem.num_actions)
     for condition in report.conditions:
         if not condition.holds:
             raise OracleError(

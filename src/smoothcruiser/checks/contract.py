@@ -37,7 +37,7 @@ from smoothcruiser.problem.wary_actions import (
 )
 
 
-def walks(probe: Probe, start: Any) -> Finding:
+def check_walks(probe: Probe, start: Any) -> Finding:
     """Every action at the requested state and random walks are accepted."""
     problem = probe.problem
     if problem.is_terminal(start):
@@ -47,10 +47,10 @@ def walks(probe: Probe, start: Any) -> Finding:
         )
     refuse_named_legal(problem, start)
     for action in problem.legal_actions(start):
-        probe.met(start, action, probe.stream(CheckKey.ACTIONS, action))
-    begin, longest = time.perf_counter(), 0
-    for walk in range(WALKS):
-        state, rng = start, probe.stream(CheckKey.WALKS, walk)
+        probe.sample_walk(start, action, probe.stream(CheckKey.ACTIONS, action))
+    start_time, longest_walk = time.perf_counter(), 0
+    for walk_number in range(WALKS):
+        state, rng = start, probe.stream(CheckKey.WALKS, walk_number)
         for step in range(
             STEPS if problem.horizon is None else min(STEPS, problem.horizon)
         ):
@@ -58,18 +58,18 @@ def walks(probe: Probe, start: Any) -> Finding:
             if problem.profile(state) != problem.profile(state):
                 raise flickering(state)
             action = actions[int(rng.integers(len(actions)))]
-            _, after, ended = probe.met(state, action, rng)
+            _, next_state, has_ended = probe.sample_walk(state, action, rng)
             if (
-                not ended
+                not has_ended
                 and getattr(problem, "alternating", False)
-                and problem.mover(after) == problem.mover(state)
+                and problem.mover(next_state) == problem.mover(state)
             ):
                 raise same_mover(state)
-            longest = max(longest, step + 1)
-            if ended or time.perf_counter() - begin > ENOUGH_SECONDS:
+            longest_walk = max(longest_walk, step + 1)
+            if has_ended or time.perf_counter() - start_time > ENOUGH_SECONDS:
                 break
-            state = after
-    ends = (
+            state = next_state
+    ends_text = (
         f", {probe.ends} of {probe.calls} draws ended the episode"
         if problem.facts.terminals
         else ""
@@ -79,41 +79,47 @@ def walks(probe: Probe, start: Any) -> Finding:
         "ok",
         (
             f"all {len(problem.legal_actions(start))} actions and walks of up to "
-            f"{longest} steps were accepted{ends}."
+            f"{longest_walk} steps were accepted{ends_text}."
         ),
     )
 
 
-def _wary(probe: Probe, action: int) -> int:
-    """The action, which refuses to be taken for its name where the step allows it."""
+def _wary_action(probe: Probe, action: int) -> int:
+    """The action, made to refuse a reading by its name where the step allows it."""
     return wary(probe.problem, action) if is_wary(probe.problem) else action
 
 
-def deterministic_stream(probe: Probe) -> Finding:
+def check_randomness(probe: Probe) -> Finding:
     """Equal streams give equal answers.
 
     So do different streams where a call takes nothing from its stream.
     """
-    for i, place in enumerate(probe.places(40)):
-        state, action = probe.pairs[place]
+    for i, pair_index in enumerate(probe.pair_indices(40)):
+        state, action = probe.pairs[pair_index]
         rng = probe.stream(CheckKey.EQUAL_STREAMS, i)
-        begun = rng.words.copy()
-        first = probe.sample(state, action, rng)
-        taken = rng.words.tolist()
-        moved = taken != begun.tolist()
+        words_before = rng.words.copy()
+        first_answer = probe.sample(state, action, rng)
+        words_after = rng.words.tolist()
+        stream_moved = words_after != words_before.tolist()
         # in the same object, since a cache may depend on its identity
-        rng.words[:] = begun if moved else probe.stream(CheckKey.OTHER_STREAMS, i).words
+        rng.words[:] = (
+            words_before
+            if stream_moved
+            else probe.stream(CheckKey.OTHER_STREAMS, i).words
+        )
         try:
-            second = probe.sample(state, _wary(probe, action), rng)
+            second_answer = probe.sample(state, _wary_action(probe, action), rng)
         except InsistsOnInt:  # the call before succeeded: nothing to compare here
             continue
-        if not probe.alike(first, second, CheckKey.EQUAL_STREAMS, i):
-            why = (
+        if not probe.is_same_answer(
+            first_answer, second_answer, CheckKey.EQUAL_STREAMS, i
+        ):
+            reason_text = (
                 (
                     "The oracle takes randomness from elsewhere (a global generator, "
                     "the clock) or remembers earlier calls; "
                 )
-                if moved
+                if stream_moved
                 else (
                     "The oracle takes randomness from elsewhere, or from a copy of "
                     "rng; "
@@ -121,11 +127,13 @@ def deterministic_stream(probe: Probe) -> Finding:
             )
             raise OracleError(
                 f"Two draws at state {state!r}, action {action} from "
-                f"{'equal' if moved else 'different'} streams differ: "
-                f"{first[:2]!r} and {second[:2]!r}. {why}draw every number from the "
-                "rng that step is given."
+                f"{'equal' if stream_moved else 'different'} streams differ: "
+                f"{first_answer[:2]!r} and {second_answer[:2]!r}. {reason_text}draw "
+                "every number from the rng that step is given."
             )
-        if (moved and rng.words.tolist() != taken) or (probe.took[place] and not moved):
+        if (stream_moved and rng.words.tolist() != words_after) or (
+            probe.used_stream[pair_index] and not stream_moved
+        ):
             raise remembered(state, action)
     return Finding(
         "randomness",
@@ -134,7 +142,7 @@ def deterministic_stream(probe: Probe) -> Finding:
     )
 
 
-def separate_rows(probe: Probe) -> Finding:
+def check_rows(probe: Probe) -> Finding:
     """Rows of one batch are sampled independently.
 
     Where batches differ, the rows of some batch must differ too.
@@ -142,7 +150,7 @@ def separate_rows(probe: Probe) -> Finding:
     oracle = probe.problem.oracle
     if not isinstance(oracle, Batched):
         return Finding("rows", "ok", "the step takes one state at a time.")
-    for i, (state, action) in enumerate(probe.some(6)):
+    for i, (state, action) in enumerate(probe.some_pairs(6)):
         seeds = [
             np.random.SeedSequence(
                 probe.seed, spawn_key=(Key.CHECK, CheckKey.ROWS, i, k)
@@ -155,34 +163,39 @@ def separate_rows(probe: Probe) -> Finding:
     return Finding("rows", "ok", "rows of one batch are drawn apart.")
 
 
-def independent(probe: Probe) -> Finding:
+def check_independence(probe: Probe) -> Finding:
     """The same samples in another order give the same answers."""
-    for i, (state, action) in enumerate(probe.some(12)):
-        order = list(range(SAMPLES))
-        there = [
+    for i, (state, action) in enumerate(probe.some_pairs(12)):
+        sample_order = list(range(SAMPLES))
+        forward_answers = [
             probe.sample(state, action, probe.stream(CheckKey.ORDER, i, k))
-            for k in order
+            for k in sample_order
         ]
-        back = [
+        backward_answers = [
             probe.sample(state, action, probe.stream(CheckKey.ORDER, i, k))
-            for k in reversed(order)
+            for k in reversed(sample_order)
         ][::-1]
-        for k, (one, other) in enumerate(zip(there, back, strict=True)):
-            if not probe.alike(one, other, CheckKey.ORDER, i, k):
+        for k, (forward_answer, backward_answer) in enumerate(
+            zip(forward_answers, backward_answers, strict=True)
+        ):
+            if not probe.is_same_answer(
+                forward_answer, backward_answer, CheckKey.ORDER, i, k
+            ):
                 raise OracleError(
                     f"Draws at state {state!r}, action {action} depend on the draws "
-                    f"before them: {one[:2]!r} became {other[:2]!r} "
-                    "in another order. The oracle keeps something between calls; make "
-                    "each call start from its state alone."
+                    f"before them: {forward_answer[:2]!r} became "
+                    f"{backward_answer[:2]!r} in another order. The oracle keeps "
+                    "something between calls; make each call start from its state "
+                    "alone."
                 )
     return Finding("independence", "ok", "draws do not depend on earlier draws.")
 
 
-def untouched(probe: Probe) -> Finding:
+def check_states(probe: Probe) -> Finding:
     """A step changes neither its state nor a state that it returned earlier."""
-    for i, (state, action) in enumerate(probe.some(20)):
+    for i, (state, action) in enumerate(probe.some_pairs(20)):
         try:
-            before = copy.deepcopy(state)
+            state_before = copy.deepcopy(state)
         except Exception:
             return Finding(
                 "states",
@@ -192,44 +205,47 @@ def untouched(probe: Probe) -> Finding:
                     "changes to them go unseen."
                 ),
             )
-        _, first, _ = probe.sample(
+        _, next_state, _ = probe.sample(
             state, action, probe.stream(CheckKey.UNTOUCHED, i, 0)
         )
-        if unchanged(before, state) is False:
+        if unchanged(state_before, state) is False:
             raise OracleError(
-                f"The oracle changed the state it was given: {before!r} became "
+                f"The oracle changed the state it was given: {state_before!r} became "
                 f"{state!r} under action {action}. "
                 "A planner asks about one state many times; copy the state before "
                 "changing it."
             )
-        kept = copy.deepcopy(first)
+        next_before = copy.deepcopy(next_state)
         probe.sample(state, action, probe.stream(CheckKey.UNTOUCHED, i, 1))
-        if unchanged(kept, first) is False:
+        if unchanged(next_before, next_state) is False:
             raise OracleError(
-                f"A next state changed when the oracle was called again: {kept!r} "
-                f"became {first!r} at state {state!r}, action {action}. "
-                "Draws share one object; return a fresh state from every call."
+                "A next state changed when the oracle was called again: "
+                f"{next_before!r} became {next_state!r} at state {state!r}, action "
+                f"{action}. Draws share one object; return a fresh state from every "
+                "call."
             )
     return Finding(
         "states", "ok", "states are neither changed by a step nor shared between draws."
     )
 
 
-def reward_range(probe: Probe) -> Finding:
+def check_reward_range(probe: Probe) -> Finding:
     """Rewards lie in their range, which is not much wider than needed."""
-    low, high = probe.problem.facts.reward_range
-    seen = (
+    declared_low, declared_high = probe.problem.facts.reward_range
+    range_text = (
         f"rewards seen in [{probe.rewards[0]:g}, {probe.rewards[1]:g}], declared "
-        f"[{low:g}, {high:g}]"
+        f"[{declared_low:g}, {declared_high:g}]"
     )
-    width = probe.rewards[1] - probe.rewards[0]
-    if high > low and width < 0.25 * (high - low):
+    observed_width = probe.rewards[1] - probe.rewards[0]
+    if declared_high > declared_low and observed_width < 0.25 * (
+        declared_high - declared_low
+    ):
         return Finding(
             "rewards",
             "warning",
             (
-                f"{seen}: if no state pays more, declare a narrower range; the price "
-                "grows with its square."
+                f"{range_text}: if no state pays more, declare a narrower range; the "
+                "price grows with its square."
             ),
         )
-    return Finding("rewards", "ok", f"{seen}.")
+    return Finding("rewards", "ok", f"{range_text}.")

@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass
 class Probe:
-    """Draws with named faults, and what was seen."""
+    """Samples of a problem, checked for faults, and a record of what they met."""
 
     problem: Problem
     seed: int
@@ -57,9 +57,9 @@ class Probe:
     # (state, action) met by the walks
     pairs: list[tuple[Any, int]] = field(default_factory=list)
     # whether the call at that pair took numbers from its stream
-    took: list[bool] = field(default_factory=list)
-    over: list[Any] = field(default_factory=list)  # states where an episode ended
-    spent: float = 0.0
+    used_stream: list[bool] = field(default_factory=list)
+    end_states: list[Any] = field(default_factory=list)  # states where an episode ended
+    seconds_spent: float = 0.0
 
     def stream(self, use: CheckKey, *key: int) -> Any:
         """A separate stream for every use."""
@@ -70,7 +70,7 @@ class Probe:
     def sample(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call; of a ``WaryAction`` as in ``problem.answers.answered``."""
         self.calls += 1
-        begin = time.perf_counter()
+        start_time = time.perf_counter()
         try:
             if isinstance(action, WaryAction):
                 answer = call_warily(self.problem.oracle, state, action, rng)
@@ -83,8 +83,8 @@ class Probe:
                 raise hung(self.call_seconds, at(state, action)) from error
             raise raised(error, at(state, action)) from error
         finally:
-            self.spent += time.perf_counter() - begin
-        reward, after, ended = unpacked(answer, state, action)
+            self.seconds_spent += time.perf_counter() - start_time
+        reward, next_state, has_ended = unpacked(answer, state, action)
         if isinstance(action, WaryAction):
             check_order(answer, state, action)
         if not math.isnan(reward):
@@ -92,55 +92,59 @@ class Probe:
         low, high = self.problem.facts.reward_range
         if not low <= reward <= high:
             raise outside(reward, at(state, action), low, high)
-        if ended and not self.problem.facts.terminals:
+        if has_ended and not self.problem.facts.terminals:
             raise undeclared_end(at(state, action))
-        if pays_early(self.problem, reward, after, ended):
+        if pays_early(self.problem, reward, next_state, has_ended):
             raise early_payoff(reward, at(state, action))
-        ended = ended or self.problem.is_terminal(after)
-        self.ends += ended
-        if ended and len(self.over) < WALKS:
-            self.over.append(after)
-        return reward, after, ended
+        has_ended = has_ended or self.problem.is_terminal(next_state)
+        self.ends += has_ended
+        if has_ended and len(self.end_states) < WALKS:
+            self.end_states.append(next_state)
+        return reward, next_state, has_ended
 
-    def alike(self, one: Answer, other: Answer, use: CheckKey, *key: int) -> bool:
+    def is_same_answer(
+        self, left: Answer, right: Answer, use: CheckKey, *key: int
+    ) -> bool:
         """Whether two answers have equal rewards, ends, and next states or futures."""
-        if one[0] != other[0] or one[2] != other[2]:
+        if left[0] != right[0] or left[2] != right[2]:
             return False
         return (
-            one[2]
-            or same_state(one[1], other[1]) is True
-            or self.same_future(one[1], other[1], use, *key)
+            left[2]
+            or same_state(left[1], right[1]) is True
+            or self.same_future(left[1], right[1], use, *key)
         )
 
-    def same_future(self, x: Any, y: Any, use: CheckKey, *key: int) -> bool:
+    def same_future(
+        self, first_state: Any, second_state: Any, use: CheckKey, *key: int
+    ) -> bool:
         """Whether two states pay the same under equal streams."""
         return same_future(
             self.problem,
-            x,
-            y,
+            first_state,
+            second_state,
             lambda state, action, i: self.sample(
                 state, action, self.stream(use, *key, i)
             ),
         )
 
-    def met(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
+    def sample_walk(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One checked call of a walk.
 
-        Its pair is kept, with whether the call took anything from its stream.
+        Its pair is recorded, with whether the call took anything from its stream.
         """
-        before = rng.words.tolist()
+        words_before = rng.words.tolist()
         answer = self.sample(state, action, rng)
         self.pairs.append((state, action))
-        self.took.append(rng.words.tolist() != before)
+        self.used_stream.append(rng.words.tolist() != words_before)
         return answer
 
-    def places(self, most: int) -> list[int]:
-        """Which ``pairs`` to inspect, spread over all; fewer if calls are slow."""
-        per_call = self.spent / max(1, self.calls)
+    def pair_indices(self, most: int) -> list[int]:
+        """Indices of ``pairs`` to inspect, spread over all; fewer if calls are slow."""
+        per_call = self.seconds_spent / max(1, self.calls)
         affordable = max(2, int(ENOUGH_SECONDS / max(per_call * SAMPLES * 2, 1e-9)))
-        count = min(most, affordable, len(self.pairs))
-        return [i * len(self.pairs) // count for i in range(count)]
+        num_pairs = min(most, affordable, len(self.pairs))
+        return [i * len(self.pairs) // num_pairs for i in range(num_pairs)]
 
-    def some(self, most: int) -> list[tuple[Any, int]]:
+    def some_pairs(self, most: int) -> list[tuple[Any, int]]:
         """Some of the ``pairs``, to inspect."""
-        return [self.pairs[i] for i in self.places(most)]
+        return [self.pairs[i] for i in self.pair_indices(most)]

@@ -1,6 +1,6 @@
 """Planners beside each other: one problem, one budget, the exact answer.
 
-``running`` makes the runs, ``results`` is what they are: data, tables, pictures.
+``running`` makes the runs, ``results`` holds them: data, tables, pictures.
 """
 
 from smoothcruiser.comparison.results import (

@@ -1,6 +1,6 @@
-"""What a comparison is: its runs, the exact answer beside them, means over seeds.
+"""A comparison as data: its runs, the exact answer beside them, means over seeds.
 
-What this file leaves out: making the runs and measuring them (``running``).
+Not in this file: making the runs and measuring them (``running``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PlannerRun:
     seconds: float = 0.0
     compile_seconds: float = 0.0
     note: str = ""
-    estimates: str = ""  # the operator whose value it estimates
+    estimates: str = ""  # the operator that it estimates the value of
     # error of the exact values: ``error`` is known up to this, regrets up to twice
     truth_bound: float | None = None
     standard_error: float | None = None  # the usual one of ``value``, not promised
@@ -64,7 +64,7 @@ class Truth:
     bound: float = 0.0  # value and q_values are known up to this
 
     def action_regret(self, action: int) -> float | None:
-        """What the action loses, from the mover's point of view.
+        """The loss of the action, from the mover's point of view.
 
         None where a prior decides beside the values.
         """
@@ -76,23 +76,29 @@ class Truth:
         )
 
     def policy_regret(self, policy: Sequence[float]) -> float | None:
-        """What one step of the policy loses; None for operators without Omega."""
+        """The loss of one step of the policy; None for operators without Omega."""
         operator = self.operator
         if not operator.has_omega:
             return None
         sign = 1.0 if self.player == 1 else -1.0
         actions = sorted(self.q_values)
         weights = operator.weights(self.num_actions)
-        p, w = [policy[a] for a in actions], [weights[a] for a in actions]
-        worth = added(
-            share * sign * self.q_values[a] for share, a in zip(p, actions, strict=True)
+        action_shares, prior_weights = (
+            [policy[action] for action in actions],
+            [weights[action] for action in actions],
         )
-        return sign * self.value - (worth - operator.omega(p, w))
+        policy_value = added(
+            share * sign * self.q_values[action]
+            for share, action in zip(action_shares, actions, strict=True)
+        )
+        return sign * self.value - (
+            policy_value - operator.omega(action_shares, prior_weights)
+        )
 
 
 @dataclass(frozen=True)
 class Mean:
-    """What ``summaries`` says of one method and budget, as JSON has it."""
+    """The row of ``summaries`` for one method and budget, as JSON has it."""
 
     method: str
     budget: int
@@ -175,9 +181,12 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
         not_run: Sequence[PlannedRun] = (),
     ) -> Comparison:
         """The comparison of planners at a state of ``problem``."""
-        about = problem.name, state, problem.operator.label
-        left = tuple(NotRun(job.name, job.budget, job.seed) for job in not_run)
-        return cls(tuple(runs), truth, *about, left)
+        problem_facts = problem.name, state, problem.operator.label
+        runs_left = tuple(
+            NotRun(planned_run.name, planned_run.budget, planned_run.seed)
+            for planned_run in not_run
+        )
+        return cls(tuple(runs), truth, *problem_facts, runs_left)
 
     @overload
     def __getitem__(self, index: int) -> PlannerRun: ...
@@ -186,7 +195,7 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
     def __getitem__(self, index: slice) -> tuple[PlannerRun, ...]: ...
 
     def __getitem__(self, index: int | slice) -> PlannerRun | tuple[PlannerRun, ...]:
-        """The run at a place."""
+        """The run at an index, or the runs of a slice."""
         return self.runs[index]
 
     def __len__(self) -> int:
@@ -195,8 +204,8 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
     @property
     def repeats(self) -> int:
         """Runs of each planner with each budget: one per seed."""
-        left = {job.seed for job in self.not_run}
-        return len(left | {run.seed for run in self.runs})
+        seeds_left = {run_left.seed for run_left in self.not_run}
+        return len(seeds_left | {run.seed for run in self.runs})
 
     def means(self) -> list[dict[str, Any]]:
         """Means and ranges over seeds for each method and budget, in the runs' order."""
@@ -204,25 +213,27 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
 
     def more_data(self) -> dict[str, Any]:
         """The exact value, and means over seeds for each method and budget."""
-        shape = DataclassShape(Mean)
+        mean_shape = DataclassShape(Mean)
         truth = self.truth
         return {
             "exact": None if truth is None else number_data(truth.value),
             "exact_bound": None if truth is None else number_data(truth.bound),
-            "means": [shape.data(Mean(**found)) for found in self.means()],
+            "means": [mean_shape.data(Mean(**mean_row)) for mean_row in self.means()],
             "stopped": bool(self.not_run),
         }
 
     def records(self) -> list[dict[str, Any]]:
         """One row per run: its answer, its error and its price."""
-        rows = []
+        frame_rows = []
         for run in self.runs:
-            low, high = run.interval or NOWHERE
-            beside = {"low": low, "high": high}
-            names = [name for name in self.frame_columns if name not in beside]
-            found = {name: getattr(run, name) for name in names} | beside
-            rows.append({name: found[name] for name in self.frame_columns})
-        return rows
+            lower_end, upper_end = run.interval or NOWHERE
+            interval_ends = {"low": lower_end, "high": upper_end}
+            run_fields = [
+                name for name in self.frame_columns if name not in interval_ends
+            ]
+            run_data = {name: getattr(run, name) for name in run_fields} | interval_ends
+            frame_rows.append({name: run_data[name] for name in self.frame_columns})
+        return frame_rows
 
     def plot(self, ax: Axes | None = None, *, of: str = "error") -> Axes:
         """Draw a curve per planner against the calls it made; return the Axes.
@@ -247,19 +258,19 @@ class Comparison(Shown, Data, Framed, Sequence[PlannerRun]):
 
 def summaries(rows: Sequence[PlannerRun]) -> Iterator[dict[str, Any]]:
     """Means and ranges over seeds for each method and budget, in the rows' order."""
-    groups: dict[tuple[str, int], list[PlannerRun]] = {}
+    run_groups: dict[tuple[str, int], list[PlannerRun]] = {}
     for row in rows:
-        groups.setdefault((row.method, row.budget), []).append(row)
-    for (method, budget), group in groups.items():
-        ran = [row for row in group if row.value is not None]
-        failed = [row for row in group if row.value is None]
+        run_groups.setdefault((row.method, row.budget), []).append(row)
+    for (method, budget), group_runs in run_groups.items():
+        finished_runs = [row for row in group_runs if row.value is not None]
+        failed_runs = [row for row in group_runs if row.value is None]
         summary: dict[str, Any] = {
             "method": method,
             "budget": budget,
-            "runs": len(ran),
-            "failed": len(failed),
-            "note": failed[0].note if failed else "",
-            "estimates": ran[0].estimates if ran else "",
+            "runs": len(finished_runs),
+            "failed": len(failed_runs),
+            "note": failed_runs[0].note if failed_runs else "",
+            "estimates": finished_runs[0].estimates if finished_runs else "",
         }
         for name in (
             "value",
@@ -271,9 +282,13 @@ def summaries(rows: Sequence[PlannerRun]) -> Iterator[dict[str, Any]]:
             "seconds",
             "compile_seconds",
         ):
-            cells = [getattr(row, name) for row in ran]
-            found = [cell for cell in cells if cell is not None]
-            summary[name] = sum(found) / len(found) if found else None
+            column_values = [getattr(row, name) for row in finished_runs]
+            known_values = [value for value in column_values if value is not None]
+            summary[name] = (
+                sum(known_values) / len(known_values) if known_values else None
+            )
             if name in ("value", "error", "action_regret", "policy_regret"):
-                summary[f"{name}_range"] = (min(found), max(found)) if found else None
+                summary[f"{name}_range"] = (
+                    (min(known_values), max(known_values)) if known_values else None
+                )
         yield summary

@@ -14,10 +14,10 @@ known up to it and a regret, a difference of two exact values, up to twice that.
 Smaller ones are indistinguishable from 0.
 
 Methods with another objective (UCT on a regularized problem, say) are measured
-in the same way, because the problem states what the user wants. Their rows say
-whose value they estimate (``estimates``). The sharp schedule spends the budget
-on the smallest epsilon that it can pay; where even half of the value span is
-out of reach, its row says so.
+in the same way, because the problem states the user's goal. Their rows name the
+operator that they estimate the value of (``estimates``). The sharp schedule spends
+the budget on the smallest epsilon that it can pay; where even half of the value
+span is out of reach, its row says so.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smoothcruiser import api
+from smoothcruiser.comparison.results import Comparison, PlannedRun, PlannerRun, Truth
 from smoothcruiser.errors import Interrupted, InvalidInput, SmoothcruiserError
 from smoothcruiser.estimate import Estimate
 from smoothcruiser.jit.interrupts import heard, stoppable
@@ -40,11 +41,6 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.progress import Callback, Phases, Progress, finish, read, shown
 from smoothcruiser.query import check_problem, named_keywords
 from smoothcruiser.tree.searches import Search
-
-if TYPE_CHECKING:
-    pass
-
-from smoothcruiser.comparison.results import Comparison, PlannedRun, PlannerRun, Truth
 
 DELTA = 0.1  # of the planners that promise
 
@@ -60,24 +56,30 @@ def truth_of(
     """The exact solution, None where the model is not known.
 
     ``progress`` hears of it as the first part of a comparison. Ctrl-C and False from it
-    raise Interrupted: what a stopped solver knows is no truth to measure with.
+    raise Interrupted: the values of a stopped solver are no truth to measure with.
     """
     if problem.tables is None and problem.outcomes is None:
         return None
-    stops, telling = heard(), _Telling(progress, label="the exact solution")
+    stops_before, reporter = heard(), _RunReporter(progress, label="the exact solution")
     try:
-        estimate = api.plan(problem, state, method="exact", progress=telling.inside())
+        estimate = api.plan(
+            problem, state, method="exact", progress=reporter.inner_callback()
+        )
     except InvalidInput as error:
-        if telling.raised is error:
+        if reporter.raised is error:
             raise
         return None
-    if telling.refused or heard() > stops:
+    if reporter.is_refused or heard() > stops_before:
         raise Interrupted("The exact solution was stopped: there is no truth.")
-    q = {a: q for a, q in enumerate(estimate.q_values) if not math.isnan(q)}
+    q_values = {
+        action: q_value
+        for action, q_value in enumerate(estimate.q_values)
+        if not math.isnan(q_value)
+    }
     assert estimate.epsilon is not None
     return Truth(
         value=estimate.value,
-        q_values=q,
+        q_values=q_values,
         player=problem.mover(estimate.state),
         operator=problem.operator,
         num_actions=problem.num_actions,
@@ -98,9 +100,9 @@ def compare(
 ) -> Comparison:
     """One run for each method, budget and seed, in this order.
 
-    A planner that refuses a budget leaves a run without a value, whose ``note``
-    gives the reason. Ctrl-C, and False from ``progress``, end it with the runs that
-    are done; ``not_run`` has the others.
+    A planner that refuses a budget leaves a run without a value; its ``note`` gives
+    the reason. Ctrl-C, and False from ``progress``, end it with the runs that are
+    done; ``not_run`` has the others.
 
     Args:
         problem: The MDP or game.
@@ -108,7 +110,7 @@ def compare(
         budgets: Oracle calls that each run may make.
         methods: Names or method objects; ``planners()`` by default.
         seeds: One run per seed; 0 alone by default.
-        truth: What ``truth_of`` returns, if it was computed before; by default
+        truth: The result of ``truth_of``, if it was computed before; by default
             it is computed here.
         progress: As in ``plan``: True for a bar, or a function that gets a
             ``Progress`` when a run begins and while it lasts. ``done`` of ``total``
@@ -122,31 +124,40 @@ def compare(
         [('certified', True), ('uct', True)]
     """
     check_problem(problem)
-    for name, several in (("budgets", budgets), ("methods", methods), ("seeds", seeds)):
-        one = isinstance(several, str) or not isinstance(several, Iterable)
-        if one and several is not None:
+    for name, argument in (
+        ("budgets", budgets),
+        ("methods", methods),
+        ("seeds", seeds),
+    ):
+        is_single = isinstance(argument, str) or not isinstance(argument, Iterable)
+        if is_single and argument is not None:
             raise InvalidInput(
-                f"{name} is a list, got {several!r:.60}; write {name}=[{several!r:.60}]."
+                f"{name} is a list, got {argument!r:.60}; write "
+                f"{name}=[{argument!r:.60}]."
             )
-    jobs = jobs_of(planners() if methods is None else methods, budgets, seeds)
+    planned_runs = jobs_of(planners() if methods is None else methods, budgets, seeds)
     callback = read(progress)
     state = problem.start(state)
-    rows: list[PlannerRun] = []
-    begin = time.perf_counter()
+    finished_runs: list[PlannerRun] = []
+    start_time = time.perf_counter()
     with shown(callback):
         with stoppable(), suppress(KeyboardInterrupt, Interrupted):
             if truth is None and not problem.is_terminal(state):
                 truth = truth_of(problem, state, callback)
-            for row in each_run(problem, state, jobs, truth=truth, progress=callback):
-                rows.append(row)
+            for planner_run in each_run(
+                problem, state, planned_runs, truth=truth, progress=callback
+            ):
+                finished_runs.append(planner_run)
         finish(
             callback,
-            calls=sum(row.num_calls for row in rows),
-            seconds=time.perf_counter() - begin,
-            done=len(rows),
-            total=len(jobs),
+            calls=sum(planner_run.num_calls for planner_run in finished_runs),
+            seconds=time.perf_counter() - start_time,
+            done=len(finished_runs),
+            total=len(planned_runs),
         )
-    return Comparison.of(problem, state, truth, rows, jobs[len(rows) :])
+    return Comparison.of(
+        problem, state, truth, finished_runs, planned_runs[len(finished_runs) :]
+    )
 
 
 def jobs_of(
@@ -156,9 +167,9 @@ def jobs_of(
 ) -> list[PlannedRun]:
     """Every method with every budget and every seed, in this order."""
     return [
-        PlannedRun(m, calls, seed)
-        for m in methods
-        for calls in budgets
+        PlannedRun(method, budget, seed)
+        for method in methods
+        for budget in budgets
         for seed in seeds
     ]
 
@@ -182,20 +193,20 @@ def each_run(
             f"State {state!r} is terminal: its value "
             "is 0 and there is nothing to compare."
         )
-    telling = _Telling(progress, len(jobs))
-    for job in jobs:
-        stops = heard()
-        if telling.begin(job):
+    reporter = _RunReporter(progress, len(jobs))
+    for planned_run in jobs:
+        stops_before = heard()
+        if reporter.begin(planned_run):
             return
-        row = _run(problem, state, job, truth, telling)
-        if telling.refused or heard() > stops:
+        planner_run = _run_planner(problem, state, planned_run, truth, reporter)
+        if reporter.is_refused or heard() > stops_before:
             return
-        telling.end(row)
-        yield row
+        reporter.end(planner_run)
+        yield planner_run
 
 
-class _Telling:
-    """Reports on a run as one of many, or on what comes before them (no ``total``)."""
+class _RunReporter:
+    """Reports on a run as one of many, or on the work before them (no ``total``)."""
 
     def __init__(
         self, callback: Callback | None, total: int | None = None, label: str = ""
@@ -206,34 +217,34 @@ class _Telling:
         self._began = time.perf_counter()
 
     @property
-    def refused(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether the progress function returned False."""
         return self.phases.refused
 
-    def begin(self, job: PlannedRun) -> bool:
+    def begin(self, planned_run: PlannedRun) -> bool:
         """Report that a run begins; return whether to stop."""
-        self.label = f"run {self.done + 1:,} of {self.total or 0:,}: {job.name}"
+        self.label = f"run {self.done + 1:,} of {self.total or 0:,}: {planned_run.name}"
         return self.phases.begin("comparing", **self._facts(0))
 
-    def inside(self) -> Callback | None:
-        """What hears of the run that has begun."""
+    def inner_callback(self) -> Callback | None:
+        """The function that hears of the run that has begun."""
         return None if self.phases.callback is None else self._tell
 
-    def end(self, row: PlannerRun) -> None:
+    def end(self, planner_run: PlannerRun) -> None:
         """Count a run that has ended."""
-        self.calls, self.done = self.calls + row.num_calls, self.done + 1
+        self.calls, self.done = self.calls + planner_run.num_calls, self.done + 1
 
-    def _tell(self, seen: Progress) -> object:
-        if seen.phase in ("preparing", "done"):
+    def _tell(self, run_progress: Progress) -> object:
+        if run_progress.phase in ("preparing", "done"):
             return None
-        facts = {"states": seen.states, "nodes": seen.nodes}
-        facts |= self._facts(seen.calls)
+        facts = {"states": run_progress.states, "nodes": run_progress.nodes}
+        facts |= self._facts(run_progress.calls)
         try:
-            stop = self.phases.tell(phase=seen.phase, **facts)
+            must_stop = self.phases.tell(phase=run_progress.phase, **facts)
         except Exception as error:
             self.raised = error
             raise
-        return False if stop else None
+        return False if must_stop else None
 
     def _facts(self, calls: int) -> dict[str, Any]:
         return {
@@ -245,63 +256,67 @@ class _Telling:
         }
 
 
-def _run(
+def _run_planner(
     problem: Problem,
     state: Any,
-    job: PlannedRun,
+    planned_run: PlannedRun,
     truth: Truth | None,
-    telling: _Telling,
+    reporter: _RunReporter,
 ) -> PlannerRun:
-    name, budget, seed = job.name, job.budget, job.seed
+    method_name, budget, seed = planned_run.name, planned_run.budget, planned_run.seed
     try:
-        estimate = _planned(problem, state, job, telling.inside())
+        estimate = _plan_with_budget(
+            problem, state, planned_run, reporter.inner_callback()
+        )
     except SmoothcruiserError as error:
-        if telling.raised is error:
+        if reporter.raised is error:
             raise
-        return PlannerRun(name, budget, seed, note=str(error).split("\n")[0])
+        return PlannerRun(method_name, budget, seed, note=str(error).split("\n")[0])
     except Exception as error:  # of a method that is not ours: the others go on
-        if telling.raised is error:
+        if reporter.raised is error:
             raise
-        note = f"{type(error).__name__}: {error}".split("\n")[0]
-        return PlannerRun(name, budget, seed, note=note)
+        error_note = f"{type(error).__name__}: {error}".split("\n")[0]
+        return PlannerRun(method_name, budget, seed, note=error_note)
     if estimate.notes and estimate.notes[0].startswith(NOTHING_GROWN):
-        return PlannerRun(name, budget, seed, note=estimate.notes[0])
-    row = measured(name, budget, seed, estimate, truth)
-    return replace(row, estimates=objective(problem, job.method))
+        return PlannerRun(method_name, budget, seed, note=estimate.notes[0])
+    planner_run = measure_run(method_name, budget, seed, estimate, truth)
+    return replace(planner_run, estimates=objective(problem, planned_run.method))
 
 
 def objective(problem: Problem, method: str | Method | Search) -> str:
-    """The operator whose value a planner estimates.
+    """The label of the operator that a planner estimates the value of.
 
     It is the problem's own, except for tree searches that have their own.
     """
-    found = resolve(method)
-    if isinstance(found, TreeSearch):
-        return found.search.estimates(problem.operator)
+    planner = resolve(method)
+    if isinstance(planner, TreeSearch):
+        return planner.search.estimates(problem.operator)
     return problem.operator.label
 
 
-def measured(
-    name: str, budget: int, seed: int, estimate: Estimate, truth: Truth | None
+def measure_run(
+    method_name: str, budget: int, seed: int, estimate: Estimate, truth: Truth | None
 ) -> PlannerRun:
-    """One answer beside the exact one."""
-    error = action = policy = None
+    """The run of one answer, with its errors against the exact one."""
+    error = action_regret = policy_regret = None
     if truth is not None:
         error = abs(estimate.value - truth.value)
-        action = (
+        action_regret = (
             None if estimate.action is None else truth.action_regret(estimate.action)
         )
-        policy = truth.policy_regret(estimate.policy) if estimate.policy else None
+        policy_regret = (
+            truth.policy_regret(estimate.policy) if estimate.policy else None
+        )
     return PlannerRun(
-        name,
+        method_name,
         budget,
         seed,
         value=estimate.value,
         interval=estimate.interval,
         action=estimate.action,
         error=error,
-        action_regret=action,
-        policy_regret=policy,
+        action_regret=action_regret,
+        policy_regret=policy_regret,
         num_calls=estimate.num_calls,
         seconds=estimate.seconds,
         compile_seconds=estimate.compile_seconds,
@@ -311,21 +326,25 @@ def measured(
     )
 
 
-def _planned(
-    problem: Problem, state: Any, job: PlannedRun, progress: Callback | None
+def _plan_with_budget(
+    problem: Problem, state: Any, planned_run: PlannedRun, progress: Callback | None
 ) -> Estimate:
-    found = resolve(job.method)
-    asked = found.spending(problem, job.budget, DELTA)
-    if "seed" in found.takes:
-        asked["seed"] = job.seed
-    if "progress" in found.takes:
-        asked["progress"] = progress
-    return api.plan(problem, state, method=found, **asked)
+    planner = resolve(planned_run.method)
+    plan_arguments = planner.spending(problem, planned_run.budget, DELTA)
+    if "seed" in planner.takes:
+        plan_arguments["seed"] = planned_run.seed
+    if "progress" in planner.takes:
+        plan_arguments["progress"] = progress
+    return api.plan(problem, state, method=planner, **plan_arguments)
 
 
 def ladder(budget: int, points: int) -> tuple[int, ...]:
     """Budgets from a thousandth of ``budget`` up to it, even on a logarithmic scale."""
     if points == 1:
         return (budget,)
-    powers = [i / (points - 1) - 1.0 for i in range(points)]
-    return tuple(sorted({max(1, round(budget * 1000.0**x)) for x in powers}))
+    budget_exponents = [point / (points - 1) - 1.0 for point in range(points)]
+    return tuple(
+        sorted(
+            {max(1, round(budget * 1000.0**exponent)) for exponent in budget_exponents}
+        )
+    )

@@ -1,13 +1,12 @@
 """An agent: plans at every state it meets, and acts.
 
-The agent receives what a decision may cost (``budget``, ``seconds``) or what it
-must keep (``epsilon``, ``delta``), as in ``plan``. The method's ``Session``
-keeps what can be remembered between decisions: one memory of certified search,
-and so one delta for the agent's life; a tree below the moves made; one exact
-solution; a schedule, and under a time limit the choice of "auto". The seeds of
-its decisions come from the stream (PLANS, decision), apart from the world's, so
-that an agent cannot foresee its world. What this file leaves out: learning, and
-episodes (``playing.episodes``).
+The agent receives the limits of a decision (``budget``, ``seconds``) or the promise
+that it keeps (``epsilon``, ``delta``), as in ``plan``. The method's ``Session``
+remembers between decisions: one memory of certified search, and so one delta for
+the agent's life; a tree below the moves made; one exact solution; a schedule, and
+under a time limit the choice of "auto". The seeds of its decisions come from the
+stream (PLANS, decision), apart from the world's, so that an agent cannot foresee
+its world. Not in this file: learning, and episodes (``playing.episodes``).
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from smoothcruiser.query import KEYWORDS, Query
 
 if TYPE_CHECKING:
     from smoothcruiser.tree.searches import Search
-else:  # imported by whoever needs it; so ``typing.get_type_hints`` finds a name
+else:  # imported where it is needed; so ``typing.get_type_hints`` finds a name
     Search = Any
 
-# A method's own parameters: what ``resolve`` takes beside the name.
+# A method's own parameters, which ``resolve`` takes beside the name.
 PARAMETERS = ("options", "delta_prime", "certify")
 
 
@@ -85,13 +84,19 @@ class Agent:
             self.env = problem
             problem, options = live_problem("An Agent acts in", problem, options)
         check_keywords("An Agent", options, (*KEYWORDS, *PARAMETERS))
-        own = {name: options.pop(name) for name in PARAMETERS if name in options}
+        method_parameters = {
+            option_name: options.pop(option_name)
+            for option_name in PARAMETERS
+            if option_name in options
+        }
         self.problem: Problem = problem
-        follows = is_policy(method)
+        follows_policy = is_policy(method)
         self.method: Method = (
-            follow_policy(problem, method, own) if follows else resolve(method, **own)
+            follow_policy(problem, method, method_parameters)
+            if follows_policy
+            else resolve(method, **method_parameters)
         )
-        self.sample = sample or follows
+        self.sample = sample or follows_policy
         self.query = Query.of(problem, **options)
         refuse_unused(
             self.method.name, self.query, self.method.takes, self.method.because
@@ -107,13 +112,16 @@ class Agent:
                     f"{self.method.name} takes no time limit; drop seconds_total."
                 )
             self.clock = Clock(problem, seconds_total, self.query.limits.seconds)
-        for name, flag in (("sample", sample), ("ponder", ponder)):
-            if not isinstance(flag, bool):
-                raise InvalidInput(f"{name} must be True or False, got {flag!r}.")
+        for option_name, option_value in (("sample", sample), ("ponder", ponder)):
+            if not isinstance(option_value, bool):
+                raise InvalidInput(
+                    f"{option_name} must be True or False, got {option_value!r}."
+                )
         if ponder and not self.session.ponders:
             raise InvalidInput(
-                f"ponder=True grows a tree while the other moves, and {self.method.name} "
-                "keeps none; use uct or another tree search, without certify."
+                "ponder=True grows a tree while the other moves, and "
+                f"{self.method.name} keeps none; use uct or another tree search, "
+                "without certify."
             )
         self.ponder = ponder
 
@@ -144,8 +152,8 @@ class Agent:
             remaining: steps that are left, where the problem has a horizon.
         """
         if self.env is None:
-            number = self.decide(state, remaining=remaining)
-            return self.problem.sampled_action(self.problem.start(state), number)
+            action_number = self.decide(state, remaining=remaining)
+            return self.problem.sampled_action(self.problem.start(state), action_number)
         oracle = self.problem.oracle
         assert isinstance(oracle, LiveOracle)
         if state is None:
@@ -160,20 +168,20 @@ class Agent:
                 f"The episode is over at state {state!r}: there is nothing to do."
             )
         progress = self.query.progress
-        watch = Stopwatch()
+        decision_watch = Stopwatch()
         self.session.wake()
         if self.clock is not None:
-            limits = replace(
+            decision_limits = replace(
                 self.query.limits, seconds=self.clock.share(self.decided, remaining)
             )
             # the session's own query has the delta that the method sets by default
-            self.session.query = replace(self.session.query, limits=limits)
+            self.session.query = replace(self.session.query, limits=decision_limits)
         with shown(progress):
             self.estimate = self.session.decide(state, remaining=remaining)
             finish(progress, **last_report(self.estimate))
         self.decided += 1
         if self.clock is not None:
-            self.clock.spend(watch.elapsed())
+            self.clock.spend(decision_watch.elapsed())
         if self.estimate.action is None:
             raise InvalidInput(
                 "The method promised a value alone and recommends no action; drop "
@@ -182,8 +190,8 @@ class Agent:
         if self.sample:
             from smoothcruiser.jit.streams import stream
 
-            rng = stream(self.query.seed, Key.PLANS, self.decisions, LOTS)
-            action = int(rng.categorical(np.array(self.estimate.policy)))
+            lot_stream = stream(self.query.seed, Key.PLANS, self.decisions, LOTS)
+            action = int(lot_stream.categorical(np.array(self.estimate.policy)))
         else:
             action = self.estimate.action
         self.action = action
@@ -195,7 +203,7 @@ class Agent:
     def begin(self) -> None:
         """Begin an episode: the clock of ``seconds_total`` starts anew.
 
-        What is remembered of earlier episodes is kept.
+        Memories of earlier episodes are kept.
         """
         self.session.wake()
         self.decided = 0
@@ -203,7 +211,7 @@ class Agent:
             self.clock.begin()
 
     def close(self) -> None:
-        """End pondering and workers, and release what the agent remembers."""
+        """End pondering and workers, and release the agent's memories."""
         self.session.close()
 
     def policy(self, state: Any) -> tuple[float, ...]:
@@ -222,5 +230,5 @@ class Agent:
     policy.over_numbers = True  # type: ignore[attr-defined]  # for ``evaluate``
 
     def __getstate__(self) -> dict[str, Any]:
-        # A session leaves out what cannot be moved or shared, such as a tree.
+        # A session leaves out objects that cannot be moved or shared, such as a tree.
         return self.__dict__ | {"session": copy.copy(self.session)}

@@ -1,10 +1,10 @@
-"""Time for an episode, dealt out over its decisions.
+"""Time for an episode, divided over its decisions.
 
-A decision gets what is left of the total, divided by the decisions that may follow it
-and itself: the steps left of a horizon (half of them, rounded up, where players take
-turns), or ``EXPECTED`` where nobody knows. So the total is never exceeded by more than
-the last decision needs at the least, and early decisions get more than late ones where
-an episode goes on for long, as is usual in games.
+A decision gets the remaining time, divided by the number of decisions left, itself
+included. That number is the steps left of a horizon (half of them, rounded up, where
+players take turns), or ``EXPECTED`` without a horizon. So the total is never exceeded
+by more than the least time that the last decision needs. Early decisions get more
+time than late ones in long episodes, as is usual in games.
 """
 
 from __future__ import annotations
@@ -17,29 +17,34 @@ LEAST = 1e-3  # seconds: a decision is made also when the time is over
 
 
 class Clock:
-    """What is left of ``seconds_total``; ``most`` is the limit of one decision."""
+    """The remaining part of ``seconds_total``, with a limit for each decision."""
 
-    def __init__(self, problem: Problem, total: float, most: float | None) -> None:
+    def __init__(
+        self, problem: Problem, total: float, decision_limit: float | None
+    ) -> None:
         check_seconds(total, "seconds_total")
-        self.problem, self.total, self.most = problem, total, most
+        self.problem, self.total, self.most = problem, total, decision_limit
         self.left = total
 
     def begin(self) -> None:
-        """An episode begins."""
+        """Begin an episode: the whole time is available."""
         self.left = self.total
 
     def spend(self, seconds: float) -> None:
-        """Take off what a decision has taken."""
+        """Subtract the seconds that a decision took."""
         self.left -= seconds
 
     def share(self, decided: int, remaining: int | None) -> float:
-        """The seconds for a decision, after so many in this episode."""
-        left, alternating = remaining, bool(getattr(self.problem, "alternating", False))
-        if left is None and self.problem.horizon is not None:
-            left = self.problem.horizon - decided * (2 if alternating else 1)
-        if left is None:
-            left = EXPECTED
-        elif alternating:
-            left = -(-left // 2)
-        found = max(LEAST, self.left / max(1, left))
-        return found if self.most is None else min(found, self.most)
+        """The seconds for a decision, after ``decided`` ones in this episode."""
+        decisions_left, takes_turns = (
+            remaining,
+            bool(getattr(self.problem, "alternating", False)),
+        )
+        if decisions_left is None and self.problem.horizon is not None:
+            decisions_left = self.problem.horizon - decided * (2 if takes_turns else 1)
+        if decisions_left is None:
+            decisions_left = EXPECTED
+        elif takes_turns:
+            decisions_left = -(-decisions_left // 2)
+        seconds_share = max(LEAST, self.left / max(1, decisions_left))
+        return seconds_share if self.most is None else min(seconds_share, self.most)

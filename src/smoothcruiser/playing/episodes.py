@@ -36,7 +36,7 @@ NORMAL_95 = 1.959964  # the 97.5% quantile of the normal distribution
 MOST_STEPS = 1000  # limit of an episode that only a terminal state ends
 # Without terminal states, an episode ends when later rewards weigh less than
 # this share.
-FORGOTTEN = 0.01
+NEGLIGIBLE_WEIGHT = 0.01
 
 Player = Callable[[Any, Problem, Any], int]  # (state, problem, rng) -> action
 
@@ -49,7 +49,7 @@ def _stream(seed: int, *key: int) -> Any:
 
 @dataclass(frozen=True)
 class Episode:
-    """What happened in one episode, seen from the agent's side."""
+    """One episode in numbers, from the agent's side."""
 
     plain_return: float
     discounted_return: float
@@ -59,7 +59,7 @@ class Episode:
     seconds: float  # spent on decisions, without compiling
     ended: bool  # whether a terminal state ended it, not the limit of steps
     side: int  # 1 where the agent was the max player
-    actions: tuple[str, ...] = ()  # what the agent did, by name or by number
+    actions: tuple[str, ...] = ()  # of the agent, by name or by number
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Summary(Shown, Data):
     seconds_per_decision: float
     slowest_episode_seconds: float
     calls_per_decision: float
-    # how often the agent did what, by name or by number, the most frequent first
+    # how often the agent took each action, by name or by number, most frequent first
     actions: dict[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ def play(
     is that of the episodes that have ended.
     """
     callback = read(progress)
-    agent = _acting(agent, policy)
+    agent = _playing_agent(agent, policy)
     check_seed(seed)
     problem = agent.problem
     for name, number in (
@@ -141,7 +141,7 @@ def play(
             raise InvalidInput(
                 f"{name} must be a whole number of at least 1, got {number!r}."
             )
-    named = _name(opponent)
+    opponent_name = _opponent_name(opponent)
     if not isinstance(opponent, Agent) and not _is_player(opponent):
         if not is_policy(opponent):
             raise InvalidInput(
@@ -151,7 +151,8 @@ def play(
         opponent = as_player(problem, opponent)
     if opponent is not random_player and not problem.is_game:
         raise InvalidInput(
-            "opponent= moves for the other player; this problem has one player: drop it."
+            "opponent= moves for the other player; this problem has one player: drop "
+            "it."
         )
     if side is not None and not problem.is_game:
         raise InvalidInput(
@@ -169,32 +170,42 @@ def play(
             "Episodes begin at the problem's initial_state and it has none; give "
             "initial_state= where the problem is made."
         )
-    most = _most_steps(problem) if steps is None else steps
+    max_steps = _most_steps(problem) if steps is None else steps
     if problem.horizon is not None:  # a play ends there
-        most = min(most, problem.horizon)
-    played: list[Episode] = []
+        max_steps = min(max_steps, problem.horizon)
+    played_episodes: list[Episode] = []
     with shown(callback):
         reports = Reports(callback, episodes)
         try:
-            with stoppable(), reports.kept():
-                while len(played) < episodes and not reports.stopped:
-                    number = len(played)
-                    mine = side or (1 + number % 2 if problem.is_game else 1)
-                    episode = _episode(
-                        agent, opponent, mine, most, seed, number, reports
+            with stoppable(), reports.keep_finished():
+                while len(played_episodes) < episodes and not reports.is_stopped:
+                    episode_number = len(played_episodes)
+                    agent_side = side or (
+                        1 + episode_number % 2 if problem.is_game else 1
                     )
-                    if not reports.stopped:
-                        played.append(episode)
-                        reports.ended(episode.plain_return)
+                    episode = _play_episode(
+                        agent,
+                        opponent,
+                        agent_side,
+                        max_steps,
+                        seed,
+                        episode_number,
+                        reports,
+                    )
+                    if not reports.is_stopped:
+                        played_episodes.append(episode)
+                        reports.report_episode(episode.plain_return)
         finally:
-            for player in (agent, opponent):
-                if isinstance(player, Agent):
-                    player.session.wake()  # nobody thinks on after the end
+            for side_player in (agent, opponent):
+                if isinstance(side_player, Agent):
+                    side_player.session.wake()  # nobody thinks on after the end
         reports.finish()
-    return summarized(agent, played, named if problem.is_game else None)
+    return summarize_episodes(
+        agent, played_episodes, opponent_name if problem.is_game else None
+    )
 
 
-def _acting(agent: Any, policy: Any) -> Agent:
+def _playing_agent(agent: Any, policy: Any) -> Agent:
     """The agent that plays; a problem and a policy make one."""
     if policy is not None and isinstance(agent, Problem):
         agent = Agent(agent, policy)
@@ -217,78 +228,86 @@ def _most_steps(problem: Problem) -> int:
     if problem.facts.terminals or problem.discount == 1.0:
         return MOST_STEPS
     return (
-        max(1, math.ceil(math.log(FORGOTTEN) / math.log(problem.discount)))
+        max(1, math.ceil(math.log(NEGLIGIBLE_WEIGHT) / math.log(problem.discount)))
         if problem.discount > 0.0
         else 1
     )
 
 
-def _episode(
+def _play_episode(
     agent: Agent,
     opponent: Player | Agent,
-    mine: int,
-    most: int,
+    agent_side: int,
+    max_steps: int,
     seed: int,
-    number: int,
+    episode_number: int,
     reports: Reports,
 ) -> Episode:
     """One episode, or the beginning of one where ``reports`` says stop."""
     problem = agent.problem
-    world = _stream(seed, Key.WORLD, number)
-    other = _stream(seed, Key.OTHER_PLAYER, number)
+    world_stream = _stream(seed, Key.WORLD, episode_number)
+    opponent_stream = _stream(seed, Key.OTHER_PLAYER, episode_number)
     # An adapter has a distribution of initial states of its own.
     oracle = problem.oracle
     if isinstance(oracle, ResettingOracle):
-        state = oracle.reset(world)
+        state = oracle.reset(world_stream)
     else:
         state = problem.start()
     for player in (agent, opponent):
         if isinstance(player, Agent):
             player.begin()
-    sign = 1.0 if mine == 1 else -1.0
-    total, discounted, weight = 0.0, 0.0, 1.0
-    steps, decisions, calls, seconds, ended = 0, 0, 0, 0.0, problem.is_terminal(state)
-    done: list[str] = []
-    while steps < most and not ended:
-        left = None if problem.horizon is None else problem.horizon - steps
-        if problem.mover(state) == mine:
-            begin = time.perf_counter()
-            action = agent.decide(state, remaining=left)
-            compiling = (
+    sign = 1.0 if agent_side == 1 else -1.0
+    plain_return, discounted_return, reward_weight = 0.0, 0.0, 1.0
+    num_steps, num_decisions, num_calls, decision_seconds, has_ended = (
+        0,
+        0,
+        0,
+        0.0,
+        problem.is_terminal(state),
+    )
+    agent_actions: list[str] = []
+    while num_steps < max_steps and not has_ended:
+        steps_left = None if problem.horizon is None else problem.horizon - num_steps
+        if problem.mover(state) == agent_side:
+            start_time = time.perf_counter()
+            action = agent.decide(state, remaining=steps_left)
+            compile_seconds = (
                 0.0 if agent.estimate is None else agent.estimate.compile_seconds
             )
-            seconds += max(0.0, time.perf_counter() - begin - compiling)
-            decisions += 1
-            done.append(agent.action_label or str(action))
-            made = 0 if agent.estimate is None else agent.estimate.num_calls
-            calls += made
-            if reports.decided(made):
+            decision_seconds += max(
+                0.0, time.perf_counter() - start_time - compile_seconds
+            )
+            num_decisions += 1
+            agent_actions.append(agent.action_label or str(action))
+            calls_made = 0 if agent.estimate is None else agent.estimate.num_calls
+            num_calls += calls_made
+            if reports.report_decision(calls_made):
                 break
         elif isinstance(opponent, Agent):
-            action = opponent.decide(state, remaining=left)
+            action = opponent.decide(state, remaining=steps_left)
         else:
-            action = _moved(opponent, state, problem, other)
-        reward, state, over = met_answer(problem, state, action, world)
-        total += sign * reward
-        discounted += sign * weight * reward
-        weight *= problem.discount
-        steps += 1
-        ended = over or problem.is_terminal(state)
+            action = _opponent_action(opponent, state, problem, opponent_stream)
+        reward, state, is_over = met_answer(problem, state, action, world_stream)
+        plain_return += sign * reward
+        discounted_return += sign * reward_weight * reward
+        reward_weight *= problem.discount
+        num_steps += 1
+        has_ended = is_over or problem.is_terminal(state)
     return Episode(
-        total,
-        discounted,
-        steps,
-        decisions,
-        calls,
-        seconds,
-        ended,
-        mine,
-        tuple(done),
+        plain_return,
+        discounted_return,
+        num_steps,
+        num_decisions,
+        num_calls,
+        decision_seconds,
+        has_ended,
+        agent_side,
+        tuple(agent_actions),
     )
 
 
 def _is_player(opponent: Any) -> bool:
-    """Whether it is a function of (state, problem, rng)."""
+    """Whether ``opponent`` is a function of (state, problem, rng)."""
     if not callable(opponent) or isinstance(opponent, type):
         return False
     try:
@@ -298,7 +317,7 @@ def _is_player(opponent: Any) -> bool:
     return True
 
 
-def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
+def _opponent_action(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
     """The other player's action, which must be legal."""
     action = opponent(state, problem, rng)
     if action not in problem.legal_actions(state):
@@ -309,7 +328,7 @@ def _moved(opponent: Player, state: Any, problem: Problem, rng: Any) -> int:
     return int(action)
 
 
-def _name(opponent: Player | Agent) -> str:
+def _opponent_name(opponent: Player | Agent) -> str:
     if isinstance(opponent, Agent):
         return str(getattr(opponent.method, "name", opponent.method))
     return (
@@ -319,36 +338,47 @@ def _name(opponent: Player | Agent) -> str:
     )
 
 
-def summarized(agent: Agent, played: list[Episode], opponent: str | None) -> Summary:
+def summarize_episodes(
+    agent: Agent, played_episodes: list[Episode], opponent: str | None
+) -> Summary:
     """The Summary of played episodes."""
-    decisions = sum(e.decisions for e in played)
-    returns, discounted = (
-        [e.plain_return for e in played],
-        [e.discounted_return for e in played],
+    num_decisions = sum(episode.decisions for episode in played_episodes)
+    plain_returns, discounted_returns = (
+        [episode.plain_return for episode in played_episodes],
+        [episode.discounted_return for episode in played_episodes],
     )
-    wins, draws = sum(x > 0 for x in returns), sum(x == 0 for x in returns)
-    game = agent.problem.is_game
+    num_wins, num_draws = (
+        sum(plain_return > 0 for plain_return in plain_returns),
+        sum(plain_return == 0 for plain_return in plain_returns),
+    )
+    is_game = agent.problem.is_game
     return Summary(
         problem=agent.problem.name,
         method=str(getattr(agent.method, "name", agent.method)),
         opponent=opponent,
-        episodes=len(played),
-        mean_return=_mean(returns),
-        return_interval=mean_interval(returns),
-        mean_discounted_return=_mean(discounted),
-        discounted_return_interval=mean_interval(discounted),
-        wins=wins if game else None,
-        draws=draws if game else None,
-        losses=len(played) - wins - draws if game else None,
-        win_rate=wins / len(played) if game else None,
-        win_rate_interval=wilson(wins, len(played)) if game else None,
-        mean_steps=_mean([float(e.steps) for e in played]),
-        ended=sum(e.ended for e in played),
-        decisions=decisions,
-        seconds_per_decision=sum(e.seconds for e in played) / max(1, decisions),
-        slowest_episode_seconds=max(e.seconds for e in played),
-        calls_per_decision=sum(e.calls for e in played) / max(1, decisions),
-        actions=dict(Counter(a for e in played for a in e.actions).most_common()),
+        episodes=len(played_episodes),
+        mean_return=_mean(plain_returns),
+        return_interval=mean_interval(plain_returns),
+        mean_discounted_return=_mean(discounted_returns),
+        discounted_return_interval=mean_interval(discounted_returns),
+        wins=num_wins if is_game else None,
+        draws=num_draws if is_game else None,
+        losses=len(played_episodes) - num_wins - num_draws if is_game else None,
+        win_rate=num_wins / len(played_episodes) if is_game else None,
+        win_rate_interval=wilson(num_wins, len(played_episodes)) if is_game else None,
+        mean_steps=_mean([float(episode.steps) for episode in played_episodes]),
+        ended=sum(episode.ended for episode in played_episodes),
+        decisions=num_decisions,
+        seconds_per_decision=sum(episode.seconds for episode in played_episodes)
+        / max(1, num_decisions),
+        slowest_episode_seconds=max(episode.seconds for episode in played_episodes),
+        calls_per_decision=sum(episode.calls for episode in played_episodes)
+        / max(1, num_decisions),
+        actions=dict(
+            Counter(
+                label for episode in played_episodes for label in episode.actions
+            ).most_common()
+        ),
     )
 
 
@@ -362,11 +392,17 @@ def mean_interval(values: list[float]) -> tuple[float, float]:
     It is without ends where the values say nothing of their spread: fewer than three,
     or fewer than ten that are all equal.
     """
-    mean, n = _mean(values), len(values)
-    if n < 3 or (n < 10 and min(values) == max(values)):
+    mean, num_values = _mean(values), len(values)
+    if num_values < 3 or (num_values < 10 and min(values) == max(values)):
         return -math.inf, math.inf
-    error = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1) / n)
-    return mean - student_95(n - 1) * error, mean + student_95(n - 1) * error
+    standard_error = math.sqrt(
+        math.fsum((value - mean) ** 2 for value in values)
+        / (num_values - 1)
+        / num_values
+    )
+    return mean - student_95(num_values - 1) * standard_error, mean + student_95(
+        num_values - 1
+    ) * standard_error
 
 
 def student_95(freedom: int) -> float:
@@ -377,10 +413,10 @@ def student_95(freedom: int) -> float:
     if freedom < 6:
         return (4.3027, 3.1825, 2.7765, 2.5706)[freedom - 2]
     z, f = NORMAL_95, float(freedom)
-    first = (z**3 + z) / (4.0 * f)
-    second = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * f * f)
-    third = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / (384.0 * f**3)
-    return z + first + second + third
+    first_term = (z**3 + z) / (4.0 * f)
+    second_term = (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / (96.0 * f * f)
+    third_term = (3.0 * z**7 + 19.0 * z**5 + 17.0 * z**3 - 15.0 * z) / (384.0 * f**3)
+    return z + first_term + second_term + third_term
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
@@ -389,6 +425,8 @@ def wilson(successes: int, n: int) -> tuple[float, float]:
     It holds every p with |p-hat - p| <= z sqrt(p (1 - p) / n).
     """
     p, z2 = successes / n, NORMAL_95 * NORMAL_95
-    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = NORMAL_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    center = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half_width = (
+        NORMAL_95 * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    )
+    return max(0.0, center - half_width), min(1.0, center + half_width)

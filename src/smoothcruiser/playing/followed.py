@@ -24,13 +24,22 @@ if TYPE_CHECKING:
 
 
 def is_policy(method: Any) -> bool:
-    """Whether what stands in the place of a method is a policy."""
+    """Whether ``method`` is a policy to follow, not a method that plans."""
     from smoothcruiser.tree.searches import Search
 
     if method is None or isinstance(method, str | Method | Search | type):
         return False
-    acts = ("predict", "act", "select_action", "__getitem__", "__array__", "policy")
-    return callable(method) or any(hasattr(method, name) for name in acts)
+    policy_methods = (
+        "predict",
+        "act",
+        "select_action",
+        "__getitem__",
+        "__array__",
+        "policy",
+    )
+    return callable(method) or any(
+        hasattr(method, method_name) for method_name in policy_methods
+    )
 
 
 def follow_policy(
@@ -48,27 +57,27 @@ def follow_policy(
             )
     if isinstance(policy, Tree | Estimate):
         raise InvalidInput(
-            f"An Agent follows a policy of every state, and a {type(policy).__name__} knows "
-            "its own place alone; name the method that made it, or evaluate it."
+            f"An Agent follows a policy of every state, and a {type(policy).__name__} "
+            "knows its own place alone; name the method that made it, or evaluate it."
         )
     if problem.sample_action is not None and not hasattr(policy, "over_numbers"):
         raise InvalidInput(
-            "An Agent plays actions by their numbers, and this problem samples its actions "
-            "(sample_action=); evaluate the policy in place of playing it."
+            "An Agent plays actions by their numbers, and this problem samples its "
+            "actions (sample_action=); evaluate the policy in place of playing it."
         )
-    reading = read_policy(problem, policy)
+    policy_reading = read_policy(problem, policy)
     title = getattr(policy, "__name__", None) or type(policy).__name__
-    return FollowedPolicy(reading=reading, title=title)
+    return FollowedPolicy(reading=policy_reading, title=title)
 
 
 def as_player(problem: Problem, policy: Any) -> Callable[[Any, Problem, Any], int]:
     """A policy as a player: (state, problem, rng) -> action."""
     import numpy as np
 
-    reading = follow_policy(problem, policy).reading
+    policy_reading = follow_policy(problem, policy).reading
 
     def player(state: Any, problem: Problem, rng: Any) -> int:
-        return int(rng.categorical(np.array(reading.shares(state, rng))))
+        return int(rng.categorical(np.array(policy_reading.shares(state, rng))))
 
     return player
 
@@ -93,7 +102,7 @@ class FollowedPolicy(Method):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """None: the policy is what it is."""
+        """No parameters: a policy has none."""
         return ()
 
     def prepare(self, query: Query) -> Prepared:  # noqa: D102
@@ -119,8 +128,8 @@ class PolicyDecision(Prepared):
 
         query, reading = self.query, self.method.reading
         rng = stream(query.seed, Key.PLANS, 0, LOTS)
-        shares = reading.shares(query.place, rng)
-        policy = tuple(share / added(shares) for share in shares)
+        action_weights = reading.shares(query.place, rng)
+        policy = tuple(weight / added(action_weights) for weight in action_weights)
         return Estimate(
             value=math.nan,
             interval=None,
@@ -147,7 +156,7 @@ class PolicySession(Session):
         """The same as a decision, unless it draws lots."""
         if self.method.reading.draws_lots:
             raise InvalidInput(
-                "A policy of (state, rng) has no fixed probabilities; give it to evaluate "
-                "itself."
+                "A policy of (state, rng) has no fixed probabilities; give it to "
+                "evaluate itself."
             )
         return super().fixed(state)

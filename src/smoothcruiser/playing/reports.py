@@ -1,4 +1,4 @@
-"""What ``play`` tells of its episodes, and how a stop ends them."""
+"""Progress reports of ``play``, and how a stop ends its episodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smoothcruiser.progress import Callback, Phases, finish
 
 
 class Reports:
-    """What ``play`` tells of its episodes."""
+    """Progress reports on the episodes of one ``play``."""
 
     def __init__(self, callback: Callback | None, total: int) -> None:
         self.phases, self.total, self.done = Phases(callback), total, 0
@@ -23,25 +23,25 @@ class Reports:
         self.phases.begin("playing", **self._facts())
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether the progress function, or Ctrl-C in a decision, has ended it."""
         return self.phases.refused or heard() > self._stops
 
-    def decided(self, calls: int) -> bool:
+    def report_decision(self, calls: int) -> bool:
         """Report a decision; return whether to stop."""
         self.calls += calls
         self.phases.tell(**self._facts())
-        return self.stopped
+        return self.is_stopped
 
-    def ended(self, won: float) -> None:
-        """Report the end of an episode that returned ``won``."""
+    def report_episode(self, plain_return: float) -> None:
+        """Report the end of an episode with this return."""
         self.done += 1
-        self._last = f", last return {won:.4g}"
+        self._last = f", last return {plain_return:.4g}"
         self.phases.tell(**self._facts())
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Episodes that a stop ends: those before it are kept, if there are any."""
+    def keep_finished(self) -> Iterator[None]:
+        """Keep the finished episodes at a stop; without any, the stop is raised."""
         try:
             yield
         except KeyboardInterrupt:
@@ -59,11 +59,11 @@ class Reports:
         finish(self.phases.callback, **self._facts() | {"label": ""})
 
     def _facts(self) -> dict[str, Any]:
-        number = min(self.done + 1, self.total)
+        episode_number = min(self.done + 1, self.total)
         return {
             "calls": self.calls,
             "seconds": time.perf_counter() - self._begin,
             "done": self.done,
             "total": self.total,
-            "label": f"episode {number:,} of {self.total:,}{self._last}",
+            "label": f"episode {episode_number:,} of {self.total:,}{self._last}",
         }

@@ -1,4 +1,4 @@
-"""What trees that ask evaluators share, compiled or plain: moves, and steps left."""
+"""Shared code of trees with evaluators, compiled or plain: moves, and steps left."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from smoothcruiser.problem.problem import Problem
-from smoothcruiser.tree.asking_kernel import GumbelRoot, no_root
-from smoothcruiser.tree.asks import Asks
+from smoothcruiser.tree.asking_kernel import GumbelRoot, empty_gumbel_root
+from smoothcruiser.tree.asks import TreeEvaluators
 from smoothcruiser.tree.start import TreeStart
 
 
-class Asker:
-    """A tree whose root is informed again after every move; it comes before the tree."""
+class EvaluatorTree:
+    """A mixin, named before the tree class: it informs the root after every move."""
 
     problem: Problem
-    asks: Asks
+    evaluators: TreeEvaluators
     elapsed: int  # moves made before the root
     gumbel: GumbelRoot
 
-    def ask_with(self, asks: Asks, start: TreeStart) -> None:
-        """Set what is asked, before the tree has a root."""
-        self.asks, self.elapsed = asks, start.setting.elapsed
-        self.gumbel = no_root(asks.problem.num_actions)
+    def set_evaluators(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
+        """Set the evaluators, before the tree has a root."""
+        self.evaluators, self.elapsed = evaluators, start.setting.elapsed
+        self.gumbel = empty_gumbel_root(evaluators.problem.num_actions)
 
     @abstractmethod
     def flush(self) -> None:
@@ -44,15 +44,15 @@ class Asker:
         """Begin anew at ``state``, one move later."""
         self.flush()
         super().restart(state)  # type: ignore[misc]
-        self._moved()
+        self._inform_new_root()
 
     def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
+        """Make ``child`` the root and forget the nodes that are not below it."""
         self.flush()
         super().advance(child)  # type: ignore[misc]
-        self._moved()
+        self._inform_new_root()
 
-    def _moved(self) -> None:
-        self.gumbel = no_root(self.problem.num_actions)
+    def _inform_new_root(self) -> None:
+        self.gumbel = empty_gumbel_root(self.problem.num_actions)
         self.elapsed += 1
         self._inform_root()

@@ -17,71 +17,82 @@ from smoothcruiser.errors import SmoothcruiserError
 from smoothcruiser.jit.build import compiled
 from smoothcruiser.tree import asking_kernel as asking
 from smoothcruiser.tree import kernel
-from smoothcruiser.tree.asker import Asker
-from smoothcruiser.tree.asks import Asks
+from smoothcruiser.tree.asker import EvaluatorTree
+from smoothcruiser.tree.asks import TreeEvaluators
 from smoothcruiser.tree.compiled import CompiledTree, Machine, machine_for
 from smoothcruiser.tree.evaluators.base import Leaves, named_like
 from smoothcruiser.tree.node import Node
-from smoothcruiser.tree.rows import copied
+from smoothcruiser.tree.rows import copy_store
 from smoothcruiser.tree.start import TreeStart
 
-_machines: dict[Any, AskingMachine] = {}
+_machines: dict[Any, EvaluatorMachine] = {}
 
 
-class AskingMachine:
+class EvaluatorMachine:
     """The compiled functions for one kind of problem and one evaluator."""
 
     def __init__(self, machine: Machine, evaluate: Any) -> None:
-        self.kept = machine, evaluate
+        self.kept_alive = machine, evaluate
         self.load, self.allocate = machine.load, machine.allocate
         self.add_node, self.move_states = machine.add_node, machine.move_states
         self.rehash, self.compact = machine.rehash, machine.compact
         self.find_child, self.parts = machine.find_child, machine.parts
-        parts = dict(machine.parts)
-        parts.pop("ALLOCATE", None)
+        kernel_parts = dict(machine.parts)
+        kernel_parts.pop("ALLOCATE", None)
         if evaluate is not None:
-            parts["EVALUATE"] = evaluate
-        self.ask = compiled(asking.grow, nogil=True, **kernel.with_extras(parts))
-        self.inform = compiled(asking.inform)
+            kernel_parts["EVALUATE"] = evaluate
+        self.ask = compiled(asking.grow, nogil=True, **kernel.with_extras(kernel_parts))
+        self.inform = compiled(asking.inform_node)
 
 
-def machine_of(machine: Machine, asks: Asks) -> AskingMachine:
+def machine_of(machine: Machine, evaluators: TreeEvaluators) -> EvaluatorMachine:
     """The machine with the evaluators' compiled functions in it."""
-    given = asks.machines or {}
-    key = (id(machine), *sorted((name, id(f)) for name, f in given.items()))
-    if key not in _machines:
-        inside = None  # that of tabular problems: it reads arrays
-        if given:
-            inside = _inside(given, asks.problem.num_actions)
-        elif asks.problem.tables is None:
-            inside = compiled(asking.nothing)
-        _machines[key] = AskingMachine(machine, inside)
-    return _machines[key]
+    functions = evaluators.machines or {}
+    machine_key = (
+        id(machine),
+        *sorted((name, id(function)) for name, function in functions.items()),
+    )
+    if machine_key not in _machines:
+        evaluate_inside = None  # that of tabular problems: it reads arrays
+        if functions:
+            evaluate_inside = _compile_evaluators(
+                functions, evaluators.problem.num_actions
+            )
+        elif evaluators.problem.tables is None:
+            evaluate_inside = compiled(asking.no_answer)
+        _machines[machine_key] = EvaluatorMachine(machine, evaluate_inside)
+    return _machines[machine_key]
 
 
-def _inside(given: dict[str, Any], K: int) -> Any:
+def _compile_evaluators(evaluators: dict[str, Any], K: int) -> Any:
     """EVALUATE of compiled functions: it writes their answers to a row."""
     from numba import njit
 
-    parts = [_part(name, function, K) for name, function in given.items()]
+    row_writers = [
+        _row_writer(name, function, K) for name, function in evaluators.items()
+    ]
 
     @njit
     def nothing(state: Any, row: Any) -> Any:
         return True
 
-    first, second, third = (parts + [nothing] * 3)[:3]
+    first_writer, second_writer, third_writer = (row_writers + [nothing] * 3)[:3]
 
     @njit
     def evaluate(tables: Any, state: Any, row: Any) -> Any:
-        return first(state, row) and second(state, row) and third(state, row)
+        return (
+            first_writer(state, row)
+            and second_writer(state, row)
+            and third_writer(state, row)
+        )
 
     return evaluate
 
 
-def _part(name: str, function: Any, K: int) -> Any:
+def _row_writer(name: str, function: Any, K: int) -> Any:
     from numba import njit
 
-    place = 1 + K if name == "initial_q" else 1
+    first_column = 1 + K if name == "initial_q" else 1
 
     @njit
     def value(state: Any, row: Any) -> Any:
@@ -90,112 +101,122 @@ def _part(name: str, function: Any, K: int) -> Any:
 
     @njit
     def actions(state: Any, row: Any) -> Any:
-        found = function(state)
-        if len(found) != K:
+        action_values = function(state)
+        if len(action_values) != K:
             return False
         for a in range(K):
-            row[place + a] = found[a]
+            row[first_column + a] = action_values[a]
         return True
 
     @njit
     def network(state: Any, row: Any) -> Any:
-        found, row[0] = function(state)
-        if len(found) != K:
+        action_weights, row[0] = function(state)
+        if len(action_weights) != K:
             return False
         for a in range(K):
-            row[1 + a] = found[a]
+            row[1 + a] = action_weights[a]
         return True
 
     return {"value": value, "network": network}.get(name, actions)
 
 
-class AskingTree(Asker, CompiledTree):
-    """The tree of a compiled problem whose leaves are evaluated."""
+class CompiledEvaluatorTree(EvaluatorTree, CompiledTree):
+    """The tree of a compiled problem with evaluators at its leaves."""
 
-    machine: AskingMachine
+    machine: EvaluatorMachine
 
-    def __init__(self, asks: Asks, start: TreeStart) -> None:
-        self.ask_with(asks, start)
-        self.answered = False
+    def __init__(self, evaluators: TreeEvaluators, start: TreeStart) -> None:
+        self.set_evaluators(evaluators, start)
+        self.has_answers = False
         self.waiting: Any = None
-        # what is wrong with them is not the oracle's fault
-        if asks.machines is not None:
-            asks.answers(Leaves(1, lambda: [start.state], remaining=[0]))
+        # an error of the evaluators is not the oracle's fault
+        if evaluators.machines is not None:
+            evaluators.answers(Leaves(1, lambda: [start.state], remaining=[0]))
         super().__init__(start, inlined=True)
         self._inform_root()
 
-    def _choose(self, start: TreeStart, inlined: bool) -> Any:
-        machine, self.data, form = machine_for(self.problem, start.state)
-        self.machine = machine_of(machine, self.asks)
-        tables = self.asks.tables or tuple(np.zeros((0, 1)) for _ in range(3))
+    def _choose_machine(self, start: TreeStart, inlined: bool) -> Any:
+        machine, self.data, root_form = machine_for(self.problem, start.state)
+        self.machine = machine_of(machine, self.evaluators)
+        tables = self.evaluators.tables or tuple(np.zeros((0, 1)) for _ in range(3))
         self.waiting = asking.blank_waiting(
             self.setting,
-            self.asks.numbers,
-            self.machine.allocate(self.asks.numbers.batch),
+            self.evaluators.leaf_setting,
+            self.machine.allocate(self.evaluators.leaf_setting.batch),
             tables,
         )
-        return form
+        return root_form
 
-    def _blank(self, room: int) -> kernel.Nodes:
-        found, K = super()._blank(room), self.setting.num_actions
-        numbers = self.asks.numbers
-        blocks = 4 if numbers.firsts else 3 if numbers.batch > 1 else 2
-        return found._replace(floats=np.zeros((room, kernel.TOTAL + blocks * K)))
+    def _empty_nodes(self, room: int) -> kernel.Nodes:
+        plain_nodes, K = super()._empty_nodes(room), self.setting.num_actions
+        leaf_setting = self.evaluators.leaf_setting
+        num_blocks = 4 if leaf_setting.firsts else 3 if leaf_setting.batch > 1 else 2
+        return plain_nodes._replace(
+            floats=np.zeros((room, kernel.TOTAL + num_blocks * K))
+        )
 
     def _inform_root(self) -> None:
         """Ask about the root, which is then a node like any other."""
         if self.nodes.ints[0, kernel.VISITS] > 0:
             return
         state = self._state(0)
-        left = self._remaining([0])
-        row = self.asks.answers(Leaves(1, lambda: [state], remaining=left))[0]
-        numbers, K = self.asks.numbers, self.setting.num_actions
-        good = not numbers.values or np.isfinite(row[0])
-        if not good or not self.machine.inform(
-            numbers,
+        steps_left = self._remaining([0])
+        answer_row = self.evaluators.answers(
+            Leaves(1, lambda: [state], remaining=steps_left)
+        )[0]
+        leaf_setting, K = self.evaluators.leaf_setting, self.setting.num_actions
+        is_usable = not leaf_setting.values or np.isfinite(answer_row[0])
+        if not is_usable or not self.machine.inform(
+            leaf_setting,
             self.nodes.ints,
             self.nodes.floats,
             0,
             K,
-            row,
-            self.desk.acts,
-            self.desk.p,
+            answer_row,
+            self.workspace.acts,
+            self.workspace.p,
         ):
-            raise self.asks.complain(state, row, list(self.node(0).actions))
-        if numbers.values:
+            raise self.evaluators.answer_error(
+                state, answer_row, list(self.node(0).actions)
+            )
+        if leaf_setting.values:
             counts = self.waiting.counts
-            value = asking.clipped(numbers, float(row[0]), counts)
+            value = asking.clip_value(leaf_setting, float(answer_row[0]), counts)
             counts[asking.ASKED] += 1
             kernel.first_estimate(self.nodes.ints, self.nodes.floats, 0, value)
 
     def _leaves(self) -> Leaves:
         """The leaves that wait."""
-        count = int(self.waiting.counts[asking.QUEUED])
-        store = self.waiting.states
+        num_waiting = int(self.waiting.counts[asking.QUEUED])
+        state_store = self.waiting.states
 
         def one_by_one() -> list[Any]:
-            found = [self.machine.load(store, i) for i in range(count)]
-            return copy.deepcopy(found)
+            loaded_states = [
+                self.machine.load(state_store, i) for i in range(num_waiting)
+            ]
+            return copy.deepcopy(loaded_states)
 
         def by_field() -> Any:
-            return named_like(self.machine.load(store, 0), _rows(store, count))
+            return named_like(
+                self.machine.load(state_store, 0), _copy_rows(state_store, num_waiting)
+            )
 
-        left = self._remaining(self.waiting.steps[:count])
-        return Leaves(count, one_by_one, by_field, left)
+        steps_left = self._remaining(self.waiting.steps[:num_waiting])
+        return Leaves(num_waiting, one_by_one, by_field, steps_left)
 
-    def _run(self, simulations: int, calls: int) -> int:
+    def _simulate(self, simulations: int, calls: int) -> int:
         while True:
             status = int(
                 self.machine.ask(
                     self.rule,
                     self.setting,
-                    self.asks.numbers,
+                    self.evaluators.leaf_setting,
                     self.gumbel,
                     self.head,
                     self.weights,
                     self.data,
                     self.nodes,
-                    self.desk,
+                    self.workspace,
                     self.states,
                     self.scratch,
                     self.waiting,
@@ -203,70 +224,78 @@ class AskingTree(Asker, CompiledTree):
                     self.fault,
                     simulations,
                     calls,
-                    self.answered,
+                    self.has_answers,
                     self.rng,
                 )
             )
-            self.answered = False
+            self.has_answers = False
             if status == asking.ASK:
                 leaves = self._leaves()
-                self.waiting.answers[: leaves.count] = self.asks.answers(leaves)
-                self.answered = True
+                self.waiting.answers[: leaves.count] = self.evaluators.answers(leaves)
+                self.has_answers = True
                 continue
             if status == asking.BAD_ANSWER:
                 raise self._bad_answer()
             return status
 
     def _bad_answer(self) -> SmoothcruiserError:
-        leaves, i = self._leaves(), int(self.waiting.counts[asking.BAD_ROW])
-        state = leaves.states[i]
-        row = self.asks.answers(Leaves(1, lambda: [state], remaining=[0]))[0]
-        return self.asks.complain(state, row, self.problem.legal_actions(state))
+        leaves, leaf_index = self._leaves(), int(self.waiting.counts[asking.BAD_ROW])
+        state = leaves.states[leaf_index]
+        answer_row = self.evaluators.answers(Leaves(1, lambda: [state], remaining=[0]))[
+            0
+        ]
+        return self.evaluators.answer_error(
+            state, answer_row, self.problem.legal_actions(state)
+        )
 
     def flush(self) -> None:
         """Answer the leaves that still wait."""
-        queued = int(self.waiting.counts[asking.QUEUED])
-        if queued:
-            self._run(int(self.meta[kernel.SIMULATIONS]) + queued, 0)
+        num_queued = int(self.waiting.counts[asking.QUEUED])
+        if num_queued:
+            self._simulate(int(self.meta[kernel.SIMULATIONS]) + num_queued, 0)
 
-    def twin(self) -> AskingTree:
+    def twin(self) -> CompiledEvaluatorTree:
         """A copy that grows by itself."""
-        other = super().twin()
-        assert isinstance(other, AskingTree)
-        store = copied(self.waiting.states)
-        arrays = {name: getattr(self.waiting, name).copy() for name in _OWN}
-        other.waiting = self.waiting._replace(states=store, **arrays)
-        return other
+        tree_copy = super().twin()
+        assert isinstance(tree_copy, CompiledEvaluatorTree)
+        state_store = copy_store(self.waiting.states)
+        array_copies = {
+            name: getattr(self.waiting, name).copy() for name in _COPIED_FIELDS
+        }
+        tree_copy.waiting = self.waiting._replace(states=state_store, **array_copies)
+        return tree_copy
 
     def node(self, i: int) -> Node:
         """Node ``i``, with its priors and first values."""
         node, K = super().node(i), self.setting.num_actions
-        numbers, floats = self.asks.numbers, self.nodes.floats[i]
-        columns = np.array(node.actions)
+        leaf_setting, floats = self.evaluators.leaf_setting, self.nodes.floats[i]
+        action_columns = np.array(node.actions)
 
-        def block(number: int) -> tuple[float, ...]:
-            return tuple(floats[kernel.TOTAL + number * K + columns].tolist())
+        def block(block_number: int) -> tuple[float, ...]:
+            return tuple(
+                floats[kernel.TOTAL + block_number * K + action_columns].tolist()
+            )
 
-        prior = block(1) if numbers.by_prior else None
-        first_q = block(3) if numbers.firsts else None
+        prior = block(1) if leaf_setting.by_prior else None
+        first_q = block(3) if leaf_setting.firsts else None
         return replace(node, prior=prior, first_q=first_q)
 
     @property
-    def asked(self) -> tuple[int, int]:
+    def evaluation_counts(self) -> tuple[int, int]:
         """(leaves evaluated, values that were clipped)."""
         counts = self.waiting.counts
         return int(counts[asking.ASKED]), int(counts[asking.CLIPPED])
 
-    def whole(self) -> AskingTree:
-        """This tree: it calls nothing by address."""
+    def whole(self) -> CompiledEvaluatorTree:
+        """The tree itself: it calls nothing by address."""
         return self
 
 
-_OWN = ("paths", "rewards", "steps", "rolled", "answers", "counts")
+_COPIED_FIELDS = ("paths", "rewards", "steps", "rolled", "answers", "counts")
 
 
-def _rows(store: Any, count: int) -> Any:
+def _copy_rows(store: Any, count: int) -> Any:
     """Copies of the first rows of a store, field by field."""
     if isinstance(store, tuple):
-        return tuple(_rows(part, count) for part in store)
+        return tuple(_copy_rows(field_store, count) for field_store in store)
     return store[:count].copy()

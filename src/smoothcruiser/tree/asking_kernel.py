@@ -1,7 +1,7 @@
-"""The machine of trees that ask an evaluator: simulations whose leaves wait.
+"""The machine of trees that ask an evaluator: leaves of simulations wait for it.
 
 It is the loop of ``tree.kernel.grow`` with one difference: a new leaf is not valued at
-once. It waits, with its path, until ``asking.batch`` leaves wait, or the simulations
+once. It waits, with its path, until ``leaf_setting.batch`` leaves wait, or the simulations
 are all under way, or too many arrived at a leaf that waits already. Then all are
 answered (by EVALUATE inside, or by Python after ASK) and backed up in the order in
 which they came. Meanwhile their visits count: an action with n visits and o that wait
@@ -21,7 +21,7 @@ import numpy as np
 
 from smoothcruiser.jit.memory import uncounted
 from smoothcruiser.tree import kernel
-from smoothcruiser.tree.asks import Asking
+from smoothcruiser.tree.asks import LeafSetting
 from smoothcruiser.tree.kernel import (
     ADDED,
     AT_NODE,
@@ -45,20 +45,20 @@ from smoothcruiser.tree.kernel import (
     TOTAL,
     VALUE,
     VISITS,
-    Desk,
     Floats,
     Ints,
     Nodes,
     Setting,
+    Workspace,
     add_node,
     backup,
-    blame,
     blind_rollout,
     find_child,
     first_estimate,
     gather,
     leaf_value,
     node_policy,
+    note_fault,
     note_policy,
     set_prior,
 )
@@ -94,142 +94,145 @@ QUEUED, COLLIDED, ASKED, CLIPPED, BAD_ROW = range(5)
 class Waiting(NamedTuple):
     """Leaves that wait, with room for B of them."""
 
-    paths: Ints  # (B, steps, 3) as in ``Desk``
+    paths: Ints  # (B, steps, 3) as in ``Workspace``
     rewards: Floats  # (B, steps)
     steps: Ints  # (B,) lengths of the paths
-    rolled: Floats  # (B,) what a rollout gave
+    rolled: Floats  # (B,) returns of rollouts
     answers: Floats  # (B, 1 + 2 K), see ``asks``
     counts: Ints  # (5,)
     states: Any  # (B,) in the machine's form
-    tables: Any  # what EVALUATE reads
+    tables: Any  # read by EVALUATE
 
 
 class GumbelRoot(NamedTuple):
-    """What Gumbel MuZero's root keeps."""
+    """Numbers of the root of Gumbel MuZero."""
 
     gumbels: Floats  # (K,)
     since: Ints  # (K,) visits when the node became the root
     plan: Ints  # visits considered, one per simulation
 
 
-def nothing(tables: Any, state: Any, row: Floats) -> bool:
+def no_answer(tables: Any, state: Any, row: Floats) -> bool:
     """No answer, and none is needed."""
     return True
 
 
-def from_tables(tables: Any, state: int, row: Floats) -> bool:
+def answer_from_tables(tables: Any, state: int, row: Floats) -> bool:
     """The rows of arrays over states; an array without rows says nothing."""
-    values, priors, firsts = tables
-    if len(values) > 0:
-        row[0] = values[state, 0]
+    value_table, prior_table, first_table = tables
+    if len(value_table) > 0:
+        row[0] = value_table[state, 0]
     K = (len(row) - 1) // 2
-    if len(priors) > 0:
+    if len(prior_table) > 0:
         for a in range(K):
-            row[1 + a] = priors[state, a]
-    if len(firsts) > 0:
+            row[1 + a] = prior_table[state, a]
+    if len(first_table) > 0:
         for a in range(K):
-            row[1 + K + a] = firsts[state, a]
+            row[1 + K + a] = first_table[state, a]
     return True
 
 
-EVALUATE = from_tables
+EVALUATE = answer_from_tables
 
 
 def count_waiting(
-    floats: Floats, node: int, K: int, acts: Ints, size: int, loss: float, n: Ints, x: Floats
+    floats: Floats, node: int, K: int, acts: Ints, size: int, loss: float, n: Ints,
+    x: Floats,
 ) -> int:  # fmt: skip
     """Visits below a node that wait; they are added to ``n``, the loss to ``x``."""
-    total = 0
+    total_waiting = 0
     for j in range(size):
-        waits = int(floats[node, TOTAL + 2 * K + acts[j]])
-        if waits > 0:
-            total += waits
-            n[j] += waits
-            x[j] -= loss * waits / n[j]
-    return total
+        num_waiting = int(floats[node, TOTAL + 2 * K + acts[j]])
+        if num_waiting > 0:
+            total_waiting += num_waiting
+            n[j] += num_waiting
+            x[j] -= loss * num_waiting / n[j]
+    return total_waiting
 
 
-def select(
-    rule: TreeRule, setting: Setting, asking: Asking, ints: Ints, floats: Floats,
+def select_action(
+    rule: TreeRule, setting: Setting, leaf_setting: LeafSetting, ints: Ints, floats: Floats,
     boxes: Floats, node: int, depth: int, head: Floats, weights: Floats, policies: Floats,
-    root: GumbelRoot, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
-    rng: Any,
+    root: GumbelRoot, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats,
+    w: Floats, rng: Any,
 ) -> int:  # fmt: skip
     """The action that the method's tree policy selects at a node."""
     K = setting.num_actions
-    size = gather(rule, ints, floats, node, K, head, acts, n, x, h, K)
+    num_legal = gather(rule, ints, floats, node, K, head, acts, n, x, h, K)
     if PRUNES and setting.bounds:
-        clip(boxes, node, floats[node, SIGN], K, acts, x, size)
-    visits = ints[node, VISITS]
-    if asking.batch > 1:
-        visits += count_waiting(floats, node, K, acts, size, asking.loss, n, x)
-    if asking.by_prior:
-        for j in range(size):
+        clip(boxes, node, floats[node, SIGN], K, acts, x, num_legal)
+    node_visits = ints[node, VISITS]
+    if leaf_setting.batch > 1:
+        node_visits += count_waiting(
+            floats, node, K, acts, num_legal, leaf_setting.loss, n, x
+        )
+    if leaf_setting.by_prior:
+        for j in range(num_legal):
             w[j] = floats[node, TOTAL + K + acts[j]]
     j = -1
     if rule.descent == PRIOR_UPPER:
-        j = prior_pick(rule, x, n, w, size)
+        j = prior_pick(rule, x, n, w, num_legal)
     elif rule.descent == IMPROVED:
-        first = floats[node, SIGN] * floats[node, FIRST]
+        first_value = floats[node, SIGN] * floats[node, FIRST]
         if node == 0:
-            j = halving_pick(rule, x, n, w, first, acts, size, root, y)
+            j = halving_pick(rule, x, n, w, first_value, acts, num_legal, root, y)
         if j < 0:
-            j = improved_pick(rule, x, n, w, first, size, y, p)
+            j = improved_pick(rule, x, n, w, first_value, num_legal, y, p)
     elif rule.descent == UPPER:
         if rule.warm:
-            j = best_untried(x, n, size)
+            j = best_untried(x, n, num_legal)
         if j < 0:
-            j = upper_pick(rule, x, n, size, visits, rng)
+            j = upper_pick(rule, x, n, num_legal, node_visits, rng)
     else:
         if rule.prior != NO_PRIOR:
-            set_prior(rule, weights, policies, depth, acts, n, size, w)
-        node_policy(rule, x, w, h, size, K, visits, y, p)
-        j = drawn(p, size, rng)
+            set_prior(rule, weights, policies, depth, acts, n, num_legal, w)
+        node_policy(rule, x, w, h, num_legal, K, node_visits, y, p)
+        j = drawn(p, num_legal, rng)
         if rule.prior == PARENT_PRIOR:
-            note_policy(policies, depth, acts, p, size)
+            note_policy(policies, depth, acts, p, num_legal)
     return acts[j]  # type: ignore[no-any-return]
 
 
-def clipped(asking: Asking, value: float, counts: Ints) -> float:
+def clip_value(leaf_setting: LeafSetting, value: float, counts: Ints) -> float:
     """A value inside its bounds; counts those that were not."""
-    if value < asking.low:
+    if value < leaf_setting.low:
         counts[CLIPPED] += 1
-        return asking.low
-    if value > asking.high:
+        return leaf_setting.low
+    if value > leaf_setting.high:
         counts[CLIPPED] += 1
-        return asking.high
+        return leaf_setting.high
     return value
 
 
-def inform(
-    asking: Asking, ints: Ints, floats: Floats, node: int, K: int, row: Floats, acts: Ints,
-    p: Floats,
+def inform_node(
+    leaf_setting: LeafSetting, ints: Ints, floats: Floats, node: int, K: int, row: Floats,
+    acts: Ints, p: Floats,
 ) -> bool:  # fmt: skip
     """Give a node its priors and first values; False where they cannot be used."""
-    size = 0
+    num_legal = 0
     for a in range(K):
         if ints[node, EDGE + a] >= 0:
-            acts[size] = a
-            size += 1
-    if asking.by_prior:
-        if asking.priors:
-            if not shares_of(row[1 : 1 + K], acts, size, p):
+            acts[num_legal] = a
+            num_legal += 1
+    if leaf_setting.by_prior:
+        if leaf_setting.priors:
+            if not shares_of(row[1 : 1 + K], acts, num_legal, p):
                 return False
         else:
-            for j in range(size):
-                p[j] = 1.0 / size
-        for j in range(size):
+            for j in range(num_legal):
+                p[j] = 1.0 / num_legal
+        for j in range(num_legal):
             floats[node, TOTAL + K + acts[j]] = p[j]
-    if asking.firsts:
-        for j in range(size):
-            first = row[1 + K + acts[j]]
-            if not math.isfinite(first):
+    if leaf_setting.firsts:
+        for j in range(num_legal):
+            first_value = row[1 + K + acts[j]]
+            if not math.isfinite(first_value):
                 return False
-            floats[node, TOTAL + 3 * K + acts[j]] = first
+            floats[node, TOTAL + 3 * K + acts[j]] = first_value
     return True
 
 
-def arrive(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
+def count_arrival(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
     """Count an arrival at a leaf: the first sets its value, others wait with it."""
     if node < 0:
         return
@@ -241,57 +244,63 @@ def arrive(ints: Ints, floats: Floats, node: int, leaf: float) -> None:
     floats[node, FIRST] = floats[node, VALUE]
 
 
-def settle(
-    rule: TreeRule, setting: Setting, asking: Asking, head: Floats, weights: Floats, ints: Ints,
-    floats: Floats, boxes: Floats, waiting: Waiting, policies: Floats, meta: Ints, acts: Ints,
-    n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+def back_up_waiting(
+    rule: TreeRule, setting: Setting, leaf_setting: LeafSetting, head: Floats,
+    weights: Floats, ints: Ints, floats: Floats, boxes: Floats, waiting: Waiting,
+    policies: Floats, meta: Ints, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats,
+    p: Floats, w: Floats,
 ) -> int:  # fmt: skip
     """Back up the leaves that wait, which were answered, in their order."""
     K, counts = setting.num_actions, waiting.counts
-    queued = counts[QUEUED]
-    for i in range(queued):  # all are good before any is used
-        row, child = waiting.answers[i], waiting.paths[i, waiting.steps[i] - 1, 2]
-        good = not asking.values or math.isfinite(row[0])
-        if good and child >= 0 and ints[child, VISITS] == 0:
-            good = inform(asking, ints, floats, child, K, row, acts, p)
-        if not good:
+    num_queued = counts[QUEUED]
+    for i in range(num_queued):  # all are good before any is used
+        answer_row, child = (
+            waiting.answers[i],
+            waiting.paths[i, waiting.steps[i] - 1, 2],
+        )
+        is_usable = not leaf_setting.values or math.isfinite(answer_row[0])
+        if is_usable and child >= 0 and ints[child, VISITS] == 0:
+            is_usable = inform_node(
+                leaf_setting, ints, floats, child, K, answer_row, acts, p
+            )
+        if not is_usable:
             counts[BAD_ROW] = i
             return BAD_ANSWER
-    for i in range(queued):
-        steps, path = waiting.steps[i], waiting.paths[i]
-        if asking.batch > 1:
-            for d in range(steps):
+    for i in range(num_queued):
+        num_steps, path = waiting.steps[i], waiting.paths[i]
+        if leaf_setting.batch > 1:
+            for d in range(num_steps):
                 floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] -= 1.0
-        leaf = waiting.rolled[i]
-        if asking.values:
-            value = clipped(asking, waiting.answers[i, 0], counts)
-            leaf = (
-                (1.0 - asking.mix) * value + asking.mix * leaf
-                if asking.mix > 0.0
+        leaf_estimate = waiting.rolled[i]
+        if leaf_setting.values:
+            value = clip_value(leaf_setting, waiting.answers[i, 0], counts)
+            leaf_estimate = (
+                (1.0 - leaf_setting.mix) * value + leaf_setting.mix * leaf_estimate
+                if leaf_setting.mix > 0.0
                 else value
             )
-        arrive(ints, floats, path[steps - 1, 2], leaf)
+        count_arrival(ints, floats, path[num_steps - 1, 2], leaf_estimate)
         backup(
             rule, setting, head, weights, ints, floats, boxes, path, waiting.rewards[i],
-            policies, steps, leaf, acts, n, x, h, y, p, w,
+            policies, num_steps, leaf_estimate, acts, n, x, h, y, p, w,
         )  # fmt: skip
         meta[SIMULATIONS] += 1
-    counts[ASKED] += queued
+    counts[ASKED] += num_queued
     counts[QUEUED], counts[COLLIDED] = 0, 0
     return DONE
 
 
 def enqueue(
-    asking: Asking, K: int, floats: Floats, waiting: Waiting, path: Ints, rewards: Floats,
-    depth: int, rolled: float, collides: bool,
+    leaf_setting: LeafSetting, K: int, floats: Floats, waiting: Waiting, path: Ints,
+    rewards: Floats, depth: int, rolled: float, collides: bool,
 ) -> None:  # fmt: skip
-    """Let the leaf at the end of a path wait; its state is in its place already."""
+    """Let the leaf at the end of a path wait; its state is stored already."""
     i = waiting.counts[QUEUED]
     for d in range(depth):
         for column in range(3):
             waiting.paths[i, d, column] = path[d, column]
         waiting.rewards[i, d] = rewards[d]
-        if asking.batch > 1:
+        if leaf_setting.batch > 1:
             floats[path[d, 0], TOTAL + 2 * K + path[d, 1]] += 1.0
     waiting.steps[i], waiting.rolled[i] = depth, rolled
     waiting.counts[QUEUED] = i + 1
@@ -300,10 +309,10 @@ def enqueue(
 
 
 def grow(
-    rule: TreeRule, setting: Setting, asking: Asking, root: GumbelRoot, head: Floats,
-    weights: Floats, data: Any, nodes: Nodes, desk: Desk, states: Any, scratch: Any,
-    waiting: Waiting, meta: Ints, fault: Floats, most_simulations: int, most_calls: int,
-    answered: bool, rng: Any,
+    rule: TreeRule, setting: Setting, leaf_setting: LeafSetting, root: GumbelRoot,
+    head: Floats, weights: Floats, data: Any, nodes: Nodes, workspace: Workspace,
+    states: Any, scratch: Any, waiting: Waiting, meta: Ints, fault: Floats,
+    most_simulations: int, most_calls: int, answered: bool, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0, and return how the call ended.
 
@@ -315,19 +324,19 @@ def grow(
         uncounted(nodes.floats),
         uncounted(nodes.table),
     )
-    path, rewards = uncounted(desk.path), uncounted(desk.rewards)
-    policies, held, carry = (
-        uncounted(desk.policies),
-        uncounted(desk.held),
-        uncounted(desk.carry),
+    path, rewards = uncounted(workspace.path), uncounted(workspace.rewards)
+    policies, held_slots, carry = (
+        uncounted(workspace.policies),
+        uncounted(workspace.held),
+        uncounted(workspace.carry),
     )
     acts, n, x, h = (
-        uncounted(desk.acts),
-        uncounted(desk.n),
-        uncounted(desk.x),
-        uncounted(desk.h),
+        uncounted(workspace.acts),
+        uncounted(workspace.n),
+        uncounted(workspace.x),
+        uncounted(workspace.h),
     )
-    y, p, w = uncounted(desk.y), uncounted(desk.p), uncounted(desk.w)
+    y, p, w = uncounted(workspace.y), uncounted(workspace.p), uncounted(workspace.w)
     head, weights, meta, fault = (
         uncounted(head),
         uncounted(weights),
@@ -336,28 +345,30 @@ def grow(
     )
     states, scratch = uncounted(states), uncounted(scratch)
     counts, boxes = uncounted(waiting.counts), uncounted(nodes.boxes)
-    places, ends = uncounted(desk.known), uncounted(desk.ends)
+    known_states, known_bounds = uncounted(workspace.known), uncounted(workspace.ends)
     K = setting.num_actions
     capacity = len(ints)
     while True:
-        queued = counts[QUEUED]
-        if queued > 0 and (
-            queued == asking.batch
-            or counts[COLLIDED] >= asking.collisions
-            or meta[SIMULATIONS] + queued >= most_simulations
+        num_queued = counts[QUEUED]
+        if num_queued > 0 and (
+            num_queued == leaf_setting.batch
+            or counts[COLLIDED] >= leaf_setting.collisions
+            or meta[SIMULATIONS] + num_queued >= most_simulations
         ):
             if not answered:
-                if not asking.inside:
+                if not leaf_setting.inside:
                     return ASK
-                for i in range(queued):
-                    row = waiting.answers[i]
-                    if not EVALUATE(waiting.tables, LOAD(waiting.states, i), row):
+                for i in range(num_queued):
+                    answer_row = waiting.answers[i]
+                    if not EVALUATE(
+                        waiting.tables, LOAD(waiting.states, i), answer_row
+                    ):
                         counts[BAD_ROW] = i
                         return BAD_ANSWER
             answered = False
-            status = settle(
-                rule, setting, asking, head, weights, ints, floats, boxes, waiting, policies,
-                meta, acts, n, x, h, y, p, w,
+            status = back_up_waiting(
+                rule, setting, leaf_setting, head, weights, ints, floats, boxes, waiting,
+                policies, meta, acts, n, x, h, y, p, w,
             )  # fmt: skip
             if status != DONE:
                 return status
@@ -366,52 +377,63 @@ def grow(
             return DONE
         if meta[COUNT] + 1 > capacity and capacity < setting.most_nodes:
             return NO_ROOM
-        node, depth, leaf, rolled, waits, collides = 0, 0, 0.0, 0.0, False, False
-        stopped, held[HELD] = held[HELD], NOTHING_HELD
-        if stopped != NOTHING_HELD:
-            node, depth = held[AT_NODE], held[STEPS]
-        if stopped == IN_ROLLOUT:
-            collides, waits = held[ADDED] == 1, True
-            rolled, status = blind_rollout(
-                setting, head, data, LOAD(scratch, 2), scratch, held[ROLLED], carry[0], carry[1],
-                held, carry, meta, fault, most_calls, acts, rng,
+        node, depth, leaf_estimate, rollout_return, leaf_waits, collides = (
+            0,
+            0,
+            0.0,
+            0.0,
+            False,
+            False,
+        )
+        stopped_in, held_slots[HELD] = held_slots[HELD], NOTHING_HELD
+        if stopped_in != NOTHING_HELD:
+            node, depth = held_slots[AT_NODE], held_slots[STEPS]
+        if stopped_in == IN_ROLLOUT:
+            collides, leaf_waits = held_slots[ADDED] == 1, True
+            rollout_return, status = blind_rollout(
+                setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED],
+                carry[0], carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
             if status != DONE:
                 return status
-        while stopped != IN_ROLLOUT:
+        while stopped_in != IN_ROLLOUT:
             if meta[CALLS] >= most_calls:
-                held[HELD], held[AT_NODE], held[STEPS] = IN_TREE, node, depth
+                held_slots[HELD], held_slots[AT_NODE], held_slots[STEPS] = (
+                    IN_TREE,
+                    node,
+                    depth,
+                )
                 return CUT
-            action = select(
-                rule, setting, asking, ints, floats, boxes, node, depth, head, weights,
-                policies, root, acts, n, x, h, y, p, w, rng,
+            action = select_action(
+                rule, setting, leaf_setting, ints, floats, boxes, node, depth, head,
+                weights, policies, root, acts, n, x, h, y, p, w, rng,
             )  # fmt: skip
             state = LOAD(states, node)
             meta[CALLS] += 1
-            reward, after, over = STEP(data, state, action, rng)
+            reward, next_state, is_over = STEP(data, state, action, rng)
             if not (setting.low <= reward <= setting.high) or (
-                over and not setting.ends
+                is_over and not setting.ends
             ):
-                return blame(setting, scratch, state, action, reward, meta, fault)
+                return note_fault(setting, scratch, state, action, reward, meta, fault)
             path[depth, 0], path[depth, 1], path[depth, 2] = node, action, -1
             rewards[depth] = reward
             depth += 1
-            if setting.ends and (over or TERMINAL(data, after)):
+            if setting.ends and (is_over or TERMINAL(data, next_state)):
                 break
             if depth == setting.limit:
-                waits, rolled = asking.deep, setting.tail
-                if waits:
-                    STORE(waiting.states, counts[QUEUED], after)
+                leaf_waits, rollout_return = leaf_setting.deep, setting.tail
+                if leaf_waits:
+                    STORE(waiting.states, counts[QUEUED], next_state)
                 if BOUNDED and setting.beyond:
-                    rolled, kept = leaf_value(setting, data, after)
-                    if not kept:
-                        STORE(scratch, 1, after)
+                    rollout_return, bounds_hold = leaf_value(setting, data, next_state)
+                    if not bounds_hold:
+                        STORE(scratch, 1, next_state)
                         return BAD_BOUNDS
-                leaf = rolled
+                leaf_estimate = rollout_return
                 break
             child = ints[node, EDGE + K + action]
-            if child < 0 or not SAME(LOAD(states, child), after):
-                child = find_child(ints, table, states, node, action, after)
+            if child < 0 or not SAME(LOAD(states, child), next_state):
+                child = find_child(ints, table, states, node, action, next_state)
             if child >= 0:
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
@@ -420,56 +442,78 @@ def grow(
                     continue
                 collides = True
             elif meta[COUNT] < capacity:
-                place = -1 - child
+                free_slot = -1 - child
                 child = add_node(
-                    setting, data, ints, floats, states, meta, node, action, after
+                    setting, data, ints, floats, states, meta, node, action, next_state
                 )
                 if child < 0:
-                    STORE(scratch, 1, after)
+                    STORE(scratch, 1, next_state)
                     return -child
-                table[place] = child
+                table[free_slot] = child
                 if PRUNES and setting.bounds:
-                    at = setting.elapsed + depth
-                    bound_node(places, ends, at, after, ints, EDGE, boxes, child)
+                    num_moves = setting.elapsed + depth
+                    bound_node(
+                        known_states,
+                        known_bounds,
+                        num_moves,
+                        next_state,
+                        ints,
+                        EDGE,
+                        boxes,
+                        child,
+                    )
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 if depth > meta[DEEPEST]:
                     meta[DEEPEST] = depth
-            waits = True
-            STORE(waiting.states, counts[QUEUED], after)
-            if asking.mix > 0.0:
+            leaf_waits = True
+            STORE(waiting.states, counts[QUEUED], next_state)
+            if leaf_setting.mix > 0.0:
                 if BOUNDED and setting.bounded:
-                    rolled, kept = leaf_value(setting, data, after)
-                    if not kept:
-                        STORE(scratch, 1, after)
+                    rollout_return, bounds_hold = leaf_value(setting, data, next_state)
+                    if not bounds_hold:
+                        STORE(scratch, 1, next_state)
                         return BAD_BOUNDS
                 else:
-                    rolled, status = blind_rollout(
-                        setting, head, data, after, scratch, depth, 0.0, 1.0,
-                        held, carry, meta, fault, most_calls, acts, rng,
+                    rollout_return, status = blind_rollout(
+                        setting, head, data, next_state, scratch, depth, 0.0, 1.0,
+                        held_slots, carry, meta, fault, most_calls, acts, rng,
                     )  # fmt: skip
                     if status != DONE:
-                        held[STEPS], held[ADDED] = depth, 1 if collides else 0
+                        held_slots[STEPS], held_slots[ADDED] = (
+                            depth,
+                            1 if collides else 0,
+                        )
                         return status
             break
-        if waits:
-            enqueue(asking, K, floats, waiting, path, rewards, depth, rolled, collides)
+        if leaf_waits:
+            enqueue(
+                leaf_setting,
+                K,
+                floats,
+                waiting,
+                path,
+                rewards,
+                depth,
+                rollout_return,
+                collides,
+            )
             continue
         backup(
-            rule, setting, head, weights, ints, floats, boxes, path, rewards, policies, depth,
-            leaf, acts, n, x, h, y, p, w,
+            rule, setting, head, weights, ints, floats, boxes, path, rewards, policies,
+            depth, leaf_estimate, acts, n, x, h, y, p, w,
         )  # fmt: skip
         meta[SIMULATIONS] += 1
 
 
 def blank_waiting(
-    setting: Setting, asking: Asking, states: Any, tables: Any
+    setting: Setting, leaf_setting: LeafSetting, states: Any, tables: Any
 ) -> Waiting:
     """Room for the leaves that wait."""
-    B, K, steps = asking.batch, setting.num_actions, setting.limit + 1
+    B, K, path_length = leaf_setting.batch, setting.num_actions, setting.limit + 1
     return Waiting(
-        paths=np.zeros((B, steps, 3), np.int64),
-        rewards=np.zeros((B, steps)),
+        paths=np.zeros((B, path_length, 3), np.int64),
+        rewards=np.zeros((B, path_length)),
         steps=np.zeros(B, np.int64),
         rolled=np.zeros(B),
         answers=np.zeros((B, 1 + 2 * K)),
@@ -479,6 +523,6 @@ def blank_waiting(
     )
 
 
-def no_root(K: int) -> GumbelRoot:
+def empty_gumbel_root(K: int) -> GumbelRoot:
     """The root of a search without Gumbel numbers, or before they are drawn."""
     return GumbelRoot(np.zeros(K), np.zeros(K, np.int64), np.zeros(0, np.int64))

@@ -1,9 +1,9 @@
-"""What one tree asks at its leaves: the evaluators of its search on its problem.
+"""Questions of one tree at its leaves: the evaluators of its search on its problem.
 
 An answer is a row of 1 + 2 K numbers: the value, K prior weights, K first values of
-actions; what nobody was asked for is 0. Compiled functions and arrays of tabular
-problems are asked inside the compiled tree, everything else in Python, a batch at a
-time.
+actions. Numbers that no evaluator gives are 0. Compiled functions and arrays of
+tabular problems are asked inside the compiled tree, everything else in Python, a
+batch at a time.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from smoothcruiser.tree.searches import IMPROVED, PRIOR_UPPER, Search
 MOST_COLLISIONS = 8  # a batch closes once one in so many of its leaves waited already
 
 
-class Asking(NamedTuple):
-    """How leaves are valued, in the engine's numbers."""
+class LeafSetting(NamedTuple):
+    """The valuation of leaves, in the engine's numbers."""
 
     batch: int  # leaves that wait at most
     collisions: int  # arrivals at leaves that wait already, before the batch closes
@@ -39,14 +39,16 @@ class Asking(NamedTuple):
     inside: bool  # whether compiled code answers by itself
 
 
-def asks_of(problem: Problem, search: Search, elapsed: int = 0) -> Asks | None:
-    """What a tree asks at its leaves; None where the plain machine does."""
+def evaluators_for(
+    problem: Problem, search: Search, elapsed: int = 0
+) -> TreeEvaluators | None:
+    """The evaluators of a tree; None where the machine without them is enough."""
     if not search.asks:
         return None
-    return Asks(problem, search, elapsed)
+    return TreeEvaluators(problem, search, elapsed)
 
 
-class Asks:
+class TreeEvaluators:
     """The evaluators of one tree."""
 
     def __init__(self, problem: Problem, search: Search, elapsed: int = 0) -> None:
@@ -54,37 +56,43 @@ class Asks:
         self.evaluators: dict[str, LeafEvaluator] = search.evaluators
         K = problem.num_actions
         self.widths = {"value": 1, "prior": K, "network": 1 + K, "initial_q": K}
-        self.places = {"value": 0, "prior": 1, "network": 0, "initial_q": 1 + K}
+        self.first_columns = {"value": 0, "prior": 1, "network": 0, "initial_q": 1 + K}
         self.width = 1 + 2 * K
         self.tables = self._tables()
         self.machines = self._machines()
-        self.numbers = self._numbers(elapsed)
+        self.leaf_setting = self._leaf_setting(elapsed)
 
-    def _numbers(self, elapsed: int) -> Asking:
-        search, problem, given = self.search, self.problem, self.evaluators
+    def _leaf_setting(self, elapsed: int) -> LeafSetting:
+        search, problem, evaluators = self.search, self.problem, self.evaluators
         operator = search.operator(problem.operator)
         facts = problem.facts
         if operator != problem.operator:
             facts = replace(facts, operator=operator, given_bounds=None)
-        low, high = facts.value_hull()
-        values = "value" in given or "network" in given
+        value_low, value_high = facts.value_hull()
+        asks_values = "value" in evaluators or "network" in evaluators
         rule = search.rule(problem.operator)
-        limit = search.depth
-        left = None if problem.horizon is None else problem.horizon - elapsed
-        inside = self.machines is not None or self.tables is not None or not given
-        return Asking(
+        depth_limit = search.depth
+        steps_left = None if problem.horizon is None else problem.horizon - elapsed
+        answers_inside = (
+            self.machines is not None or self.tables is not None or not evaluators
+        )
+        return LeafSetting(
             batch=search.leaf_batch,
             collisions=max(1, search.leaf_batch // MOST_COLLISIONS),
-            mix=float(search.mix) if values else 1.0,
+            mix=float(search.mix) if asks_values else 1.0,
             loss=float(search.virtual_loss),
-            low=float(low),
-            high=float(high),
-            values=values,
-            priors="prior" in given or "network" in given,
-            firsts="initial_q" in given,
+            low=float(value_low),
+            high=float(value_high),
+            values=asks_values,
+            priors="prior" in evaluators or "network" in evaluators,
+            firsts="initial_q" in evaluators,
             by_prior=rule.descent in (PRIOR_UPPER, IMPROVED),
-            deep=values and (left is None or (limit is not None and limit < left)),
-            inside=inside,
+            deep=asks_values
+            and (
+                steps_left is None
+                or (depth_limit is not None and depth_limit < steps_left)
+            ),
+            inside=answers_inside,
         )
 
     def _tables(self) -> tuple[Floats, ...] | None:
@@ -96,93 +104,112 @@ class Asks:
             or "network" in self.evaluators
         ):
             return None
-        found = {
-            name: asked.table(self.widths[name], name)
-            for name, asked in self.evaluators.items()
+        table_by_name = {
+            name: evaluator.table(self.widths[name], name)
+            for name, evaluator in self.evaluators.items()
         }
-        if any(table is None for table in found.values()):
+        if any(table is None for table in table_by_name.values()):
             return None
-        for name, table in found.items():
-            count = len(problem.tables.terminal)
-            if table is not None and len(table) != count:
+        for name, table in table_by_name.items():
+            num_states = len(problem.tables.terminal)
+            if table is not None and len(table) != num_states:
                 raise InvalidInput(
-                    f"{name} must have one row for each of the {count} states, got "
-                    f"{len(table)}."
+                    f"{name} must have one row for each of the {num_states} states, "
+                    f"got {len(table)}."
                 )
-        wide = {"value": 1, "prior": K, "initial_q": K}
-        none = {name: np.zeros((0, width)) for name, width in wide.items()}
-        return tuple(np.array(found.get(name, none[name]), order="C") for name in wide)
+        table_widths = {"value": 1, "prior": K, "initial_q": K}
+        empty_tables = {
+            name: np.zeros((0, width)) for name, width in table_widths.items()
+        }
+        return tuple(
+            np.array(table_by_name.get(name, empty_tables[name]), order="C")
+            for name in table_widths
+        )
 
     def _machines(self) -> dict[str, Any] | None:
         """Compiled functions, where they answer everything."""
-        found = {name: asked.machine for name, asked in self.evaluators.items()}
-        if not found or any(function is None for function in found.values()):
+        compiled_functions = {
+            name: evaluator.machine for name, evaluator in self.evaluators.items()
+        }
+        if not compiled_functions or any(
+            function is None for function in compiled_functions.values()
+        ):
             return None
-        return found
+        return compiled_functions
 
     def answers(self, leaves: Leaves) -> Floats:
-        """Rows of answers; what a memory does not know is the middle of the bounds."""
-        rows = np.zeros((leaves.count, self.width))
+        """Rows of answers; states unknown to a memory get the middle of the bounds."""
+        answer_rows = np.zeros((leaves.count, self.width))
         for name, evaluator in self.evaluators.items():
-            width, place = self.widths[name], self.places[name]
-            found = evaluator.ask(leaves, name, width)
+            width, first_column = self.widths[name], self.first_columns[name]
+            evaluator_rows = evaluator.ask(leaves, name, width)
             if evaluator.partial:
-                middle = 0.5 * (self.numbers.low + self.numbers.high)
-                found = np.where(np.isnan(found), middle, found)
-            rows[:, place : place + width] = found
-        return rows
+                middle_value = 0.5 * (self.leaf_setting.low + self.leaf_setting.high)
+                evaluator_rows = np.where(
+                    np.isnan(evaluator_rows), middle_value, evaluator_rows
+                )
+            answer_rows[:, first_column : first_column + width] = evaluator_rows
+        return answer_rows
 
-    def complain(self, state: Any, row: Any, actions: list[int]) -> InvalidInput:
+    def answer_error(
+        self, state: Any, answer_row: Any, actions: list[int]
+    ) -> InvalidInput:
         """The error of a row that cannot be used."""
         K = self.problem.num_actions
         name = next(
             n for n in ("network", "value", "prior", "initial_q") if self._has(n)
         )
-        where = f"at state {state!r:.60}"
-        if self.numbers.values and not np.isfinite(row[0]):
+        state_text = f"at state {state!r:.60}"
+        if self.leaf_setting.values and not np.isfinite(answer_row[0]):
             name = "network" if self._has("network") else "value"
             return InvalidInput(
-                f"{name} must be a finite number, got {float(row[0])!r} {where}."
+                f"{name} must be a finite number, got {float(answer_row[0])!r} "
+                f"{state_text}."
             )
-        weights = [float(row[1 + a]) for a in actions]
-        if self.numbers.priors and not (
-            all(w >= 0.0 for w in weights) and 0.0 < sum(weights) < np.inf
+        prior_weights = [float(answer_row[1 + a]) for a in actions]
+        if self.leaf_setting.priors and not (
+            all(w >= 0.0 for w in prior_weights) and 0.0 < sum(prior_weights) < np.inf
         ):
             name = "network" if self._has("network") else "prior"
             return InvalidInput(
-                f"{name} must give the legal actions weights of at least 0 with a finite "
-                f"sum, not all 0, got {weights!r:.80} {where}; exp(logits) has this form."
+                f"{name} must give the legal actions weights of at least 0 with a "
+                f"finite sum, not all 0, got {prior_weights!r:.80} {state_text}; "
+                "exp(logits) has this form."
             )
-        firsts = [float(row[1 + K + a]) for a in actions]
-        if self.numbers.firsts and not all(np.isfinite(q) for q in firsts):
+        first_values = [float(answer_row[1 + K + a]) for a in actions]
+        if self.leaf_setting.firsts and not all(np.isfinite(q) for q in first_values):
             return InvalidInput(
                 f"initial_q must give the legal actions finite values, got "
-                f"{firsts!r:.80} {where}."
+                f"{first_values!r:.80} {state_text}."
             )
         return InvalidInput(
-            f"{name} gave two different answers {where}; it must be a function of the "
-            "state alone."
+            f"{name} gave two different answers {state_text}; it must be a function of "
+            "the state alone."
         )
 
     def _has(self, name: str) -> bool:
         return name in self.evaluators
 
 
-def deep_values(backend: Any) -> bool:
+def evaluates_limit(backend: Any) -> bool:
     """Whether values are asked for at the depth limit too."""
-    asks = getattr(backend, "asks", None)
-    return asks is not None and asks.numbers.deep
+    evaluators = getattr(backend, "evaluators", None)
+    return evaluators is not None and evaluators.leaf_setting.deep
 
 
-def asked_notes(backend: Any) -> list[str]:
-    """The notes on what a tree's evaluators said."""
-    asks = getattr(backend, "asks", None)
-    if asks is None:
+def evaluator_notes(backend: Any) -> list[str]:
+    """Notes on the answers of a tree's evaluators."""
+    evaluators = getattr(backend, "evaluators", None)
+    if evaluators is None:
         return []
-    (asked, clipped), numbers = backend.asked, asks.numbers
-    if not clipped:
+    (num_evaluated, num_clipped), leaf_setting = (
+        backend.evaluation_counts,
+        evaluators.leaf_setting,
+    )
+    if not num_clipped:
         return []
     return [
-        f"{clipped:,} of {asked:,} values lay outside [{numbers.low:.6g}, "
-        f"{numbers.high:.6g}], what the rewards allow, and count as its nearer end."
+        f"{num_clipped:,} of {num_evaluated:,} values lay outside "
+        f"[{leaf_setting.low:.6g}, {leaf_setting.high:.6g}], what the rewards allow, "
+        "and count as its nearer end."
     ]

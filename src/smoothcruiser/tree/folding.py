@@ -1,9 +1,9 @@
 """A search tree that folds and unfolds: nested ``<details>`` elements, no script.
 
-A line per node: the action that led there, its value, visits and their share, what is
-proven or certain of it, and its state. The principal line, the recommended actions one
-after the other, is open at first. Nodes with less than ``LEAST_SHARE`` of the root's
-visits are counted, not shown.
+A line per node: the action that led there, its value, visits and their share, its
+proven or certain bounds, and its state. The principal line, the recommended actions
+one after the other, is open at first. Nodes with less than ``LEAST_SHARE`` of the
+root's visits are counted, not shown.
 """
 
 from __future__ import annotations
@@ -40,84 +40,96 @@ def principal_line(tree: Tree) -> list[tuple[str, int]]:
     After an action it follows the outcome that was met most often, and ends where no
     simulation went on.
     """
-    found: list[tuple[str, int]] = []
-    number: int | None = 0
-    while number is not None and len(found) < LONGEST_LINE:
-        node = tree.node(number)
+    line: list[tuple[str, int]] = []
+    node_number: int | None = 0
+    while node_number is not None and len(line) < LONGEST_LINE:
+        node = tree.node(node_number)
         if not any(node.edge_visits):
             break
-        action = tree.action(number)
+        action = tree.action(node_number)
         visits = dict(zip(node.actions, node.edge_visits, strict=True))[action]
-        found.append((tree.problem.label(node.state, action), visits))
-        after = [child for move, child in tree.children(number) if move == action]
-        number = max(after, key=lambda child: tree.node(child).visits, default=None)
-    return found
+        line.append((tree.problem.label(node.state, action), visits))
+        next_nodes = [
+            child for move, child in tree.children(node_number) if move == action
+        ]
+        node_number = max(
+            next_nodes, key=lambda child: tree.node(child).visits, default=None
+        )
+    return line
 
 
-def folded(tree: Tree) -> str:
+def folded_html(tree: Tree) -> str:
     """The tree as HTML that unfolds by a click."""
     root = tree.node(0)
-    inner = _below(tree, root, 0, True)
+    inner_html = _child_lines(tree, root, 0, True)
     return (
-        f'<div class="fold"><details open><summary>{_facts(tree, root)}</summary>'
-        f"{inner}</details></div>"
+        f'<div class="fold"><details open><summary>{_node_facts(tree, root)}</summary>'
+        f"{inner_html}</details></div>"
     )
 
 
-def _below(tree: Tree, node: Node, depth: int, principal: bool) -> str:
+def _child_lines(tree: Tree, node: Node, depth: int, principal: bool) -> str:
     """The lines of a node's children, most visited first."""
     if depth == DEEPEST:
         return ""
-    least = LEAST_SHARE * tree.node(0).visits
-    children = [(a, tree.node(number)) for a, number in tree.children(node.number)]
+    min_visits = LEAST_SHARE * tree.node(0).visits
+    children = [
+        (a, tree.node(child_number)) for a, child_number in tree.children(node.number)
+    ]
     children.sort(key=lambda pair: -pair[1].visits)
-    shown = [(a, child) for a, child in children if child.visits >= least]
-    if not shown and not any(node.boxes):
-        return _more(len(children))
-    values = dict(zip(node.actions, tree.q_values(node.number), strict=True))
+    visible_children = [
+        (a, child) for a, child in children if child.visits >= min_visits
+    ]
+    if not visible_children and not any(node.boxes):
+        return _hidden_line(len(children))
+    action_values = dict(zip(node.actions, tree.q_values(node.number), strict=True))
     boxes = dict(zip(node.actions, node.boxes, strict=True)) if node.boxes else {}
-    chosen = tree.action(node.number)
+    best_move = tree.action(node.number)
     lines = []
-    for a, child in shown:
-        best = a == chosen
-        name = printable(tree.problem.label(node.state, a), keep="")
-        head = (
-            f"{escape(name if name != str(a) else f'action {a}')}: {values[a]:.4g}"
-            f"{_sure(boxes.get(a))}{_bar(child.visits / max(1, node.visits))}"
-            f"{_facts(tree, child)}"
+    for a, child in visible_children:
+        is_best = a == best_move
+        action_name = printable(tree.problem.label(node.state, a), keep="")
+        head_html = (
+            f"{escape(action_name if action_name != str(a) else f'action {a}')}: "
+            f"{action_values[a]:.4g}{_box_html(boxes.get(a))}"
+            f"{_share_bar(child.visits / max(1, node.visits))}"
+            f"{_node_facts(tree, child)}"
         )
-        inner = _below(tree, child, depth + 1, principal and best)
-        mark = "best" if best else ""
-        if inner:
-            unfold = " open" if principal and best and depth < OPEN else ""
+        inner_html = _child_lines(tree, child, depth + 1, principal and is_best)
+        css_class = "best" if is_best else ""
+        if inner_html:
+            open_attribute = " open" if principal and is_best and depth < OPEN else ""
             lines.append(
-                f'<details class="{mark}"{unfold}><summary>{head}</summary>{inner}'
-                "</details>"
+                f'<details class="{css_class}"{open_attribute}><summary>{head_html}'
+                f"</summary>{inner_html}</details>"
             )
         else:
-            lines.append(f'<div class="{mark} leaf">{head}</div>')
-    known = {a for a, _ in children}
+            lines.append(f'<div class="{css_class} leaf">{head_html}</div>')
+    moves_with_nodes = {a for a, _ in children}
     for a, box in boxes.items():  # moves that end the play have no node
-        if a not in known and box[0] == box[1]:
-            name = printable(tree.problem.label(node.state, a), keep="")
-            mark = "best " if a == chosen else ""
-            title = escape(name if name != str(a) else f"action {a}")
-            lines.append(
-                f'<div class="{mark}leaf">{title}: {box[0]:.4g}{_sure(box)} the end</div>'
+        if a not in moves_with_nodes and box[0] == box[1]:
+            action_name = printable(tree.problem.label(node.state, a), keep="")
+            css_class = "best " if a == best_move else ""
+            action_title = escape(
+                action_name if action_name != str(a) else f"action {a}"
             )
-    return "".join(lines) + _more(len(children) - len(shown))
+            lines.append(
+                f'<div class="{css_class}leaf">{action_title}: {box[0]:.4g}'
+                f"{_box_html(box)} the end</div>"
+            )
+    return "".join(lines) + _hidden_line(len(children) - len(visible_children))
 
 
-def _more(count: int) -> str:
+def _hidden_line(count: int) -> str:
     return f'<div class="leaf more">{count:,} more</div>' if count else ""
 
 
-def _bar(share: float) -> str:
+def _share_bar(share: float) -> str:
     return f'<span class="bar" style="width: {5.0 * share:.2f}em"></span>'
 
 
-def _sure(box: tuple[float, float] | None) -> str:
-    """What is certain of an action, where the tree solves."""
+def _box_html(box: tuple[float, float] | None) -> str:
+    """The certain bounds of an action, where the tree solves."""
     if box is None:
         return ""
     low, high = box
@@ -125,22 +137,22 @@ def _sure(box: tuple[float, float] | None) -> str:
     return f' <span class="sure">{words}</span>'
 
 
-def _value(node: Node) -> float:
-    """What a node is worth, within what is sure of it; what rounding left of 0 is 0."""
+def _node_value(node: Node) -> float:
+    """The value of a node, put inside its box; a rounding error around 0 becomes 0."""
     value = node.value
     if node.box is not None:
         value = min(max(value, node.box[0]), node.box[1])
     return 0.0 if abs(value) < LEAST_VALUE else value
 
 
-def _facts(tree: Tree, node: Node) -> str:
-    turn = ""
+def _node_facts(tree: Tree, node: Node) -> str:
+    turn_text = ""
     if tree.problem.is_game:
-        turn = ", max moves" if node.player == 1 else ", min moves"
-    text = printable(text_of(node.state), keep="")
-    if len(text) > LONGEST_STATE:
-        text = text[: LONGEST_STATE - 1] + "…"
+        turn_text = ", max moves" if node.player == 1 else ", min moves"
+    state_text = printable(text_of(node.state), keep="")
+    if len(state_text) > LONGEST_STATE:
+        state_text = state_text[: LONGEST_STATE - 1] + "…"
     return (
-        f"{node.visits:,} visits, value {_value(node):.4g}{turn} "
-        f'<span class="state">{escape(text)}</span>'
+        f"{node.visits:,} visits, value {_node_value(node):.4g}{turn_text} "
+        f'<span class="state">{escape(state_text)}</span>'
     )

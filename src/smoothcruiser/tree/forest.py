@@ -1,19 +1,19 @@
 """Several trees of one search, grown at once and read as one: root parallelism.
 
-``trees=n`` grows n independent trees (Chaslot et al. 2008, "root parallelization"), each
-from a stream of its own, and adds up what they know. The number of trees changes the
-answer; who grows them does not:
+``trees=n`` grows n independent trees (Chaslot et al. 2008, "root parallelization"),
+each from a stream of its own, and adds up their statistics. The number of trees
+changes the answer; the workers that grow them do not:
 
-  budget    calls and simulations are dealt out: tree i of n gets x // n of x, and one
-            more where i < x % n; where trees have made different numbers of them (one
-            was proven, or the other limit came first), those with the fewest come first.
-            A tree depends on its own counts alone, however these are sliced, so the
-            forest depends on the totals alone
-  workers   threads for compiled trees, whose machine code runs without the
+  budget    calls and simulations are divided: tree i of n gets x // n of x, and one
+            more where i < x % n. Where trees have made different numbers of them (one
+            was proven, or the other limit came first), those with the fewest come
+            first. A tree depends on its own counts alone, however these are sliced,
+            so the forest depends on the totals alone
+  workers   threads for compiled trees, since machine code runs without the
             interpreter's lock; processes or Dask for plain ones, which travel there and
             back (``tree.travel``); this thread otherwise
   proofs    a tree stops where its own root is proven, not where another's is: that
-            would depend on who is faster
+            would depend on the speed of the workers
   merging   a node of the forest is the nodes of the same path (actions, states) in all
             trees that have it; visits and totals are added in the order of the trees,
             and boxes (``proof_kernel``) are intersected: each of them holds
@@ -36,7 +36,7 @@ from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.searches import MEAN, PARENT_PRIOR, VISITS_PRIOR
 from smoothcruiser.tree.selection import passed_up, visit_shares
 
-Place = tuple[int, int]  # a tree, and the number of a node in it
+TreeNode = tuple[int, int]  # a tree, and the number of a node in it
 
 # A slice of growth elsewhere takes as long at the least, and so many times as long as
 # sending the trees there and back.
@@ -54,48 +54,64 @@ class Slice:
     seconds: float | None = None
 
 
-def dealt(total: int, counts: list[int]) -> list[int]:
-    """How far each tree is to come from its count, so that the sum is ``total``.
+def divide_total(total: int, counts: list[int]) -> list[int]:
+    """The goal of each tree, starting from its count, so that the sum is ``total``.
 
     The lowest are raised first, as water finds its level, so that two growths come to
-    the same as one; of what cannot be divided the first trees get one more.
+    the same as one; of a remainder the first trees get one more.
     """
-    order = sorted(range(len(counts)), key=lambda i: (counts[i], i))
-    goals, left = list(counts), total - sum(counts)
-    for size in range(1, len(order) + 1):
-        lowest = order[:size]
-        level = goals[lowest[0]]
-        higher = goals[order[size]] if size < len(order) else level + max(0, left) + 1
-        each = min(higher - level, max(0, left) // size)
-        for i in lowest:
-            goals[i] += each
-        left -= each * size
-        if each < higher - level:
-            for i in sorted(lowest)[: max(0, left)]:
+    tree_order = sorted(range(len(counts)), key=lambda i: (counts[i], i))
+    goals, amount_left = list(counts), total - sum(counts)
+    for num_lowest in range(1, len(tree_order) + 1):
+        lowest_trees = tree_order[:num_lowest]
+        lowest_goal = goals[lowest_trees[0]]
+        next_goal = (
+            goals[tree_order[num_lowest]]
+            if num_lowest < len(tree_order)
+            else lowest_goal + max(0, amount_left) + 1
+        )
+        raise_by = min(next_goal - lowest_goal, max(0, amount_left) // num_lowest)
+        for i in lowest_trees:
+            goals[i] += raise_by
+        amount_left -= raise_by * num_lowest
+        if raise_by < next_goal - lowest_goal:
+            for i in sorted(lowest_trees)[: max(0, amount_left)]:
                 goals[i] += 1
             break
     return goals
 
 
-def grow_here(built: Any, part: Slice) -> tuple[int, bool, Any]:
+def grow_here(built: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
     """(the tree's number, whether all simulations were made, None)."""
-    return part.number, part.tree.go(part.simulations, part.calls), None
+    return (
+        tree_slice.number,
+        tree_slice.tree.grow_slice(tree_slice.simulations, tree_slice.calls),
+        None,
+    )
 
 
-def grow_there(problem: Any, part: Slice) -> tuple[int, bool, Any]:
-    """The same in a worker, which returns the tree, packed."""
-    from smoothcruiser.tree.travel import packed, unpacked
+def grow_there(problem: Any, tree_slice: Slice) -> tuple[int, bool, Any]:
+    """The same as ``grow_here`` in a worker, which returns the packed tree."""
+    from smoothcruiser.tree.travel import pack_tree, unpack_tree
 
-    tree = unpacked(problem, part.tree)
-    end = math.inf if part.seconds is None else time.perf_counter() + part.seconds
-    size, done = 1, False
-    while not done and tree.calls < part.calls and time.perf_counter() < end:
-        step = (
-            part.calls if part.seconds is None else min(part.calls, tree.calls + size)
+    tree = unpack_tree(problem, tree_slice.tree)
+    end_time = (
+        math.inf
+        if tree_slice.seconds is None
+        else time.perf_counter() + tree_slice.seconds
+    )
+    slice_calls, is_done = 1, False
+    while (
+        not is_done and tree.calls < tree_slice.calls and time.perf_counter() < end_time
+    ):
+        call_goal = (
+            tree_slice.calls
+            if tree_slice.seconds is None
+            else min(tree_slice.calls, tree.calls + slice_calls)
         )
-        done = tree.go(part.simulations, step)
-        size *= 2
-    return part.number, done, packed(tree)
+        is_done = tree.grow_slice(tree_slice.simulations, call_goal)
+        slice_calls *= 2
+    return tree_slice.number, is_done, pack_tree(tree)
 
 
 class Forest:
@@ -117,72 +133,82 @@ class Forest:
         self.least_slice = len(trees)  # calls: fewer would leave trees out
         self._extra = 0  # calls that were made elsewhere
         self._hold = Hold()
-        self._renew()
+        self._forget_merged()
 
     # --- growing --------------------------------------------------------------
 
-    def run(self, simulations: int, calls: int) -> bool:
+    def grow_to(self, simulations: int, calls: int) -> bool:
         """Grow until the counts reach these totals.
 
         It returns False where the calls were used up first.
         """
-        from smoothcruiser.tree.travel import packed, take
+        from smoothcruiser.tree.travel import pack_tree, restore_tree
 
         seconds = None
         if self.until is not None:
             seconds = max(1e-3, self.until - time.perf_counter())
-        made, called = zip(*(tree.counts[1:3] for tree in self.trees), strict=True)
+        simulations_made, calls_made = zip(
+            *(tree.counts[1:3] for tree in self.trees), strict=True
+        )
         goals = zip(
-            dealt(simulations, list(made)),
-            dealt(calls - self._extra, list(called)),
+            divide_total(simulations, list(simulations_made)),
+            divide_total(calls - self._extra, list(calls_made)),
             strict=True,
         )
-        parts = []
-        for number, (tree, goal) in enumerate(zip(self.trees, goals, strict=True)):
+        tree_slices = []
+        for tree_number, (tree, goal) in enumerate(zip(self.trees, goals, strict=True)):
             tree.prepare()
-            if made[number] < goal[0] and called[number] < goal[1]:
-                parts.append(Slice(number, tree, *goal, seconds))
-        finished = [True] * len(self.trees)
+            if (
+                simulations_made[tree_number] < goal[0]
+                and calls_made[tree_number] < goal[1]
+            ):
+                tree_slices.append(Slice(tree_number, tree, *goal, seconds))
+        is_finished = [True] * len(self.trees)
 
-        def report(part: Slice, found: tuple[int, bool, Any]) -> bool:
-            number, finished[number], form = found
-            if form is not None:
-                take(self.trees[number], form)
+        def report(tree_slice: Slice, slice_result: tuple[int, bool, Any]) -> bool:
+            tree_number, is_finished[tree_number], packed_tree = slice_result
+            if packed_tree is not None:
+                restore_tree(self.trees[tree_number], packed_tree)
             return False
 
         if self.pool is None:
             self.pool = self.opener()
-        self._renew()
+        self._forget_merged()
         if not self.travels:
-            self.pool.map(grow_here, iter(parts), report)
-            return all(finished)
-        begin = time.perf_counter()
-        sent = [replace(part, tree=packed(part.tree)) for part in parts]
+            self.pool.map(grow_here, iter(tree_slices), report)
+            return all(is_finished)
+        start_time = time.perf_counter()
+        packed_slices = [
+            replace(tree_slice, tree=pack_tree(tree_slice.tree))
+            for tree_slice in tree_slices
+        ]
         # slices last as long as is worth the journey
-        travel = 4.0 * (time.perf_counter() - begin)
-        self.slice_seconds = max(LEAST_SECONDS, TRAVEL * travel)
+        travel_seconds = 4.0 * (time.perf_counter() - start_time)
+        self.slice_seconds = max(LEAST_SECONDS, TRAVEL * travel_seconds)
         with self._hold.opened():  # a wait, which a stop may break off
-            self.pool.map(grow_there, iter(sent), report)
-        return all(finished)
+            self.pool.map(grow_there, iter(packed_slices), report)
+        return all(is_finished)
 
     @property
-    def over(self) -> bool:
+    def is_solved(self) -> bool:
         """Whether every tree is proven."""
-        return all(tree.over for tree in self.trees)
+        return all(tree.is_solved for tree in self.trees)
 
-    def _renew(self) -> None:
+    def _forget_merged(self) -> None:
         """Forget which nodes belong together: the trees have changed."""
-        self._places: list[list[Place]] = [[(t, 0) for t in range(len(self.trees))]]
+        self._places: list[list[TreeNode]] = [
+            [(tree_number, 0) for tree_number in range(len(self.trees))]
+        ]
         self._below: dict[int, list[tuple[int, int]]] = {}
 
     def listen(self, hold: Hold) -> None:
-        """Let a stop break off what may be broken off."""
+        """Let a stop break off calls and waits of the trees."""
         self._hold = hold
         for tree in self.trees:
             tree.listen(hold)
 
     def warm(self) -> None:
-        """Compile what a move needs."""
+        """Compile the functions of a move."""
         for tree in self.trees:
             tree.warm()
 
@@ -193,7 +219,7 @@ class Forest:
     def flush(self) -> None:
         """Do nothing: no leaf waits."""
 
-    def rest(self) -> None:
+    def pause_workers(self) -> None:
         """End threads, which are quick to start again; processes are kept."""
         if not self.travels:
             self.close()
@@ -209,10 +235,10 @@ class Forest:
         from smoothcruiser.engines.pools.threads import ThisThread
 
         twins = [tree.twin() for tree in self.trees]
-        here = lambda: ThisThread(None, lambda: None)  # noqa: E731
-        other = Forest(twins, here, travels=False)
-        other._extra = self._extra
-        return other
+        open_here = lambda: ThisThread(None, lambda: None)  # noqa: E731
+        forest_copy = Forest(twins, open_here, travels=False)
+        forest_copy._extra = self._extra
+        return forest_copy
 
     # --- reading --------------------------------------------------------------
 
@@ -244,104 +270,132 @@ class Forest:
     @property
     def counts(self) -> tuple[int, int, int, int]:
         """(nodes, simulations, calls, deepest node) of all trees."""
-        found = [tree.counts for tree in self.trees]
-        nodes, simulations, calls = (sum(c[i] for c in found) for i in range(3))
-        return nodes, simulations, calls + self._extra, max(c[3] for c in found)
+        tree_counts = [tree.counts for tree in self.trees]
+        nodes, simulations, calls = (
+            sum(counts[i] for counts in tree_counts) for i in range(3)
+        )
+        return (
+            nodes,
+            simulations,
+            calls + self._extra,
+            max(counts[3] for counts in tree_counts),
+        )
 
     def node(self, i: int) -> Node:
-        """Node ``i``: what all trees know of it; 0 is the root."""
-        parts = [self.trees[t].node(number) for t, number in self._places[i]]
-        return merged(parts, i, self.trees[0])
+        """Node ``i`` with the statistics of all trees; 0 is the root."""
+        tree_nodes = [
+            self.trees[tree_number].node(node_number)
+            for tree_number, node_number in self._places[i]
+        ]
+        return merge_nodes(tree_nodes, i, self.trees[0])
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order of the trees."""
         if i not in self._below:
             problem = self.trees[0].problem
-            groups: dict[tuple[int, Any], list[Place]] = {}
-            for t, number in self._places[i]:
-                tree = self.trees[t]
-                for action, child in tree.children(number):
-                    key = action, problem.key_of(tree.node(child).state)
-                    groups.setdefault(key, []).append((t, child))
-            first = len(self._places)
-            self._places += groups.values()
-            pairs = [(action, first + j) for j, (action, _) in enumerate(groups)]
-            self._below[i] = pairs
+            nodes_by_key: dict[tuple[int, Any], list[TreeNode]] = {}
+            for tree_number, node_number in self._places[i]:
+                tree = self.trees[tree_number]
+                for action, child in tree.children(node_number):
+                    child_key = action, problem.key_of(tree.node(child).state)
+                    nodes_by_key.setdefault(child_key, []).append((tree_number, child))
+            first_number = len(self._places)
+            self._places += nodes_by_key.values()
+            child_numbers = [
+                (action, first_number + j) for j, (action, _) in enumerate(nodes_by_key)
+            ]
+            self._below[i] = child_numbers
         yield from self._below[i]
 
     def child(self, i: int, action: int, after: Any) -> int | None:
         """The node of next state ``after``, if a tree has it."""
-        known = {
-            (t, child)
-            for t, number in self._places[i]
-            if (child := self.trees[t].child(number, action, after)) is not None
+        tree_children = {
+            (tree_number, child)
+            for tree_number, node_number in self._places[i]
+            if (child := self.trees[tree_number].child(node_number, action, after))
+            is not None
         }
-        for _, number in self.children(i):
-            if known & set(self._places[number]):
-                return number
+        for _, node_number in self.children(i):
+            if tree_children & set(self._places[node_number]):
+                return node_number
         return None
 
     def advance(self, child: int) -> None:
         """Make ``child`` the root of all trees; those that lack it begin anew there."""
-        places = dict(self._places[child])
+        node_by_tree = dict(self._places[child])
         state = self.node(child).state
-        for t, tree in enumerate(self.trees):
-            if t in places:
-                tree.advance(places[t])
+        for tree_number, tree in enumerate(self.trees):
+            if tree_number in node_by_tree:
+                tree.advance(node_by_tree[tree_number])
             else:
                 tree.restart(state)
-        self._renew()
+        self._forget_merged()
 
     def restart(self, state: Any) -> None:
         """Begin anew at ``state``, one move later: no tree has met it."""
         for tree in self.trees:
             tree.restart(state)
-        self._renew()
+        self._forget_merged()
 
 
-def merged(parts: list[Node], number: int, tree: Any) -> Node:
+def merge_nodes(tree_nodes: list[Node], number: int, tree: Any) -> Node:
     """One node of the same state in several trees: sums in their order.
 
     Its value is that of the merged actions, or the mean over visits where nodes pass up
-    mean returns or weigh by what is above them.
+    mean returns or weigh by the policy of the node above.
     """
-    first, rule = parts[0], tree.rule
-    visits = sum(part.visits for part in parts)
+    first_node, rule = tree_nodes[0], tree.rule
+    total_visits = sum(tree_node.visits for tree_node in tree_nodes)
     # trees that have made more decisions have opened more actions (``tree.widening``)
-    actions = max((part.actions for part in parts), key=len)
+    actions = max((tree_node.actions for tree_node in tree_nodes), key=len)
     slots = range(len(actions))
-    n = [sum(part.edge_visits[j] for part in parts if j < part.size) for j in slots]
-    totals = [
-        sum((part.edge_totals[j] for part in parts if j < part.size), 0.0)
+    edge_visits = [
+        sum(tree_node.edge_visits[j] for tree_node in tree_nodes if j < tree_node.size)
+        for j in slots
+    ]
+    edge_totals = [
+        sum(
+            (
+                tree_node.edge_totals[j]
+                for tree_node in tree_nodes
+                if j < tree_node.size
+            ),
+            0.0,
+        )
         for j in slots
     ]
     boxes: tuple[tuple[float, float], ...] = ()
-    if first.boxes:
+    if first_node.boxes:
         boxes = tuple(
-            (max(p.boxes[j][0] for p in parts), min(p.boxes[j][1] for p in parts))
+            (
+                max(tree_node.boxes[j][0] for tree_node in tree_nodes),
+                min(tree_node.boxes[j][1] for tree_node in tree_nodes),
+            )
             for j in slots
         )
-    value, weight = 0.0, max(1, visits)
-    for part in parts:
-        value += part.visits * part.value / weight
-    found = Node(
+    value, total_weight = 0.0, max(1, total_visits)
+    for tree_node in tree_nodes:
+        value += tree_node.visits * tree_node.value / total_weight
+    merged_node = Node(
         number=number,
-        state=first.state,
-        player=first.player,
-        visits=visits,
+        state=first_node.state,
+        player=first_node.player,
+        visits=total_visits,
         value=value,
-        first=first.first,
+        first=first_node.first,
         actions=actions,
-        edge_visits=tuple(n),
-        edge_totals=tuple(totals),
+        edge_visits=tuple(edge_visits),
+        edge_totals=tuple(edge_totals),
         boxes=boxes,
-        bounds=max((part.bounds for part in parts), key=len),
+        bounds=max((tree_node.bounds for tree_node in tree_nodes), key=len),
     )
-    if rule.up == MEAN or rule.prior == PARENT_PRIOR or not any(n):
-        return found
+    if rule.up == MEAN or rule.prior == PARENT_PRIOR or not any(edge_visits):
+        return merged_node
     weights = [float(tree.weights[a]) for a in actions]
     if rule.prior == VISITS_PRIOR:
-        visit_shares(n, len(n), weights)
-    q = found.q_values(rule, float(tree.head[len(n)]))
-    best = first.sign * passed_up(rule, [first.sign * x for x in q], n, weights)
-    return Node(**found.__dict__ | {"value": best})
+        visit_shares(edge_visits, len(edge_visits), weights)
+    q_values = merged_node.q_values(rule, float(tree.head[len(edge_visits)]))
+    merged_value = first_node.sign * passed_up(
+        rule, [first_node.sign * q_value for q_value in q_values], edge_visits, weights
+    )
+    return Node(**merged_node.__dict__ | {"value": merged_value})

@@ -17,10 +17,10 @@ UNLIMITED = 2**62
 
 
 class Growth:
-    """How far a tree is to grow, checked, and who hears of it.
+    """The checked limits of one growth, and its progress function.
 
     The limit that is reached first ends it. ``refused`` says whether the progress
-    function did.
+    function ended it.
     """
 
     def __init__(
@@ -53,16 +53,16 @@ class Growth:
         """(the last simulation, the last call) of a tree that begins to grow."""
         self._before = tree.simulations, tree.num_calls
         self._begin = time.perf_counter()
-        most = self.simulations, self.calls
+        most_allowed = self.simulations, self.calls
         if limits_chance(tree.setting) and self.simulations is None:
             # A simulation along stored next states may make no call at all: each
             # counts as one towards this limit, so that it is reached.
-            most = self.calls, self.calls
-        last = (
+            most_allowed = self.calls, self.calls
+        last_counts = (
             UNLIMITED if limit is None else before + int(limit)
-            for before, limit in zip(self._before, most, strict=True)
+            for before, limit in zip(self._before, most_allowed, strict=True)
         )
-        return next(last), next(last)
+        return next(last_counts), next(last_counts)
 
     def begin(self, tree: Tree) -> bool:
         """Report that sampling begins; return whether to stop."""
@@ -73,25 +73,25 @@ class Growth:
         return self.progress is not None and self.phases.tell(**self.facts(tree))
 
     def facts(self, tree: Tree) -> dict[str, Any]:
-        """What reports say of a tree."""
+        """The facts about a tree that reports contain."""
         simulations = tree.simulations - self._before[0]
-        calls = tree.num_calls - self._before[1]
-        spent = time.perf_counter() - self._begin
-        share = max(
+        num_calls = tree.num_calls - self._before[1]
+        seconds_spent = time.perf_counter() - self._begin
+        share_done = max(
             simulations / self.simulations if self.simulations else 0.0,
-            spent / self.seconds if self.seconds else 0.0,
+            seconds_spent / self.seconds if self.seconds else 0.0,
             1e-9,
         )
         # the calls allowed, or as many as the limit will do for at this speed
         price = self.calls
-        if price is None and calls > 0:
-            price = max(calls, round(calls / min(1.0, share)))
-        until = None if self.seconds is None else self.seconds - spent
+        if price is None and num_calls > 0:
+            price = max(num_calls, round(num_calls / min(1.0, share_done)))
+        seconds_until = None if self.seconds is None else self.seconds - seconds_spent
         return {
-            "calls": calls,
+            "calls": num_calls,
             "price": price,
-            "seconds": spent,
-            "seconds_left": time_left(calls, price, spent, until),
+            "seconds": seconds_spent,
+            "seconds_left": time_left(num_calls, price, seconds_spent, seconds_until),
             "simulations": tree.simulations,
             "nodes": tree.num_nodes,
             "value": tree.node(0).value if tree.simulations else None,

@@ -14,8 +14,8 @@ its end:
     total(s,a) += the return from (s,a)
 
 A next state without a node (terminal, at the depth limit, beyond the memory)
-adds r + gamma times its estimate, once and for all. An untried action is worth
-what its state's first estimate says: x = sign * u - F(0), so that F over
+adds r + gamma times its estimate, once and for all. The value of an untried action
+follows from the first estimate u of its state: x = sign * u - F(0), so that F over
 untried actions is that estimate. Edge visits are -1 where an action is illegal.
 The same steps in plain Python, for any state: ``tree.plain``.
 """
@@ -47,8 +47,8 @@ from smoothcruiser.tree.proof_kernel import (
     ROUNDED,
     box_of,
     clip,
-    inside,
-    narrow,
+    clip_to_box,
+    keep_undecided,
     open_boxes,
     prove,
 )
@@ -83,15 +83,15 @@ PROVEN, TWO_OUTCOMES, BROKEN_CLAIM = 20, 21, 22
 COUNT, SIMULATIONS, CALLS, FAULT, DEEPEST, INEXACT = range(6)
 # where a simulation was interrupted when the calls were used up
 NOTHING_HELD, IN_TREE, IN_ROLLOUT = range(3)
-# slots of ``held``: that place, and what the simulation needs to continue
+# slots of ``held``: that place, and the numbers that the simulation needs to continue
 HELD, AT_NODE, STEPS, ADDED, ROLLED = range(5)
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-# Columns of the two tables that hold the nodes, one row per node: what is read
-# together lies together. The ints are arrivals, parent, the parent's action,
+# Columns of the two tables that hold the nodes, one row per node: numbers that are
+# read together lie together. The ints are arrivals, parent, the parent's action,
 # then K edge visits and K latest children.
 VISITS, PARENT, ACTION, EDGE = range(4)
 # The floats are the value passed up, the first estimate, +1 max or -1 min, the
@@ -107,15 +107,14 @@ class Nodes(NamedTuple):
     # (T,) hash table of node numbers, -1 if empty; T is a power of two, at
     # least 2 C
     table: Ints
-    # (C, ...) what moves were answered with (``tree.widening``); (0, ...) where they
-    # always sample
+    # (C, ...) answers to moves (``tree.widening``); (0, ...) where they always sample
     outcomes: Ints
     paid: Floats
     # (C, 3 K) of ``proof_kernel`` where the tree solves or knows bounds, else (1, 1)
     boxes: Floats
 
 
-class Desk(NamedTuple):
+class Workspace(NamedTuple):
     """Workspace of a tree: a path, vectors of K, and a simulation that waits.
 
     The path has room for one step more than the limit. The simulation waits for
@@ -133,22 +132,22 @@ class Desk(NamedTuple):
     p: Floats
     w: Floats  # prior weights
     held: Ints  # a simulation that ran out of calls, to be resumed
-    carry: Floats  # the return of its rollout so far, and the weight of what follows
+    carry: Floats  # the return of its rollout so far, and the weight of later rewards
     spans: Floats  # (T, 2): the box of an untried action after t moves; (1, 2): any t
     known: Ints  # (R, 2 + K) of ``pruning_kernel``: known states
     ends: Floats  # (R, 2 K): their bounds
 
 
-def desk_for(
+def workspace_for(
     rule: TreeRule, setting: Setting, weights: Floats, spans: Floats, known: Ints,
     ends: Floats,
-) -> Desk:  # fmt: skip
+) -> Workspace:  # fmt: skip
     """The workspace of a tree with these limits."""
-    K, rows = setting.num_actions, setting.limit + 1
-    policies = np.empty((rows if rule.prior == PARENT_PRIOR else 1, K))
-    return Desk(
-        path=np.empty((rows, 3), np.int64),
-        rewards=np.empty(rows),
+    K, path_length = setting.num_actions, setting.limit + 1
+    policies = np.empty((path_length if rule.prior == PARENT_PRIOR else 1, K))
+    return Workspace(
+        path=np.empty((path_length, 3), np.int64),
+        rewards=np.empty(path_length),
         policies=policies,
         acts=np.empty(K, np.int64),
         n=np.empty(K, np.int64),
@@ -223,8 +222,8 @@ STEP, LEGAL, TERMINAL, PLAYER = (
 ALLOCATE, LOAD, STORE, KEEP = allocate, load, store, keep
 HASH, SAME = state_hash, same
 BOUNDED = False
-# Whether a tree may have what most have not: stored outcomes, boxes, actions that open
-# one by one, first values of actions. A constant, so that the others do not pay for it.
+# Whether a tree may have rare features: stored outcomes, boxes, actions that open one
+# by one, first values of actions. A constant, so that other trees do not pay for them.
 EXTRAS = False
 # Whether nodes may know bounds: where states are numbers.
 PRUNES = False
@@ -236,8 +235,8 @@ def with_extras(parts: dict[str, Any]) -> dict[str, Any]:
     It is cached on disk where it has no other parts, or a salt that tells them apart.
     """
     salt = parts.get("salt", None if parts else "")
-    more = {} if salt is None else {"salt": f"{salt}_extras"}
-    return {**parts, "EXTRAS": True, "PRUNES": "STEP" not in parts, **more}
+    salted = {} if salt is None else {"salt": f"{salt}_extras"}
+    return {**parts, "EXTRAS": True, "PRUNES": "STEP" not in parts, **salted}
 
 
 def slot_of(node: int, action: int, state: Any, size: int) -> int:
@@ -246,28 +245,31 @@ def slot_of(node: int, action: int, state: Any, size: int) -> int:
     This is Fibonacci hashing of the pair and the state's hash (Knuth, TAOCP
     6.4).
     """
-    mixed = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
+    mixed_bits = np.uint64(HASH(state)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(
         node * 31 + action
     )
-    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))  # type: ignore[return-value]
+    mixed_bits = (mixed_bits ^ (mixed_bits >> np.uint64(29))) * np.uint64(
+        0xBF58476D1CE4E5B9
+    )
+    mixed_bits = mixed_bits ^ (mixed_bits >> np.uint64(32))
+    return np.int64(mixed_bits & np.uint64(size - 1))  # type: ignore[return-value]
 
 
 def find_child(
-    ints: Ints, table: Ints, states: Any, node: int, action: int, after: Any
+    ints: Ints, table: Ints, states: Any, node: int, action: int, next_state: Any
 ) -> int:
     """The child's number, or -1 minus the free slot where it would go."""
-    place = slot_of(node, action, after, len(table))
-    while table[place] >= 0:
-        child = table[place]
+    table_slot = slot_of(node, action, next_state, len(table))
+    while table[table_slot] >= 0:
+        child = table[table_slot]
         if (
             ints[child, PARENT] == node
             and ints[child, ACTION] == action
-            and SAME(LOAD(states, child), after)
+            and SAME(LOAD(states, child), next_state)
         ):
             return child  # type: ignore[no-any-return]
-        place = (place + 1) & (len(table) - 1)
-    return -1 - place
+        table_slot = (table_slot + 1) & (len(table) - 1)
+    return -1 - table_slot
 
 
 def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
@@ -282,12 +284,12 @@ def rehash(ints: Ints, table: Ints, states: Any, count: int) -> None:
         ] = i
 
 
-def move_states(old: Any, capacity: int, count: int) -> Any:
-    """Room for ``capacity`` states that begins with the first ``count`` of ``old``."""
-    fresh = ALLOCATE(capacity)
+def move_states(old_states: Any, capacity: int, count: int) -> Any:
+    """Memory for ``capacity`` states that begins with the first ``count`` old ones."""
+    new_states = ALLOCATE(capacity)
     for i in range(count):
-        STORE(fresh, i, LOAD(old, i))
-    return fresh
+        STORE(new_states, i, LOAD(old_states, i))
+    return new_states
 
 
 def sign_of(setting: Setting, data: Any, state: Any) -> float:
@@ -325,41 +327,43 @@ def add_node(
     if floats[i, SIGN] == 0.0:
         return -BAD_PLAYER
     ints[i, VISITS], ints[i, PARENT], ints[i, ACTION] = 0, parent, action
-    allowed = 0
+    num_legal = 0
     for a in range(setting.num_actions):
-        usable = not setting.varies or LEGAL(data, state, a)
-        ints[i, EDGE + a] = 0 if usable else -1
+        is_legal = not setting.varies or LEGAL(data, state, a)
+        ints[i, EDGE + a] = 0 if is_legal else -1
         ints[i, EDGE + setting.num_actions + a] = -1
-        if usable:
-            allowed += 1
-    if allowed < setting.fewest:
+        if is_legal:
+            num_legal += 1
+    if num_legal < setting.fewest:
         return -FEW_ACTIONS
     meta[COUNT] = i + 1
     return i  # type: ignore[no-any-return]
 
 
 def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
-    """Make ``root`` node 0 and drop what is not below it.
+    """Make ``root`` node 0 and drop the nodes that are not below it.
 
     A child's number is above its parent's, so one pass upwards is enough.
     """
     ints, floats = nodes.ints, nodes.floats
-    number = np.full(meta[COUNT], -1, np.int64)
-    depth = np.zeros(meta[COUNT], np.int64)  # of the kept nodes, by their old numbers
-    number[root] = 0
-    kept = 1
+    new_number = np.full(meta[COUNT], -1, np.int64)
+    node_depth = np.zeros(
+        meta[COUNT], np.int64
+    )  # of the kept nodes, by their old numbers
+    new_number[root] = 0
+    num_kept = 1
     meta[DEEPEST] = 0
     for i in range(root + 1, meta[COUNT]):
-        if number[ints[i, PARENT]] >= 0:
-            number[i] = kept
-            kept += 1
-            depth[i] = depth[ints[i, PARENT]] + 1
-            if depth[i] > meta[DEEPEST]:
-                meta[DEEPEST] = depth[i]
+        if new_number[ints[i, PARENT]] >= 0:
+            new_number[i] = num_kept
+            num_kept += 1
+            node_depth[i] = node_depth[ints[i, PARENT]] + 1
+            if node_depth[i] > meta[DEEPEST]:
+                meta[DEEPEST] = node_depth[i]
     for i in range(root, meta[COUNT]):
-        j = number[i]
+        j = new_number[i]
         if j >= 0:
-            parent = number[ints[i, PARENT]] if j > 0 else -1
+            parent = new_number[ints[i, PARENT]] if j > 0 else -1
             ints[j] = ints[i]
             floats[j] = floats[i]
             if len(nodes.boxes) > 1:
@@ -367,24 +371,24 @@ def compact(nodes: Nodes, states: Any, meta: Ints, root: int) -> None:
             ints[j, PARENT] = parent
             for column in range(EDGE + (ints.shape[1] - EDGE) // 2, ints.shape[1]):
                 if ints[j, column] >= 0:
-                    ints[j, column] = number[ints[j, column]]
+                    ints[j, column] = new_number[ints[j, column]]
             STORE(states, j, LOAD(states, i))
     if len(nodes.outcomes) > 0:
-        renumber(nodes.outcomes, nodes.paid, number, root, kept)
-    meta[COUNT] = kept
-    rehash(ints, nodes.table, states, kept)
+        renumber(nodes.outcomes, nodes.paid, new_number, root, num_kept)
+    meta[COUNT] = num_kept
+    rehash(ints, nodes.table, states, num_kept)
 
 
 def opened(setting: Setting, ints: Ints, node: int, begun: int) -> int:
-    """How many actions of a node are open, with ``begun`` decisions that are not counted."""
+    """The number of open actions; ``begun`` decisions are not counted yet."""
     K = setting.num_actions
     if setting.action_widening <= 0.0:
         return K
-    decisions = begun
+    num_decisions = begun
     for a in range(K):
         if ints[node, EDGE + a] > 0:
-            decisions += ints[node, EDGE + a]
-    return open_count(setting, K, decisions)
+            num_decisions += ints[node, EDGE + a]
+    return open_count(setting, K, num_decisions)
 
 
 def gather(
@@ -398,48 +402,48 @@ def gather(
     n: Ints,
     x: Floats,
     h: Floats,
-    most: int,
+    max_actions: int,
 ) -> int:
-    """The number of a node's first ``most`` legal actions, written to ``acts``.
+    """The number of a node's first ``max_actions`` legal actions, written to ``acts``.
 
     Their visits go to ``n``, their signed values to ``x``, and the signed
     entropies below them to ``h``.
     """
     sign = floats[node, SIGN]
-    size = 0
-    untried = 0
+    num_legal = 0
+    num_untried = 0
     for a in range(K):
-        count = ints[node, EDGE + a]
-        if count >= 0 and (not EXTRAS or size < most):
-            acts[size] = a
-            n[size] = count
-            if count > 0:
-                x[size] = sign * (floats[node, TOTAL + a] / count)
-                h[size] = (
-                    sign * (floats[node, TOTAL + K + a] / count)
+        edge_visits = ints[node, EDGE + a]
+        if edge_visits >= 0 and (not EXTRAS or num_legal < max_actions):
+            acts[num_legal] = a
+            n[num_legal] = edge_visits
+            if edge_visits > 0:
+                x[num_legal] = sign * (floats[node, TOTAL + a] / edge_visits)
+                h[num_legal] = (
+                    sign * (floats[node, TOTAL + K + a] / edge_visits)
                     if rule.entropy > 0.0
                     else 0.0
                 )
             else:
-                untried += 1
-                x[size] = sign * rule.initial
+                num_untried += 1
+                x[num_legal] = sign * rule.initial
                 if EXTRAS and rule.warm:
-                    x[size] = sign * floats[node, TOTAL + 3 * K + a]
-                h[size] = 0.0
-            size += 1
-    if untried > 0 and math.isnan(rule.initial):
-        fill = sign * floats[node, FIRST] - head[size]
-        for j in range(size):
+                    x[num_legal] = sign * floats[node, TOTAL + 3 * K + a]
+                h[num_legal] = 0.0
+            num_legal += 1
+    if num_untried > 0 and math.isnan(rule.initial):
+        untried_value = sign * floats[node, FIRST] - head[num_legal]
+        for j in range(num_legal):
             if n[j] == 0:
-                x[j] = fill
-    return size
+                x[j] = untried_value
+    return num_legal
 
 
-def blame(
+def note_fault(
     setting: Setting, scratch: Any, state: Any, action: int, reward: float, meta: Ints,
     fault: Floats,
 ) -> int:  # fmt: skip
-    """Note the state, action and reward of a bad answer, and return what is wrong."""
+    """Note the state, action and reward of a bad answer, and return its status."""
     STORE(scratch, 1, state)
     meta[FAULT] = action
     fault[0] = reward
@@ -448,9 +452,9 @@ def blame(
 
 
 def blind_rollout(
-    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int, total: float,
-    weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats, most_calls: int,
-    acts: Ints, rng: Any,
+    setting: Setting, head: Floats, data: Any, state: Any, scratch: Any, depth: int,
+    total: float, weight: float, held: Ints, carry: Floats, meta: Ints, fault: Floats,
+    most_calls: int, acts: Ints, rng: Any,
 ) -> tuple[float, int]:  # fmt: skip
     """(return of the uniform policy, how it ended), from a state that is not terminal.
 
@@ -465,19 +469,19 @@ def blind_rollout(
             carry[0], carry[1] = total, weight
             STORE(scratch, 2, state)
             return total, CUT
-        size = K
+        num_legal = K
         if setting.varies:
-            size = 0
+            num_legal = 0
             # Written before it is known to be legal: a branch here is mispredicted
             # again and again, since boards differ.
             for a in range(K):
-                acts[size] = a
+                acts[num_legal] = a
                 if LEGAL(data, state, a):
-                    size += 1
-            if size < setting.fewest:
+                    num_legal += 1
+            if num_legal < setting.fewest:
                 STORE(scratch, 1, state)
                 return total, FEW_ACTIONS
-        action = rng.integers(size)
+        action = rng.integers(num_legal)
         if setting.varies:
             action = acts[action]
         sign = sign_of(setting, data, state)
@@ -485,14 +489,18 @@ def blind_rollout(
             STORE(scratch, 1, state)
             return total, BAD_PLAYER
         meta[CALLS] += 1
-        reward, after, over = STEP(data, state, action, rng)
-        if not (setting.low <= reward <= setting.high) or (over and not setting.ends):
-            return total, blame(setting, scratch, state, action, reward, meta, fault)
-        total += weight * (sign * head[size] + reward)
-        if setting.ends and (over or TERMINAL(data, after)):
+        reward, next_state, is_over = STEP(data, state, action, rng)
+        if not (setting.low <= reward <= setting.high) or (
+            is_over and not setting.ends
+        ):
+            return total, note_fault(
+                setting, scratch, state, action, reward, meta, fault
+            )
+        total += weight * (sign * head[num_legal] + reward)
+        if setting.ends and (is_over or TERMINAL(data, next_state)):
             return total, DONE
         weight *= setting.discount
-        state = KEEP(scratch, 0, after)
+        state = KEEP(scratch, 0, next_state)
         depth += 1
     return total + weight * setting.tail, DONE
 
@@ -510,9 +518,9 @@ def leaf_value(setting: Setting, data: Any, state: Any) -> tuple[float, bool]:
 
 
 def grow(
-    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any, nodes: Nodes,
-    desk: Desk, states: Any, scratch: Any, meta: Ints, fault: Floats, most_simulations: int,
-    most_calls: int, rng: Any,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, data: Any,
+    nodes: Nodes, workspace: Workspace, states: Any, scratch: Any, meta: Ints,
+    fault: Floats, most_simulations: int, most_calls: int, rng: Any,
 ) -> int:  # fmt: skip
     """Run simulations from node 0, and return how the call ended.
 
@@ -531,22 +539,22 @@ def grow(
     remembers = EXTRAS and limits_chance(setting)
     solves = EXTRAS and setting.solves
     path, rewards, policies = (
-        uncounted(desk.path),
-        uncounted(desk.rewards),
-        uncounted(desk.policies),
+        uncounted(workspace.path),
+        uncounted(workspace.rewards),
+        uncounted(workspace.policies),
     )
     acts, n, x, h = (
-        uncounted(desk.acts),
-        uncounted(desk.n),
-        uncounted(desk.x),
-        uncounted(desk.h),
+        uncounted(workspace.acts),
+        uncounted(workspace.n),
+        uncounted(workspace.x),
+        uncounted(workspace.h),
     )
-    y, p, w, held, carry = (
-        uncounted(desk.y),
-        uncounted(desk.p),
-        uncounted(desk.w),
-        uncounted(desk.held),
-        uncounted(desk.carry),
+    y, p, w, held_slots, carry = (
+        uncounted(workspace.y),
+        uncounted(workspace.p),
+        uncounted(workspace.w),
+        uncounted(workspace.held),
+        uncounted(workspace.carry),
     )
     head, weights, meta, fault = (
         uncounted(head),
@@ -555,37 +563,46 @@ def grow(
         uncounted(fault),
     )
     states, scratch = uncounted(states), uncounted(scratch)
-    boxes, spans = uncounted(nodes.boxes), uncounted(desk.spans)
-    places, ends = uncounted(desk.known), uncounted(desk.ends)
+    boxes, spans = uncounted(nodes.boxes), uncounted(workspace.spans)
+    known_states, known_bounds = uncounted(workspace.known), uncounted(workspace.ends)
     K = setting.num_actions
     if solves:
-        low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
-        if low == high:
+        root_low, root_high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
+        if root_low == root_high:
             return PROVEN
     capacity = len(ints)
-    needed = min(setting.expansion, setting.limit)
+    nodes_needed = min(setting.expansion, setting.limit)
     while meta[SIMULATIONS] < most_simulations:
-        if meta[COUNT] + needed > capacity and capacity < setting.most_nodes:
+        if meta[COUNT] + nodes_needed > capacity and capacity < setting.most_nodes:
             return NO_ROOM
-        node, depth, added, leaf, ended = 0, 0, 0, 0.0, False
-        waiting, held[HELD] = held[HELD], NOTHING_HELD
-        if waiting != NOTHING_HELD:
-            node, depth, added = held[AT_NODE], held[STEPS], held[ADDED]
-        if waiting == IN_ROLLOUT:
-            leaf, status = blind_rollout(
-                setting, head, data, LOAD(scratch, 2), scratch, held[ROLLED], carry[0], carry[1],
-                held, carry, meta, fault, most_calls, acts, rng,
+        node, depth, nodes_added, leaf_estimate, play_ended = 0, 0, 0, 0.0, False
+        stopped_in, held_slots[HELD] = held_slots[HELD], NOTHING_HELD
+        if stopped_in != NOTHING_HELD:
+            node, depth, nodes_added = (
+                held_slots[AT_NODE],
+                held_slots[STEPS],
+                held_slots[ADDED],
+            )
+        if stopped_in == IN_ROLLOUT:
+            leaf_estimate, status = blind_rollout(
+                setting, head, data, LOAD(scratch, 2), scratch, held_slots[ROLLED],
+                carry[0], carry[1], held_slots, carry, meta, fault, most_calls, acts, rng,
             )  # fmt: skip
             if status != DONE:
                 return status
-            first_estimate(ints, floats, path[depth - 1, 2], leaf)
-        while waiting != IN_ROLLOUT:
+            first_estimate(ints, floats, path[depth - 1, 2], leaf_estimate)
+        while stopped_in != IN_ROLLOUT:
             if meta[CALLS] >= most_calls:
-                held[HELD], held[AT_NODE], held[STEPS], held[ADDED] = (
+                (
+                    held_slots[HELD],
+                    held_slots[AT_NODE],
+                    held_slots[STEPS],
+                    held_slots[ADDED],
+                ) = (
                     IN_TREE,
                     node,
                     depth,
-                    added,
+                    nodes_added,
                 )
                 return CUT
             if rule.descent == UPPER and not EXTRAS:
@@ -594,22 +611,26 @@ def grow(
                     ints[node, VISITS], rng,
                 )  # fmt: skip
             else:
-                most = opened(setting, ints, node, 1) if EXTRAS else K
-                size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
+                max_open = opened(setting, ints, node, 1) if EXTRAS else K
+                num_open = gather(
+                    rule, ints, floats, node, K, head, acts, n, x, h, max_open
+                )
                 if solves:
                     sign = floats[node, SIGN]
-                    size = narrow(boxes, node, sign, K, acts, n, x, h, size)
+                    num_open = keep_undecided(
+                        boxes, node, sign, K, acts, n, x, h, num_open
+                    )
                 if PRUNES and setting.bounds:
-                    clip(boxes, node, floats[node, SIGN], K, acts, x, size)
+                    clip(boxes, node, floats[node, SIGN], K, acts, x, num_open)
                 if rule.descent == UPPER:
-                    j = upper_pick(rule, x, n, size, ints[node, VISITS], rng)
+                    j = upper_pick(rule, x, n, num_open, ints[node, VISITS], rng)
                 else:
                     if rule.prior != NO_PRIOR:
-                        set_prior(rule, weights, policies, depth, acts, n, size, w)
-                    node_policy(rule, x, w, h, size, K, ints[node, VISITS], y, p)
-                    j = drawn(p, size, rng)
+                        set_prior(rule, weights, policies, depth, acts, n, num_open, w)
+                    node_policy(rule, x, w, h, num_open, K, ints[node, VISITS], y, p)
+                    j = drawn(p, num_open, rng)
                     if rule.prior == PARENT_PRIOR:
-                        note_policy(policies, depth, acts, p, size)
+                        note_policy(policies, depth, acts, p, num_open)
                 action = acts[j]
             if (
                 remembers
@@ -626,18 +647,18 @@ def grow(
                     reward,
                 )
                 depth += 1
-                leaf = 0.0
+                leaf_estimate = 0.0
                 if child < 0:
                     break
                 node = child
                 continue
             state = LOAD(states, node)
             meta[CALLS] += 1
-            reward, after, over = STEP(data, state, action, rng)
+            reward, next_state, is_over = STEP(data, state, action, rng)
             if not (setting.low <= reward <= setting.high) or (
-                over and not setting.ends
+                is_over and not setting.ends
             ):
-                return blame(setting, scratch, state, action, reward, meta, fault)
+                return note_fault(setting, scratch, state, action, reward, meta, fault)
             path[depth, 0], path[depth, 1], path[depth, 2], rewards[depth] = (
                 node,
                 action,
@@ -645,38 +666,41 @@ def grow(
                 reward,
             )
             depth += 1
-            leaf = 0.0
-            over = setting.ends and (over or TERMINAL(data, after))
+            leaf_estimate = 0.0
+            is_over = setting.ends and (is_over or TERMINAL(data, next_state))
             if solves:
-                known = ints[node, EDGE + K + action]
+                known_child = ints[node, EDGE + K + action]
                 # an end decides an action: one that is still open did not end before
                 is_open = boxes[node, action] < boxes[node, K + action]
                 if (
                     ints[node, EDGE + action] > 0
-                    and (boxes[node, 2 * K + action] != reward or (over and is_open))
-                ) or (known >= 0 and (over or not SAME(LOAD(states, known), after))):
+                    and (boxes[node, 2 * K + action] != reward or (is_over and is_open))
+                ) or (
+                    known_child >= 0
+                    and (is_over or not SAME(LOAD(states, known_child), next_state))
+                ):
                     STORE(scratch, 1, state)
                     meta[FAULT] = action
                     return TWO_OUTCOMES
                 boxes[node, 2 * K + action] = reward
-                ended = over or (depth == setting.limit and setting.closes)
-            if over:
+                play_ended = is_over or (depth == setting.limit and setting.closes)
+            if is_over:
                 if remembers and depth < setting.limit:
                     note_end(outcomes, paid, node, action, reward)
                 break
             if depth == setting.limit:
-                leaf = setting.tail
+                leaf_estimate = setting.tail
                 if BOUNDED and setting.beyond:
-                    leaf, kept = leaf_value(setting, data, after)
-                    if not kept:
-                        STORE(scratch, 1, after)
+                    leaf_estimate, bounds_hold = leaf_value(setting, data, next_state)
+                    if not bounds_hold:
+                        STORE(scratch, 1, next_state)
                         return BAD_BOUNDS
                 break
             # The latest child is tried first: where moves are certain, it is
             # the only one.
             child = ints[node, EDGE + K + action]
-            if child < 0 or not SAME(LOAD(states, child), after):
-                child = find_child(ints, table, states, node, action, after)
+            if child < 0 or not SAME(LOAD(states, child), next_state):
+                child = find_child(ints, table, states, node, action, next_state)
             if child >= 0:
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
@@ -684,47 +708,58 @@ def grow(
                     note_child(outcomes, paid, node, action, child, reward)
                 node = child
                 continue
-            if added < setting.expansion and meta[COUNT] < capacity:
-                place = -1 - child
+            if nodes_added < setting.expansion and meta[COUNT] < capacity:
+                free_slot = -1 - child
                 child = add_node(
-                    setting, data, ints, floats, states, meta, node, action, after
+                    setting, data, ints, floats, states, meta, node, action, next_state
                 )
                 if child < 0:
-                    STORE(scratch, 1, after)
+                    STORE(scratch, 1, next_state)
                     return -child
-                table[place] = child
+                table[free_slot] = child
                 if PRUNES and setting.bounds:
-                    at = setting.elapsed + depth
-                    bound_node(places, ends, at, after, ints, EDGE, boxes, child)
+                    num_moves = setting.elapsed + depth
+                    bound_node(
+                        known_states,
+                        known_bounds,
+                        num_moves,
+                        next_state,
+                        ints,
+                        EDGE,
+                        boxes,
+                        child,
+                    )
                 if solves:
-                    at = min(setting.elapsed + depth, len(spans) - 1)
-                    open_boxes(boxes, child, K, spans[at, 0], spans[at, 1])
+                    num_moves = min(setting.elapsed + depth, len(spans) - 1)
+                    open_boxes(
+                        boxes, child, K, spans[num_moves, 0], spans[num_moves, 1]
+                    )
                 ints[node, EDGE + K + action] = child
                 path[depth - 1, 2] = child
                 if remembers:
                     note_child(outcomes, paid, node, action, child, reward)
-                added += 1
+                nodes_added += 1
                 if depth > meta[DEEPEST]:
                     meta[DEEPEST] = depth
-                if added < setting.expansion and meta[COUNT] < capacity:
+                if nodes_added < setting.expansion and meta[COUNT] < capacity:
                     node = child
                     continue
             if BOUNDED and setting.bounded:
-                leaf, kept = leaf_value(setting, data, after)
-                if not kept:
-                    STORE(scratch, 1, after)
+                leaf_estimate, bounds_hold = leaf_value(setting, data, next_state)
+                if not bounds_hold:
+                    STORE(scratch, 1, next_state)
                     return BAD_BOUNDS
             else:
-                leaf, status = blind_rollout(
-                    setting, head, data, after, scratch, depth, 0.0, 1.0,
-                    held, carry, meta, fault, most_calls, acts, rng,
+                leaf_estimate, status = blind_rollout(
+                    setting, head, data, next_state, scratch, depth, 0.0, 1.0,
+                    held_slots, carry, meta, fault, most_calls, acts, rng,
                 )  # fmt: skip
                 if status != DONE:
-                    held[STEPS] = depth
+                    held_slots[STEPS] = depth
                     return status
-            first_estimate(ints, floats, path[depth - 1, 2], leaf)
+            first_estimate(ints, floats, path[depth - 1, 2], leaf_estimate)
             break
-        if solves and ended:
+        if solves and play_ended:
             status = prove(
                 ints, EDGE, floats, SIGN, boxes, path, rewards, depth, setting.discount,
                 setting.slack, K,
@@ -746,7 +781,7 @@ def grow(
             rewards,
             policies,
             depth,
-            leaf,
+            leaf_estimate,
             acts,
             n,
             x,
@@ -756,9 +791,9 @@ def grow(
             w,
         )
         meta[SIMULATIONS] += 1
-        if solves and ended:
-            low, high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
-            if low == high:
+        if solves and play_ended:
+            root_low, root_high = box_of(ints, EDGE, boxes, 0, floats[0, SIGN], K)
+            if root_low == root_high:
                 return PROVEN
     return DONE
 
@@ -775,34 +810,39 @@ def first_estimate(ints: Ints, floats: Floats, child: int, leaf: float) -> None:
 
 
 def backup(
-    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints, floats: Floats,
-    boxes: Floats, path: Ints, rewards: Floats, policies: Floats, depth: int, leaf: float,
-    acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats, p: Floats, w: Floats,
+    rule: TreeRule, setting: Setting, head: Floats, weights: Floats, ints: Ints,
+    floats: Floats, boxes: Floats, path: Ints, rewards: Floats, policies: Floats,
+    depth: int, leaf: float, acts: Ints, n: Ints, x: Floats, h: Floats, y: Floats,
+    p: Floats, w: Floats,
 ) -> None:  # fmt: skip
     """Pass the end of a path of ``depth`` steps, worth ``leaf``, up to the root."""
     K, discount = setting.num_actions, setting.discount
-    back = leaf  # the return from this step on
-    below = -1  # the child whose numbers changed; the next line has its old ones
+    path_return = leaf  # the return from this step on
+    child_below = -1  # the child with new numbers; the next line has its old ones
     old_visits, old_value, old_entropy = 0, 0.0, 0.0
     for i in range(depth - 1, -1, -1):
         node, action, reward = path[i, 0], path[i, 1], rewards[i]
-        back = reward + discount * back
+        path_return = reward + discount * path_return
         if EXTRAS and setting.solves:
-            back = inside(boxes, node, action, K, back)
+            path_return = clip_to_box(boxes, node, action, K, path_return)
         if rule.up == MEAN:
-            floats[node, TOTAL + action] += back
+            floats[node, TOTAL + action] += path_return
         # The path ends in a new leaf with its one arrival, or in a state
         # without a node.
-        elif below < 0:
+        elif child_below < 0:
             floats[node, TOTAL + action] += reward + discount * leaf
         else:
-            change = ints[below, VISITS] * floats[below, VALUE] - old_visits * old_value
-            floats[node, TOTAL + action] += reward + discount * change
-        if rule.entropy > 0.0 and below >= 0:
-            change = (
-                ints[below, VISITS] * floats[below, ENTROPY] - old_visits * old_entropy
+            value_change = (
+                ints[child_below, VISITS] * floats[child_below, VALUE]
+                - old_visits * old_value
             )
-            floats[node, TOTAL + K + action] += discount * change
+            floats[node, TOTAL + action] += reward + discount * value_change
+        if rule.entropy > 0.0 and child_below >= 0:
+            value_change = (
+                ints[child_below, VISITS] * floats[child_below, ENTROPY]
+                - old_visits * old_entropy
+            )
+            floats[node, TOTAL + K + action] += discount * value_change
         ints[node, EDGE + action] += 1
         old_visits, old_value, old_entropy = (
             ints[node, VISITS],
@@ -811,30 +851,34 @@ def backup(
         )
         ints[node, VISITS] = old_visits + 1
         sign = floats[node, SIGN]
-        below = node
+        child_below = node
         if old_visits == 0 and rule.up == MEAN:
-            floats[node, FIRST] = back
+            floats[node, FIRST] = path_return
         if rule.up == MEAN:
-            floats[node, VALUE] += (back - floats[node, VALUE]) / (old_visits + 1)
+            floats[node, VALUE] += (path_return - floats[node, VALUE]) / (
+                old_visits + 1
+            )
             if rule.entropy <= 0.0:
                 continue
-        most = opened(setting, ints, node, 0) if EXTRAS else K
-        size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
+        max_open = opened(setting, ints, node, 0) if EXTRAS else K
+        num_open = gather(rule, ints, floats, node, K, head, acts, n, x, h, max_open)
         # The node's path below is new as well, so the return is a blind
         # rollout's.
         if old_visits == 0 and rule.up != MEAN:
-            back += sign * head[size]
-            floats[node, FIRST] = back
-            size = gather(rule, ints, floats, node, K, head, acts, n, x, h, most)
+            path_return += sign * head[num_open]
+            floats[node, FIRST] = path_return
+            num_open = gather(
+                rule, ints, floats, node, K, head, acts, n, x, h, max_open
+            )
         if EXTRAS and (setting.solves or setting.bounds):
-            clip(boxes, node, sign, K, acts, x, size)
+            clip(boxes, node, sign, K, acts, x, num_open)
         if rule.prior != NO_PRIOR:
-            set_prior(rule, weights, policies, i, acts, n, size, w)
+            set_prior(rule, weights, policies, i, acts, n, num_open, w)
         if rule.up != MEAN:
-            floats[node, VALUE] = sign * node_value(rule, x, n, w, size, K)
+            floats[node, VALUE] = sign * node_value(rule, x, n, w, num_open, K)
         if rule.entropy > 0.0:
-            node_policy(rule, x, w, h, size, K, old_visits + 1, y, p)
-            floats[node, ENTROPY] = sign * entropy_below(p, h, size)
+            node_policy(rule, x, w, h, num_open, K, old_visits + 1, y, p)
+            floats[node, ENTROPY] = sign * entropy_below(p, h, num_open)
 
 
 def node_policy(

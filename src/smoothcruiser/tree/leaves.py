@@ -1,7 +1,7 @@
 """Rollouts from one leaf, run by workers at once: for simulators that are slow.
 
 Each rollout has a stream of its own (``jit.keys``: TREE, LEAVES), so its return does not
-depend on who computes it; the tree takes their mean, summed in order.
+depend on the worker; the tree takes their mean, summed in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_LIMIT = 2**62  # calls: a rollout is sent out only where it may run to its en
 
 
 class LeafRollout(NamedTuple):
-    """A rollout to run: where it begins, and what the tree's rule and limits are."""
+    """A rollout to run: its first state, and the tree's rule and limits."""
 
     number: int
     state: Any
@@ -31,57 +31,60 @@ class LeafRollout(NamedTuple):
     head: list[float]
 
 
-def roll(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
+def run_rollout(problem: Problem, leaf: LeafRollout) -> tuple[float, int]:
     """(the return of a rollout, the calls that it took)."""
     tree: PlainTree = object.__new__(PlainTree)
     tree.problem, tree.rule, tree.setting = problem, leaf.rule, leaf.setting
     tree.head, tree.rng = leaf.head, from_words(leaf.words)
     tree.guard, tree.hold = Guard(), Hold()
     tree.calls, tree.most_calls = 0, NO_LIMIT
-    tree.begun, tree.answers, tree.known = None, [], 0
+    tree.start_words, tree.answers, tree.answers_used = None, [], 0
     with watched(tree, problem.call_seconds):
-        value = tree._rollout(leaf.state, leaf.depth)
-    return value, tree.calls
+        rollout_return = tree._blind_rollout(leaf.state, leaf.depth)
+    return rollout_return, tree.calls
 
 
 def mean_rollout(tree: PlainTree, state: Any, depth: int) -> float:
     """The mean of several rollouts from streams of their own, summed in order."""
-    count, seed, number = tree.leaves
-    key = Key.TREE, number, LEAVES, tree.simulations
-    streams = [stream(seed, *key, r).words for r in range(count)]
-    if tree.spread is not None and tree.begun is None:
-        found = _at_once(tree, state, depth, streams)
+    num_rollouts, seed, tree_number = tree.leaves
+    stream_key = Key.TREE, tree_number, LEAVES, tree.simulations
+    streams = [
+        stream(seed, *stream_key, rollout_number).words
+        for rollout_number in range(num_rollouts)
+    ]
+    if tree.spread is not None and tree.start_words is None:
+        rollout_returns = _at_once(tree, state, depth, streams)
     else:
-        found = []
+        rollout_returns = []
         for words in streams:
-            before = tree.rng.words.copy()
+            words_before = tree.rng.words.copy()
             tree.rng.words[:] = words
-            found.append(tree._rollout(state, depth))
-            tree.rng.words[:] = before
-    total = 0.0
-    for value in found:
-        total += value
-    return total / count
+            rollout_returns.append(tree._blind_rollout(state, depth))
+            tree.rng.words[:] = words_before
+    sum_returns = 0.0
+    for rollout_return in rollout_returns:
+        sum_returns += rollout_return
+    return sum_returns / num_rollouts
 
 
 def _at_once(
     tree: PlainTree, state: Any, depth: int, streams: list[Any]
 ) -> list[float]:
-    """The same rollouts, run by workers."""
+    """The returns of the same rollouts, run by workers."""
     if tree.pool is None:
         tree.pool = tree.spread()
-    parts = tree.rule, tree.setting, tree.head
-    leaves = [
-        LeafRollout(i, state, depth, tuple(words.tolist()), *parts)
+    tree_settings = tree.rule, tree.setting, tree.head
+    leaf_rollouts = [
+        LeafRollout(i, state, depth, tuple(words.tolist()), *tree_settings)
         for i, words in enumerate(streams)
     ]
-    found = [0.0] * len(leaves)
+    rollout_returns = [0.0] * len(leaf_rollouts)
 
-    def report(leaf: LeafRollout, back: tuple[float, int]) -> bool:
-        found[leaf.number], calls = back
-        tree.calls += calls
+    def report(leaf: LeafRollout, rollout_result: tuple[float, int]) -> bool:
+        rollout_returns[leaf.number], num_calls = rollout_result
+        tree.calls += num_calls
         return False
 
     with tree.hold.opened():  # a wait, which a stop may break off
-        tree.pool.map(roll, iter(leaves), report)
-    return found
+        tree.pool.map(run_rollout, iter(leaf_rollouts), report)
+    return rollout_returns

@@ -27,7 +27,7 @@ class Node:
     state: Any
     player: int
     visits: int
-    value: float  # what it passes up, from the max player's point of view
+    value: float  # passed up, from the max player's point of view
     first: float  # its first estimate
     actions: tuple[int, ...]  # legal actions, in order
     edge_visits: tuple[int, ...]
@@ -55,19 +55,23 @@ class Node:
         Untried actions have the value that the search assumes (``head`` is
         F(0)).
         """
-        untried = (
+        untried_value = (
             rule.initial
             if not math.isnan(rule.initial)
             else self.first - self.sign * head
         )
-        firsts = self.first_q or [untried] * len(self.actions)
-        sums = zip(self.edge_totals, self.edge_visits, firsts, strict=True)
-        found = [total / n if n > 0 else first for total, n, first in sums]
+        first_values = self.first_q or [untried_value] * len(self.actions)
+        edge_sums = zip(self.edge_totals, self.edge_visits, first_values, strict=True)
+        mean_values = [
+            total / visits if visits > 0 else first_value
+            for total, visits, first_value in edge_sums
+        ]
         ends = self.boxes or self.bounds
         if not ends:
-            return found
+            return mean_values
         return [
-            min(max(q, low), high) for q, (low, high) in zip(found, ends, strict=True)
+            min(max(q, low), high)
+            for q, (low, high) in zip(mean_values, ends, strict=True)
         ]
 
     @property
@@ -84,16 +88,20 @@ class Node:
         box = self.box
         return box is not None and box[0] == box[1]
 
-    def secure(self) -> list[int]:
+    def recommendable_slots(self) -> list[int]:
         """The slots of actions that may be recommended: all, where nothing is sure.
 
         Left out are those that cannot be better than another one is for sure.
         """
         if not self.boxes:
             return list(range(len(self.actions)))
-        ends = [
+        signed_boxes = [
             (low, high) if self.player == 1 else (-high, -low)
             for low, high in self.boxes
         ]
-        floor = max(low for low, _ in ends)
-        return [j for j, (low, high) in enumerate(ends) if high > floor or low >= floor]
+        sure_value = max(low for low, _ in signed_boxes)
+        return [
+            j
+            for j, (low, high) in enumerate(signed_boxes)
+            if high > sure_value or low >= sure_value
+        ]

@@ -9,14 +9,16 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_number
 
 
-def widening(method: Any, name: str) -> None:
+def check_widening(method: Any, name: str) -> None:
     """Check a pair (k, alpha), which may come as a list (JSON); it is kept as a tuple."""
     value = getattr(method, name)
     if value is None:
         return
-    ok = isinstance(value, tuple | list) and len(value) == 2
-    ok = ok and all(is_number(part) and math.isfinite(part) for part in value)
-    if not ok or not (value[0] > 0.0 and 0.0 <= value[1] <= 1.0):
+    is_pair = isinstance(value, tuple | list) and len(value) == 2
+    is_pair = is_pair and all(
+        is_number(number) and math.isfinite(number) for number in value
+    )
+    if not is_pair or not (value[0] > 0.0 and 0.0 <= value[1] <= 1.0):
         raise InvalidInput(
             f"{method.name}: {name} must be a pair (k, alpha) with k above 0 and alpha "
             f"between 0 and 1, or None, got {value!r}."
@@ -24,7 +26,7 @@ def widening(method: Any, name: str) -> None:
     object.__setattr__(method, name, (float(value[0]), float(value[1])))
 
 
-def finite(
+def check_finite(
     method: Any,
     name: str,
     *,
@@ -36,10 +38,14 @@ def finite(
     value = getattr(method, name)
     if value is None and optional:
         return
-    ok = is_number(value) and math.isfinite(value)
-    ok = ok and (above is None or value > above) and (least is None or value >= least)
-    if not ok:
-        bound = (
+    is_valid = is_number(value) and math.isfinite(value)
+    is_valid = (
+        is_valid
+        and (above is None or value > above)
+        and (least is None or value >= least)
+    )
+    if not is_valid:
+        bound_text = (
             f" above {above:g}"
             if above is not None
             else f" of at least {least:g}"
@@ -48,5 +54,5 @@ def finite(
         )
         raise InvalidInput(
             f"{method.name}: {name} must be a finite "
-            f"number{bound}{' or None' if optional else ''}, got {value!r}."
+            f"number{bound_text}{' or None' if optional else ''}, got {value!r}."
         )

@@ -2,9 +2,9 @@
 
 It is the paper's template (Alg. 4-5) with a memory. ``PlainTree`` is an
 instance of ``template.Rules``: selectAction is the method's descent,
-evaluateLeaf a blind rollout, and backup is what Alg. 5 leaves to the planner.
-It draws from the same stream in the same order and does the same scalar
-arithmetic as ``tree.kernel``, so the two trees agree to the last bit on
+evaluateLeaf a blind rollout, and backup is the part that Alg. 5 leaves to the
+planner. It samples from the same stream in the same order and does the same
+scalar arithmetic as ``tree.kernel``, so the two trees agree to the last bit on
 problems that both can run. This one is the specification.
 """
 
@@ -20,7 +20,7 @@ from smoothcruiser.problem.answers import Answer, answered
 from smoothcruiser.problem.bounds import middle_at
 from smoothcruiser.problem.states import Guard
 from smoothcruiser.problem.wary_actions import WARY_CALLS, InsistsOnInt, is_wary, wary
-from smoothcruiser.tree.plain_boxes import prove, undecided
+from smoothcruiser.tree.plain_boxes import prove, undecided_slots
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.plain_nodes import PlainNodes
 from smoothcruiser.tree.searches import (
@@ -53,12 +53,12 @@ class _Cut(Exception):
 
 
 class PlainTree(PlainNodes):
-    """The tree of a problem whose oracle is a Python function."""
+    """The tree of a problem with a Python function as its oracle."""
 
     name = "reference"
     node_class: type[PlainNode] = PlainNode
     compile_seconds = 0.0
-    slice_seconds = 0.0  # what a slice of growth lasts at the least
+    slice_seconds = 0.0  # the least duration of a slice of growth
     # rollouts per leaf, and the seed and the tree's number, which name their streams
     leaves: tuple[int, int, int] = (1, 0, 0)
     # opens workers that run these rollouts at once; None: one after the other, here
@@ -69,8 +69,8 @@ class PlainTree(PlainNodes):
         problem, setting = start.problem, start.setting
         self.problem, self.rule, self.setting = problem, start.rule, setting
         self.rng, self.bounds = start.rng, start.bounds
-        self.head = [float(f) for f in start.head]
-        self.weights = [float(w) for w in start.weights]
+        self.head = [float(offset) for offset in start.head]
+        self.weights = [float(weight) for weight in start.weights]
         self.num_nodes, self.simulations, self.calls, self.deepest, self.most_calls = (
             0,
             0,
@@ -82,14 +82,14 @@ class PlainTree(PlainNodes):
         self.hold = Hold()
         self.inexact = False  # whether a number in a box was rounded
         self.spans = spans_of(problem, setting).tolist()
-        self.root = self._new(start.state, 0)
+        self.root = self._new_node(start.state, 0)
         # A simulation that ran out of calls: the stream when it began, the
         # oracle's answers so far with the stream after each, how many of them
         # were used again, and the nodes that it added.
-        self.begun: Any = None
+        self.start_words: Any = None
         self.answers: list[tuple[Answer, Any]] = []
-        self.known = 0
-        self.unborn: set[int] = set()
+        self.answers_used = 0
+        self.pending_nodes: set[int] = set()
         self.remembers = limits_chance(setting)
 
     # --- Alg. 4 ---------------------------------------------------------------
@@ -107,15 +107,15 @@ class PlainTree(PlainNodes):
         """Do nothing: there is nothing to compile."""
 
     @property
-    def over(self) -> bool:
+    def is_solved(self) -> bool:
         """Whether the root is proven, so that nothing is left to search."""
         return self._is_proven()
 
-    def go(self, simulations: int, calls: int) -> bool:
-        """The same as ``run``."""
-        return self.run(simulations, calls)
+    def grow_slice(self, simulations: int, calls: int) -> bool:
+        """The same as ``grow_to``."""
+        return self.grow_to(simulations, calls)
 
-    def run(self, simulations: int, calls: int) -> bool:
+    def grow_to(self, simulations: int, calls: int) -> bool:
         """Grow until the counts reach these totals.
 
         It returns False where the calls were used up first.
@@ -123,17 +123,17 @@ class PlainTree(PlainNodes):
         self.most_calls = calls
         self._order = None
         with watched(self, self.problem.call_seconds):
-            return self._run(simulations, calls)
+            return self._simulate(simulations, calls)
 
-    def _run(self, simulations: int, calls: int) -> bool:
+    def _simulate(self, simulations: int, calls: int) -> bool:
         while self.simulations < simulations and not self._is_proven():
             if self.answers:
                 # Resume the simulation that ran out of calls: its answers are
                 # known.
-                self.rng.words[:] = self.begun
+                self.rng.words[:] = self.start_words
             elif calls - self.calls < self._most_needed():  # it may run out of calls
-                self.begun = self.rng.words.copy()
-            self.known = 0
+                self.start_words = self.rng.words.copy()
+            self.answers_used = 0
             try:
                 search(self, self.root.state, self.setting.discount)
             except _Cut:
@@ -147,34 +147,39 @@ class PlainTree(PlainNodes):
 
     def _forget(self) -> None:
         """Drop the record of a simulation that waits."""
-        self.begun, self.answers, self.known, self.unborn = None, [], 0, set()
+        self.start_words, self.answers, self.answers_used, self.pending_nodes = (
+            None,
+            [],
+            0,
+            set(),
+        )
 
     # --- Alg. 5: the rules of the template ------------------------------------
 
     def oracle(self, state: Any, action: int) -> Answer:
         """The answer to a move of the descent: a call's, or a stored next state."""
-        node, self.taken = self.nodes[-1], None
+        node, self.stored_child = self.nodes[-1], None
         outcomes = node.outcomes.get(self.slot)
-        last = len(self.nodes) == self.setting.limit  # nothing is kept beyond
-        stored = (
+        is_last = len(self.nodes) == self.setting.limit  # nothing is kept beyond
+        takes_old = (
             self.remembers
-            and not last
+            and not is_last
             and outcomes is not None
             and takes_stored(
                 self.setting,
-                outcomes.different,
+                outcomes.num_different,
                 outcomes.samples,
                 node.n[self.slot] + 1,
             )
         )
-        self.sampled.append(not stored and not last)
-        if not stored or outcomes is None:
+        self.sampled.append(not takes_old and not is_last)
+        if not takes_old or outcomes is None:
             return self._call(state, action)
-        self.taken, reward = outcomes.stored(self.rng)
+        self.stored_child, reward = outcomes.sample_stored(self.rng)
         return (
             (reward, state, True)
-            if self.taken is None
-            else (reward, self.taken.state, False)
+            if self.stored_child is None
+            else (reward, self.stored_child.state, False)
         )
 
     def _call(self, state: Any, action: int) -> Answer:
@@ -183,14 +188,14 @@ class PlainTree(PlainNodes):
         A simulation that is resumed gets the answers that it had before it ran
         out of calls.
         """
-        if self.known < len(self.answers):
-            answer, self.rng.words[:] = self.answers[self.known]
-            self.known += 1
+        if self.answers_used < len(self.answers):
+            answer, self.rng.words[:] = self.answers[self.answers_used]
+            self.answers_used += 1
             return answer
         self.calls += 1
         try:
             self.hold.begin()  # a stop may break off the step, and nothing else
-            reward, after, over = self._answered(state, action)
+            reward, next_state, is_over = self._checked_call(state, action)
             self.hold.open = False
         except BaseException as error:
             if self.hold.broke(error):
@@ -198,29 +203,29 @@ class PlainTree(PlainNodes):
             raise
         answer = (
             reward,
-            after,
-            over or (self.setting.ends and self.problem.is_terminal(after)),
+            next_state,
+            is_over or (self.setting.ends and self.problem.is_terminal(next_state)),
         )
-        if self.begun is not None:
+        if self.start_words is not None:
             self.answers.append((answer, self.rng.words.copy()))
-            self.known += 1
+            self.answers_used += 1
         return answer
 
-    def _answered(self, state: Any, action: int) -> Answer:
-        """A checked call; the first ones notice an action that is taken for its name."""
-        problem, rng, at = self.problem, self.rng, self.setting
-        checks = (at.low, at.high, at.ends, self.guard)
+    def _checked_call(self, state: Any, action: int) -> Answer:
+        """The answer of a checked call; early ones notice actions read by name."""
+        problem, rng, setting = self.problem, self.rng, self.setting
+        checks = (setting.low, setting.high, setting.ends, self.guard)
         # with room for a second call, where a step insists on an int
         if self.calls <= min(WARY_CALLS, self.most_calls - 1) and is_wary(problem):
-            before = rng.words.copy()
+            words_before = rng.words.copy()
             try:
                 return answered(problem, state, wary(problem, action), rng, *checks)
             except InsistsOnInt:
-                rng.words[:], self.calls = before, self.calls + 1
+                rng.words[:], self.calls = words_before, self.calls + 1
         return answered(problem, state, action, rng, *checks)
 
-    def _pause(self) -> None:
-        if self.calls >= self.most_calls and self.known == len(self.answers):
+    def _check_calls_left(self) -> None:
+        if self.calls >= self.most_calls and self.answers_used == len(self.answers):
             raise _Cut
 
     def is_leaf(self, state: Any, depth: int) -> bool:
@@ -232,7 +237,7 @@ class PlainTree(PlainNodes):
             self.added = 0
         elif depth == self.setting.limit or self._enter(state, depth):
             return True
-        self._pause()
+        self._check_calls_left()
         return False
 
     def _enter(self, state: Any, depth: int) -> bool:
@@ -241,62 +246,67 @@ class PlainTree(PlainNodes):
         The child is created if there is room. It becomes the current node where
         the descent continues.
         """
-        if self.taken is not None:
-            self.nodes.append(self.taken)
+        if self.stored_child is not None:
+            self.nodes.append(self.stored_child)
             return False
-        parent, key = self.nodes[-1], (self.action, self.problem.key_of(state))
-        child = parent.children.get(key)
+        parent, child_key = self.nodes[-1], (self.action, self.problem.key_of(state))
+        child = parent.children.get(child_key)
         if child is not None:
-            known: tuple[int, ...] | None
-            known = (1 if child.sign > 0 else 2, *child.actions)
-            if self.setting.bounds:  # a node leaves out what they exclude
-                known = self.problem.profile(child.state)
-            self.problem.check_alike(state, child.state, known)
-        if child is not None and id(child) not in self.unborn:
+            known_profile: tuple[int, ...] | None
+            known_profile = (1 if child.sign > 0 else 2, *child.actions)
+            if self.setting.bounds:  # a node leaves out the actions that they exclude
+                known_profile = self.problem.profile(child.state)
+            self.problem.check_alike(state, child.state, known_profile)
+        if child is not None and id(child) not in self.pending_nodes:
             self.nodes.append(child)
             return False
-        self.fresh: PlainNode | None = None
+        self.new_leaf: PlainNode | None = None
         if child is None:
             if (
                 self.added >= self.setting.expansion
                 or self.num_nodes >= self.setting.most_nodes
             ):
                 return True
-            child = parent.children[key] = self._new(state, depth)
-            self.unborn.add(id(child))
+            child = parent.children[child_key] = self._new_node(state, depth)
+            self.pending_nodes.add(id(child))
         self.added += 1
         self.deepest = max(self.deepest, depth)
         # The number of nodes at the time when this child was created.
-        nodes = self.num_nodes - len(self.unborn) + self.added
-        if self.added < self.setting.expansion and nodes < self.setting.most_nodes:
+        nodes_before = self.num_nodes - len(self.pending_nodes) + self.added
+        if (
+            self.added < self.setting.expansion
+            and nodes_before < self.setting.most_nodes
+        ):
             self.nodes.append(child)
             return False
-        self.fresh = child
+        self.new_leaf = child
         return True
 
     def select_action(self, state: Any, depth: int) -> Selection:
         """The action that the method's tree policy selects."""
         node, rule = self.nodes[-1], self.rule
-        most = self._opened(node, 1)
-        x, h = self._gathered(node, most)
+        max_open = self._count_open(node, 1)
+        x, h = self._gather_values(node, max_open)
         # with boxes all actions are open
-        slots = undecided(node) if self.setting.solves else list(range(most))
-        if len(slots) < len(x):
-            x, h = [x[j] for j in slots], [h[j] for j in slots]
+        open_slots = (
+            undecided_slots(node) if self.setting.solves else list(range(max_open))
+        )
+        if len(open_slots) < len(x):
+            x, h = [x[j] for j in open_slots], [h[j] for j in open_slots]
         if rule.descent == UPPER:
-            n = [node.n[j] for j in slots]
+            n = [node.n[j] for j in open_slots]
             j = upper_pick(rule, x, n, len(x), node.visits, self.rng)
         else:
-            p, w = [0.0] * len(x), self._prior(node, depth, most)
-            w = [w[j] for j in slots]
+            p, w = [0.0] * len(x), self._prior(node, depth, max_open)
+            w = [w[j] for j in open_slots]
             descent_policy(rule, x, w, h, node.visits, [0.0] * len(x), p)
             j = drawn(p, len(x), self.rng)
             if rule.prior == PARENT_PRIOR:
-                row = [1.0 / len(x)] * self.setting.num_actions
+                policy_row = [1.0 / len(x)] * self.setting.num_actions
                 for a, share in zip(node.actions, p, strict=False):  # the open ones
-                    row[a] = share
-                self.policies.append(row)
-        self.slot = slots[j]
+                    policy_row[a] = share
+                self.policies.append(policy_row)
+        self.slot = open_slots[j]
         self.action = node.actions[self.slot]
         return Selection(self.action)
 
@@ -315,31 +325,35 @@ class PlainTree(PlainNodes):
             from smoothcruiser.tree.leaves import mean_rollout
 
             return self._first_estimate(mean_rollout(self, state, depth))
-        return self._first_estimate(self._rollout(state, depth))
+        return self._first_estimate(self._blind_rollout(state, depth))
 
-    def _rollout(self, state: Any, depth: int) -> float:
+    def _blind_rollout(self, state: Any, depth: int) -> float:
         """The return of a blind rollout from a leaf."""
-        total, weight = 0.0, 1.0
+        rollout_return, weight = 0.0, 1.0
         while depth < self.setting.limit:
-            self._pause()
+            self._check_calls_left()
             actions = self.problem.legal_actions(state)
             action = actions[self.rng.integers(len(actions))]
             sign = self._sign(state)
-            reward, state, ended = self._call(state, action)
-            total += weight * (sign * self.head[len(actions)] + reward)
-            if ended:
+            reward, state, has_ended = self._call(state, action)
+            rollout_return += weight * (sign * self.head[len(actions)] + reward)
+            if has_ended:
                 break
             weight *= self.setting.discount
             depth += 1
         else:
-            total += weight * self.setting.tail
-        return total
+            rollout_return += weight * self.setting.tail
+        return rollout_return
 
-    def _first_estimate(self, total: float) -> float:
-        """``total``, which becomes the first estimate of a new node."""
-        if self.fresh is not None:
-            self.fresh.visits, self.fresh.value, self.fresh.first = 1, total, total
-        return total
+    def _first_estimate(self, leaf_estimate: float) -> float:
+        """The estimate itself, which becomes the first one of a new node."""
+        if self.new_leaf is not None:
+            self.new_leaf.visits, self.new_leaf.value, self.new_leaf.first = (
+                1,
+                leaf_estimate,
+                leaf_estimate,
+            )
+        return leaf_estimate
 
     def backup(self, path: Sequence[Step], leaf_value: float) -> None:
         """Pass the end of a path up to the root.
@@ -349,43 +363,43 @@ class PlainTree(PlainNodes):
         if self.remembers:
             note_path(self, path)
         rule, discount = self.rule, self.setting.discount
-        back = leaf_value
-        below: PlainNode | None = None
+        path_return = leaf_value
+        child_below: PlainNode | None = None
         old_visits, old_value, old_entropy = 0, 0.0, 0.0
         if self.setting.solves:
             prove(self, path)
         for i in range(len(path) - 1, -1, -1):
             node, reward = self.nodes[i], path[i].reward
             j = node.actions.index(path[i].selection.action)
-            back = reward + discount * back
+            path_return = reward + discount * path_return
             if self.setting.solves:
-                back = node.inside(j, back)
+                path_return = node.clip_to_box(j, path_return)
             if rule.up == MEAN:
-                node.totals[j] += back
-            elif below is None:
+                node.totals[j] += path_return
+            elif child_below is None:
                 node.totals[j] += reward + discount * leaf_value
             else:
                 node.totals[j] += reward + discount * (
-                    below.visits * below.value - old_visits * old_value
+                    child_below.visits * child_below.value - old_visits * old_value
                 )
-            if rule.entropy > 0.0 and below is not None:
+            if rule.entropy > 0.0 and child_below is not None:
                 node.entropies[j] += discount * (
-                    below.visits * below.entropy - old_visits * old_entropy
+                    child_below.visits * child_below.entropy - old_visits * old_entropy
                 )
             node.n[j] += 1
             old_visits, old_value, old_entropy = node.visits, node.value, node.entropy
             node.visits += 1
-            below = node
+            child_below = node
             if old_visits == 0 and rule.up == MEAN:
-                node.first = back
+                node.first = path_return
             if rule.up == MEAN:
-                node.value += (back - node.value) / node.visits
+                node.value += (path_return - node.value) / node.visits
                 if rule.entropy <= 0.0:
                     continue
             if old_visits == 0 and rule.up != MEAN:
-                back += node.sign * self.head[self._opened(node, 0)]
-                node.first = back
-            x, h = self._gathered(node, self._opened(node, 0))
+                path_return += node.sign * self.head[self._count_open(node, 0)]
+                node.first = path_return
+            x, h = self._gather_values(node, self._count_open(node, 0))
             w = self._prior(node, i, len(x))
             if rule.up != MEAN:
                 node.value = node.sign * passed_up(rule, x, node.n, w)
@@ -399,22 +413,25 @@ class PlainTree(PlainNodes):
     def _sign(self, state: Any) -> float:
         return 1.0 if self.problem.mover(state) == 1 else -1.0
 
-    def _new(self, state: Any, depth: int) -> PlainNode:
+    def _new_node(self, state: Any, depth: int) -> PlainNode:
         self.num_nodes += 1
-        moves, actions = self.setting.elapsed + depth, self.problem.legal_actions(state)
-        known = None
+        num_moves, actions = (
+            self.setting.elapsed + depth,
+            self.problem.legal_actions(state),
+        )
+        known_bounds = None
         if self.setting.bounds:
-            known = self.bounds.at(self.problem.key_of(state), moves)
-        if known is not None:
-            actions = [a for a in actions if a not in known.excluded]
+            known_bounds = self.bounds.row_at(self.problem.key_of(state), num_moves)
+        if known_bounds is not None:
+            actions = [a for a in actions if a not in known_bounds.excluded]
         node = self.node_class(state, self._sign(state), actions)
-        if known is not None:
-            node.lows = [known.lows[a] for a in actions]
-            node.highs = [known.highs[a] for a in actions]
+        if known_bounds is not None:
+            node.lows = [known_bounds.lows[a] for a in actions]
+            node.highs = [known_bounds.highs[a] for a in actions]
         elif self.setting.bounds:
             node.open(-math.inf, math.inf)
         elif self.setting.solves:
-            node.open(*self.spans[min(moves, len(self.spans) - 1)])
+            node.open(*self.spans[min(num_moves, len(self.spans) - 1)])
         return node
 
     def _is_proven(self) -> bool:
@@ -423,41 +440,50 @@ class PlainTree(PlainNodes):
         low, high = self.root.box()
         return low == high
 
-    def _opened(self, node: PlainNode, begun: int) -> int:
-        """How many actions of a node are open; ``begun`` decisions are not counted yet."""
-        return open_count(self.setting, len(node.n), begun + sum(node.n))
+    def _count_open(self, node: PlainNode, decisions_begun: int) -> int:
+        """The number of open actions; ``decisions_begun`` are not counted yet."""
+        return open_count(self.setting, len(node.n), decisions_begun + sum(node.n))
 
-    def _gathered(self, node: PlainNode, most: int) -> tuple[list[float], list[float]]:
-        """Signed values and signed entropies below, of the first ``most`` legal actions."""
+    def _gather_values(
+        self, node: PlainNode, max_actions: int
+    ) -> tuple[list[float], list[float]]:
+        """Signed values, and signed entropies below, of the first legal actions."""
         rule, sign = self.rule, node.sign
-        untried = (
-            sign * node.first - self.head[most]
+        untried_value = (
+            sign * node.first - self.head[max_actions]
             if math.isnan(rule.initial)
             else sign * rule.initial
         )
         x = [
-            sign * (total / n) if n > 0 else untried
-            for total, n in zip(node.totals[:most], node.n[:most], strict=True)
+            sign * (total / n) if n > 0 else untried_value
+            for total, n in zip(
+                node.totals[:max_actions], node.n[:max_actions], strict=True
+            )
         ]
         if self.setting.solves or self.setting.bounds:
-            x = node.clipped(x)
+            x = node.clip_values(x)
         if rule.entropy <= 0.0:
             return x, [0.0] * len(x)
         return x, [
             sign * (total / n) if n > 0 else 0.0
-            for total, n in zip(node.entropies[:most], node.n[:most], strict=True)
+            for total, n in zip(
+                node.entropies[:max_actions], node.n[:max_actions], strict=True
+            )
         ]
 
-    def _prior(self, node: PlainNode, depth: int, most: int) -> list[float]:
-        shares = [0.0] * most
-        if self.rule.prior == VISITS_PRIOR and visit_shares(node.n, most, shares) > 0:
-            return shares
-        source = (
+    def _prior(self, node: PlainNode, depth: int, max_actions: int) -> list[float]:
+        action_shares = [0.0] * max_actions
+        if (
+            self.rule.prior == VISITS_PRIOR
+            and visit_shares(node.n, max_actions, action_shares) > 0
+        ):
+            return action_shares
+        prior_weights = (
             self.policies[depth - 1]
             if self.rule.prior == PARENT_PRIOR and depth > 0
             else self.weights
         )
-        return [source[a] for a in node.actions[:most]]
+        return [prior_weights[a] for a in node.actions[:max_actions]]
 
     def listen(self, hold: Hold) -> None:
         """Let a stop break off a call of the step."""
@@ -486,9 +512,9 @@ class PlainTree(PlainNodes):
         """Begin anew at ``state``, one move later, with the same stream and counts."""
         self._forget()
         self.num_nodes, self.deepest, self._order = 0, 0, None
-        self.root = self._new(state, 1)
+        self.root = self._new_node(state, 1)
 
-    def rest(self) -> None:
+    def pause_workers(self) -> None:
         """Do nothing: workers of leaves are kept until the end."""
 
     def close(self) -> None:

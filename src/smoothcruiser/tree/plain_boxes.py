@@ -1,7 +1,7 @@
 """Boxes of a plain tree that solves: ``tree.proof_kernel`` over lists.
 
 A box holds the value of an action for sure. The end of a play is carried up the path
-that led to it; descents leave out what a box has decided.
+that led to it; descents leave out actions that a box has decided.
 """
 
 from __future__ import annotations
@@ -19,46 +19,52 @@ if TYPE_CHECKING:
     from smoothcruiser.tree.plain import PlainTree
 
 
-def undecided(node: PlainNode) -> list[int]:
+def undecided_slots(node: PlainNode) -> list[int]:
     """The slots of the actions that are worth a descent; all where none is."""
-    ends = node.ends()
-    floor = max(low for low, _ in ends)
-    kept = [j for j, (low, high) in enumerate(ends) if high > low and high > floor]
-    return kept or list(range(len(ends)))
+    signed_boxes = node.ends()
+    sure_value = max(low for low, _ in signed_boxes)
+    open_slots = [
+        j
+        for j, (low, high) in enumerate(signed_boxes)
+        if high > low and high > sure_value
+    ]
+    return open_slots or list(range(len(signed_boxes)))
 
 
 def prove(tree: PlainTree, path: Sequence[Step]) -> None:
-    """Carry the end of a play up, if it ended, and refuse what chance would do."""
+    """Carry the end of a play up, if it ended, and refuse moves with two outcomes."""
     setting, discount = tree.setting, tree.setting.discount
     for node, step in zip(tree.nodes, path, strict=False):
         action = step.selection.action
         j = node.actions.index(action)
-        known = [key for move, key in node.children if move == action]
+        child_keys = [child_key for move, child_key in node.children if move == action]
         # an end decides an action: one that is still open did not end before
         ends_now = step.ended and node.lows[j] < node.highs[j]
-        again = node.n[j] > 0 and (node.paid[j] != step.reward or ends_now)
-        if again or len(known) > 1 or (known and step.ended):
+        differs = node.n[j] > 0 and (node.paid[j] != step.reward or ends_now)
+        if differs or len(child_keys) > 1 or (child_keys and step.ended):
             raise two_outcomes(at(step.state, action))
         node.paid[j] = step.reward
-    closed = len(path) == setting.limit and setting.closes
-    if not path[-1].ended and not closed:
+    at_limit = len(path) == setting.limit and setting.closes
+    if not path[-1].ended and not at_limit:
         return
-    low, high = 0.0, 0.0
+    box_low, box_high = 0.0, 0.0
     for i in range(len(path) - 1, -1, -1):
         node, reward = tree.nodes[i], path[i].reward
         j = node.actions.index(path[i].selection.action)
-        least, most = reward + discount * low, reward + discount * high
-        scaled = discount != 1.0 and (low != 0.0 or high != 0.0)
-        exact = is_exact(reward, low, least) and is_exact(reward, high, most)
-        if scaled or not exact:
+        low_end, high_end = reward + discount * box_low, reward + discount * box_high
+        is_scaled = discount != 1.0 and (box_low != 0.0 or box_high != 0.0)
+        sums_exact = is_exact(reward, box_low, low_end) and is_exact(
+            reward, box_high, high_end
+        )
+        if is_scaled or not sums_exact:
             tree.inexact = True
         slack = setting.slack
-        if least > node.highs[j] + slack or most < node.lows[j] - slack:
+        if low_end > node.highs[j] + slack or high_end < node.lows[j] - slack:
             raise broken_claim(tree.problem, tree.root.state)
-        if least <= node.lows[j] and most >= node.highs[j]:
+        if low_end <= node.lows[j] and high_end >= node.highs[j]:
             return
-        node.lows[j] = max(node.lows[j], least)
-        node.highs[j] = min(node.highs[j], most)
+        node.lows[j] = max(node.lows[j], low_end)
+        node.highs[j] = min(node.highs[j], high_end)
         if node.lows[j] > node.highs[j]:  # by rounding alone
-            node.lows[j], node.highs[j] = least, most
-        low, high = node.box()
+            node.lows[j], node.highs[j] = low_end, high_end
+        box_low, box_high = node.box()

@@ -38,7 +38,7 @@ class PlainNode:
         )
         # (action, key of the next state) -> child, in the order they were met
         self.children: dict[tuple[int, Any], PlainNode] = {}
-        # slot of an action -> what it was answered with; empty where moves always sample
+        # slot of an action -> its answers; empty where moves always sample
         self.outcomes: dict[int, MoveAnswers] = {}
         # the box of each action, where the tree solves or knows bounds; its reward, where
         # it solves
@@ -48,8 +48,12 @@ class PlainNode:
 
     def open(self, low: float, high: float) -> None:
         """Give every action the same box."""
-        size = len(self.actions)
-        self.lows, self.highs, self.paid = [low] * size, [high] * size, [0.0] * size
+        num_actions = len(self.actions)
+        self.lows, self.highs, self.paid = (
+            [low] * num_actions,
+            [high] * num_actions,
+            [0.0] * num_actions,
+        )
 
     def ends(self) -> list[tuple[float, float]]:
         """The boxes of the actions, from the mover's point of view."""
@@ -63,32 +67,32 @@ class PlainNode:
         best = max if self.sign > 0.0 else min
         return best(self.lows), best(self.highs)
 
-    def inside(self, j: int, value: float) -> float:
+    def clip_to_box(self, j: int, value: float) -> float:
         """The nearest value that the box of an action holds."""
         return min(max(value, self.lows[j]), self.highs[j])
 
-    def clipped(self, x: list[float]) -> list[float]:
+    def clip_values(self, x: list[float]) -> list[float]:
         """The signed values of its first actions, put into their boxes."""
         sign = self.sign
-        return [sign * self.inside(j, sign * value) for j, value in enumerate(x)]
+        return [sign * self.clip_to_box(j, sign * value) for j, value in enumerate(x)]
 
     def twin(self) -> PlainNode:
         """A copy with the same numbers, without children."""
-        other = PlainNode(self.state, self.sign, self.actions)
-        other.visits, other.value, other.first, other.entropy = (
+        node_copy = PlainNode(self.state, self.sign, self.actions)
+        node_copy.visits, node_copy.value, node_copy.first, node_copy.entropy = (
             self.visits,
             self.value,
             self.first,
             self.entropy,
         )
-        other.n, other.totals, other.entropies = (
+        node_copy.n, node_copy.totals, node_copy.entropies = (
             list(self.n),
             list(self.totals),
             list(self.entropies),
         )
-        other.lows, other.highs, other.paid = (
+        node_copy.lows, node_copy.highs, node_copy.paid = (
             list(self.lows),
             list(self.highs),
             list(self.paid),
         )
-        return other
+        return node_copy

@@ -25,18 +25,18 @@ class PlainNodes(ABC):
     spread: Any
     pool: Any
     answers: list[Any]
-    unborn: set[int]
+    pending_nodes: set[int]
     _order: list[PlainNode] | None = None
 
     @abstractmethod
-    def _opened(self, node: PlainNode, begun: int) -> int:
-        """How many actions of a node are open."""
+    def _count_open(self, node: PlainNode, begun: int) -> int:
+        """The number of open actions of a node."""
 
     @abstractmethod
     def _forget(self) -> None:
         """Drop the record of a simulation that waits."""
 
-    def _listed(self) -> list[PlainNode]:
+    def _ordered_nodes(self) -> list[PlainNode]:
         """The nodes in breadth-first order, which numbers them."""
         if self._order is None:
             self._order = [self.root]
@@ -47,9 +47,9 @@ class PlainNodes(ABC):
 
     def node(self, i: int) -> Node:
         """Node ``i``; 0 is the root."""
-        node = self._listed()[i]
-        most = self._opened(node, 0)
-        boxes = tuple(zip(node.lows[:most], node.highs[:most], strict=True))
+        node = self._ordered_nodes()[i]
+        num_open = self._count_open(node, 0)
+        boxes = tuple(zip(node.lows[:num_open], node.highs[:num_open], strict=True))
         return Node(
             number=i,
             state=node.state,
@@ -57,54 +57,61 @@ class PlainNodes(ABC):
             visits=node.visits,
             value=node.value,
             first=node.first,
-            actions=tuple(node.actions[:most]),
-            edge_visits=tuple(node.n[:most]),
-            edge_totals=tuple(node.totals[:most]),
+            actions=tuple(node.actions[:num_open]),
+            edge_visits=tuple(node.n[:num_open]),
+            edge_totals=tuple(node.totals[:num_open]),
             boxes=boxes if self.setting.solves else (),
             bounds=known_ends(boxes) if self.setting.bounds else (),
         )
 
     def children(self, i: int) -> Iterator[tuple[int, int]]:
         """(action, node) of the children of node ``i``, in the order they were met."""
-        for (action, _), child in self._listed()[i].children.items():
+        for (action, _), child in self._ordered_nodes()[i].children.items():
             yield action, self._numbers[id(child)]
 
     def child(self, i: int, action: int, after: Any) -> int | None:
         """The node of next state ``after``, if there is one."""
-        found = self._listed()[i].children.get((action, self.problem.key_of(after)))
-        return None if found is None else self._numbers[id(found)]
+        child_node = self._ordered_nodes()[i].children.get(
+            (action, self.problem.key_of(after))
+        )
+        return None if child_node is None else self._numbers[id(child_node)]
 
     def twin(self) -> Self:
         """A copy that grows by itself.
 
         States are shared, since nobody writes into them.
         """
-        other = copy.copy(self)
-        other.spread = other.pool = None  # workers are the original's
-        twins = {id(node): node.twin() for node in self._listed()}
-        for node in self._listed():
-            twins[id(node)].children = {
-                key: twins[id(child)] for key, child in node.children.items()
+        tree_copy = copy.copy(self)
+        tree_copy.spread = tree_copy.pool = None  # workers are the original's
+        node_copies = {id(node): node.twin() for node in self._ordered_nodes()}
+        for node in self._ordered_nodes():
+            node_copies[id(node)].children = {
+                key: node_copies[id(child)] for key, child in node.children.items()
             }
-            twins[id(node)].outcomes = {
-                slot: seen.twin(twins) for slot, seen in node.outcomes.items()
+            node_copies[id(node)].outcomes = {
+                slot: move_answers.twin(node_copies)
+                for slot, move_answers in node.outcomes.items()
             }
-        other.root = twins[id(self.root)]
-        other.rng, other.answers, other._order = (
+        tree_copy.root = node_copies[id(self.root)]
+        tree_copy.rng, tree_copy.answers, tree_copy._order = (
             copy.deepcopy(self.rng),
             list(self.answers),
             None,
         )
-        other.unborn = {id(twins[number]) for number in self.unborn}
-        return other
+        tree_copy.pending_nodes = {
+            id(node_copies[node_id]) for node_id in self.pending_nodes
+        }
+        return tree_copy
 
     def advance(self, child: int) -> None:
-        """Make ``child`` the root and forget what is not below it."""
-        self.root = self._listed()[child]
+        """Make ``child`` the root and forget the nodes that are not below it."""
+        self.root = self._ordered_nodes()[child]
         self._forget()
         self._order = None
-        self.num_nodes, self.deepest = len(self._listed()), -1
-        level = [self.root]
-        while level:
+        self.num_nodes, self.deepest = len(self._ordered_nodes()), -1
+        level_nodes = [self.root]
+        while level_nodes:
             self.deepest += 1
-            level = [below for node in level for below in node.children.values()]
+            level_nodes = [
+                below for node in level_nodes for below in node.children.values()
+            ]

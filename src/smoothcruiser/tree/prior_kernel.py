@@ -18,10 +18,11 @@ for the compiled tree.
                        sequential halving considers next; g are Gumbel(0) numbers that
                        were drawn once
 
-legend  x, n: signed values and visits; p, here ``w``: the prior; v, here ``first``: the
-        evaluator's signed value of the node; g: ``gumbels``, by action
+legend  x, n: signed values and visits; p, here ``w``: the prior; v, here
+        ``first_value``: the evaluator's signed value of the node; g: ``gumbels``, by
+        action
 
-What this file leaves out: where priors come from (``tree.evaluators``).
+Not in this file: the sources of priors (``tree.evaluators``).
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ def considered_visits(considered: int, simulations: int) -> list[int]:
     """
     if considered <= 1:
         return list(range(simulations))
-    phases = math.ceil(math.log2(considered))
-    visits, left = 0, considered
+    num_phases = math.ceil(math.log2(considered))
+    visits_given, actions_left = 0, considered
     plan: list[int] = []
     while len(plan) < simulations:
-        for _ in range(max(1, simulations // (phases * left))):
-            plan += [visits] * left
-            visits += 1
-        left = max(2, left // 2)
+        for _ in range(max(1, simulations // (num_phases * actions_left))):
+            plan += [visits_given] * actions_left
+            visits_given += 1
+        actions_left = max(2, actions_left // 2)
     return plan[:simulations]
 
 
@@ -63,50 +64,54 @@ def shares_of(prior: Any, acts: Any, size: int, out: Any) -> bool:
     Weights of illegal actions are ignored. The legal ones have to be finite, at least 0
     and not all 0.
     """
-    total = 0.0
+    total_weight = 0.0
     for j in range(size):
         weight = prior[acts[j]]
         if not 0.0 <= weight < math.inf:
             return False
-        total += weight
-    if not 0.0 < total < math.inf:
+        total_weight += weight
+    if not 0.0 < total_weight < math.inf:
         return False
     for j in range(size):
-        out[j] = prior[acts[j]] / total
+        out[j] = prior[acts[j]] / total_weight
     return True
 
 
 def best_untried(x: Any, n: Any, size: int) -> int:
     """The untried slot with the largest value, -1 where all were tried."""
-    best = -1
+    best_slot = -1
     for j in range(size):
-        if n[j] == 0 and (best < 0 or x[j] > x[best]):
-            best = j
-    return best
+        if n[j] == 0 and (best_slot < 0 or x[j] > x[best_slot]):
+            best_slot = j
+    return best_slot
 
 
 def prior_pick(rule: TreeRule, x: Any, n: Any, w: Any, size: int) -> int:
     """The slot that PUCT selects; the first of equals wins."""
-    total = 1
-    low, high = math.inf, -math.inf
+    total_visits = 1
+    lowest_value, highest_value = math.inf, -math.inf
     for j in range(size):
-        total += n[j]
-        low, high = min(low, x[j]), max(high, x[j])
-    scaled = math.isnan(rule.exploration)
-    c = USUAL_EXPLORATION if scaled else rule.exploration
-    c += math.log((total + rule.base) / rule.base)
-    reach = c * math.sqrt(float(total))
-    best = 0
-    top = -math.inf
+        total_visits += n[j]
+        lowest_value, highest_value = min(lowest_value, x[j]), max(highest_value, x[j])
+    is_scaled = math.isnan(rule.exploration)
+    c = USUAL_EXPLORATION if is_scaled else rule.exploration
+    c += math.log((total_visits + rule.base) / rule.base)
+    bonus_scale = c * math.sqrt(float(total_visits))
+    best_slot = 0
+    best_score = -math.inf
     for j in range(size):
         value = x[j]
-        if scaled:
-            value = (value - low) / (high - low) if high - low > LEAST_SPREAD else 0.0
-        score = value + reach * w[j] / (1 + n[j])
-        if score > top:
-            top = score
-            best = j
-    return best
+        if is_scaled:
+            value = (
+                (value - lowest_value) / (highest_value - lowest_value)
+                if highest_value - lowest_value > LEAST_SPREAD
+                else 0.0
+            )
+        score = value + bonus_scale * w[j] / (1 + n[j])
+        if score > best_score:
+            best_score = score
+            best_slot = j
+    return best_slot
 
 
 def logit(share: float) -> float:
@@ -114,78 +119,94 @@ def logit(share: float) -> float:
     return max(math.log(share), LEAST_LOGIT) if share > 0.0 else LEAST_LOGIT
 
 
-def transformed(
-    rule: TreeRule, x: Any, n: Any, w: Any, first: float, size: int, y: Any
+def transform_values(
+    rule: TreeRule, x: Any, n: Any, w: Any, first_value: float, size: int, y: Any
 ) -> None:
     """Write s(q) of the completed values to ``y``."""
-    total, most = 0, 0
-    mass, mean = 0.0, 0.0
+    total_visits, most_visits = 0, 0
+    tried_mass, tried_sum = 0.0, 0.0
     for j in range(size):
-        total += n[j]
-        most = max(most, n[j])
+        total_visits += n[j]
+        most_visits = max(most_visits, n[j])
         if n[j] > 0:
-            mass += w[j]
-            mean += w[j] * x[j]
-    mixed = first
-    if mass > 0.0:
-        mixed = (first + total * (mean / mass)) / (1 + total)
-    low, high = math.inf, -math.inf
+            tried_mass += w[j]
+            tried_sum += w[j] * x[j]
+    mixed_value = first_value
+    if tried_mass > 0.0:
+        mixed_value = (first_value + total_visits * (tried_sum / tried_mass)) / (
+            1 + total_visits
+        )
+    lowest_value, highest_value = math.inf, -math.inf
     for j in range(size):
-        y[j] = x[j] if n[j] > 0 else mixed
-        low, high = min(low, y[j]), max(high, y[j])
-    spread = max(high - low, LEAST_SPREAD)
-    scale = (rule.visit_offset + most) * rule.value_scale
+        y[j] = x[j] if n[j] > 0 else mixed_value
+        lowest_value, highest_value = min(lowest_value, y[j]), max(highest_value, y[j])
+    value_spread = max(highest_value - lowest_value, LEAST_SPREAD)
+    visit_scale = (rule.visit_offset + most_visits) * rule.value_scale
     for j in range(size):
-        y[j] = scale * ((y[j] - low) / spread)
+        y[j] = visit_scale * ((y[j] - lowest_value) / value_spread)
 
 
 def improved_policy(
-    rule: TreeRule, x: Any, n: Any, w: Any, first: float, size: int, y: Any, p: Any
+    rule: TreeRule,
+    x: Any,
+    n: Any,
+    w: Any,
+    first_value: float,
+    size: int,
+    y: Any,
+    p: Any,
 ) -> None:
     """Write pi' = softmax(log p + s(q)) to ``p``; ``y`` is workspace."""
-    transformed(rule, x, n, w, first, size, y)
-    top = -math.inf
+    transform_values(rule, x, n, w, first_value, size, y)
+    largest_logit = -math.inf
     for j in range(size):
         y[j] += logit(w[j])
-        top = max(top, y[j])
-    total = 0.0
+        largest_logit = max(largest_logit, y[j])
+    exp_sum = 0.0
     for j in range(size):
-        p[j] = math.exp(y[j] - top)
-        total += p[j]
+        p[j] = math.exp(y[j] - largest_logit)
+        exp_sum += p[j]
     for j in range(size):
-        p[j] /= total
+        p[j] /= exp_sum
 
 
 def improved_pick(
-    rule: TreeRule, x: Any, n: Any, w: Any, first: float, size: int, y: Any, p: Any
+    rule: TreeRule,
+    x: Any,
+    n: Any,
+    w: Any,
+    first_value: float,
+    size: int,
+    y: Any,
+    p: Any,
 ) -> int:
-    """The slot whose visits are furthest behind the improved policy."""
-    improved_policy(rule, x, n, w, first, size, y, p)
-    total = 1
+    """The slot with its visits furthest behind the improved policy."""
+    improved_policy(rule, x, n, w, first_value, size, y, p)
+    total_visits = 1
     for j in range(size):
-        total += n[j]
-    best = 0
-    top = -math.inf
+        total_visits += n[j]
+    best_slot = 0
+    best_score = -math.inf
     for j in range(size):
-        score = p[j] - n[j] / total
-        if score > top:
-            top = score
-            best = j
-    return best
+        score = p[j] - n[j] / total_visits
+        if score > best_score:
+            best_score = score
+            best_slot = j
+    return best_slot
 
 
 def halving_pick(
-    rule: TreeRule, x: Any, n: Any, w: Any, first: float, acts: Any, size: int,
+    rule: TreeRule, x: Any, n: Any, w: Any, first_value: float, acts: Any, size: int,
     root: Any, y: Any,
 ) -> int:  # fmt: skip
     """The root's slot by sequential halving, -1 where its plan is over."""
-    done = 0
+    visits_made = 0
     for j in range(size):
-        done += n[j] - root.since[acts[j]]
-    if done >= len(root.plan):
+        visits_made += n[j] - root.since[acts[j]]
+    if visits_made >= len(root.plan):
         return -1
-    transformed(rule, x, n, w, first, size, y)
-    return halving_best(n, w, acts, size, root, root.plan[done], y)
+    transform_values(rule, x, n, w, first_value, size, y)
+    return halving_best(n, w, acts, size, root, root.plan[visits_made], y)
 
 
 def halving_best(
@@ -195,12 +216,12 @@ def halving_best(
 
     Visits are counted from when the node became the root.
     """
-    best = -1
-    top = -math.inf
+    best_slot = -1
+    best_score = -math.inf
     for j in range(size):
         if n[j] - root.since[acts[j]] == visits:
             score = root.gumbels[acts[j]] + logit(w[j]) + y[j]
-            if score > top:
-                top = score
-                best = j
-    return best
+            if score > best_score:
+                best_score = score
+                best_slot = j
+    return best_slot

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Max, Operator
 from smoothcruiser.problem.arguments import is_whole
-from smoothcruiser.tree.parameters import finite
+from smoothcruiser.tree.parameters import check_finite
 from smoothcruiser.tree.searches import (
     IMPROVED,
     MEAN,
@@ -34,14 +34,14 @@ PLANNED = 64  # simulations of sequential halving where no number was given
 
 @dataclass(frozen=True, kw_only=True)
 class _Prior(Search):
-    """What searches by a prior share."""
+    """The shared parameters of searches by a prior."""
 
     prior: Any = None  # one weight per action; None: equal ones
     network: Any = None  # (prior, value) from one function, instead of the two
 
     def __post_init__(self) -> None:
-        self._evaluate("prior")
-        self._evaluate("network")
+        self._read_evaluator("prior")
+        self._read_evaluator("network")
         super().__post_init__()
         if self.network is not None and (self.prior or self.value) is not None:
             raise InvalidInput(
@@ -62,9 +62,9 @@ class _Prior(Search):
         return Max()
 
     def _rule(self, descent: int, exploration: float, **numbers: float) -> TreeRule:
-        shared = {"up": MEAN, "code": Max.code, "most_visited": True}
+        shared_numbers = {"up": MEAN, "code": Max.code, "most_visited": True}
         return self._rule_of(
-            descent=descent, exploration=exploration, **shared, **numbers
+            descent=descent, exploration=exploration, **shared_numbers, **numbers
         )
 
 
@@ -79,8 +79,8 @@ class PUCT(_Prior):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "exploration", optional=True, least=0.0)
-        finite(self, "base", least=1.0)
+        check_finite(self, "exploration", optional=True, least=0.0)
+        check_finite(self, "base", least=1.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         c = math.nan if self.exploration is None else float(self.exploration)
@@ -92,7 +92,7 @@ class Gumbel(_Prior):
     """Gumbel MuZero (Danihelka et al. 2022): good with very few simulations.
 
     Its root tries ``considered`` actions sampled without replacement from the prior and
-    halves them; what it recommends is better than the prior in expectation.
+    halves them; its recommendation is better than the prior in expectation.
     """
 
     considered: int = 16
@@ -107,18 +107,20 @@ class Gumbel(_Prior):
         super().__post_init__()
         for name in ("considered", "planned"):
             value = getattr(self, name)
-            missing = value is None and name == "planned"
-            if not missing and (not is_whole(value) or value < 1):
+            is_default = value is None and name == "planned"
+            if not is_default and (not is_whole(value) or value < 1):
                 raise InvalidInput(
                     f"{self.name}: {name} must be a whole number of at least 1, got "
                     f"{value!r}."
                 )
         for name in ("noise", "value_scale", "visit_offset"):
-            finite(self, name, least=0.0)
+            check_finite(self, name, least=0.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
-        scale, offset = float(self.value_scale), float(self.visit_offset)
-        return self._rule(IMPROVED, 0.0, value_scale=scale, visit_offset=offset)
+        value_scale, visit_offset = float(self.value_scale), float(self.visit_offset)
+        return self._rule(
+            IMPROVED, 0.0, value_scale=value_scale, visit_offset=visit_offset
+        )
 
 
 for _search in (PUCT(), Gumbel()):

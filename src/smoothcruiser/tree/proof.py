@@ -1,15 +1,16 @@
-"""What a tree without chance proves: the certificate of its boxes.
+"""Proofs by a tree without chance: the certificate of its boxes.
 
 With ``solve=True`` a tree keeps for every action two ends between which its value lies
-for sure (``tree.proof_kernel``): they come from plays that were followed to their end,
-and from what the declared rewards allow of the rest. No chance is in them (delta 0). They
-rest on ``deterministic=True``: one call of the step tells all. A tree makes most of its
-moves again and again; a second outcome of one of them ends the search with an error.
+for sure (``tree.proof_kernel``). They come from plays that were followed to their end,
+and from the range that the declared rewards allow elsewhere. No chance is in them
+(delta 0). They rest on ``deterministic=True``: one call of the step tells all. A tree
+makes most of its moves again and again; a second outcome of one of them ends the
+search with an error.
 The ends of a play are proven once and not tried again; ``plan`` inspects some calls
 before and after the search, as for every certificate.
 
-Rounding: what it may have added is in the interval (``spans.rounding``). Where no
-number was rounded (whole rewards at discount 1) nothing is added.
+The interval includes possible rounding errors (``spans.rounding``). Where no number
+was rounded (whole rewards at discount 1) nothing is added.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ def check_solvable(problem: Problem, search: Search) -> None:
         return
     from smoothcruiser.tree.searches import NO_PRIOR
 
-    need = None
+    requirement = None
     if not problem.deterministic:
-        need = (
+        requirement = (
             "a problem without chance; declare deterministic=True if every state and "
             "action has one outcome, or drop solve"
         )
     elif problem.operator != Max():
-        need = (
+        requirement = (
             f"the operator Max(), and the problem's is {problem.operator.label}; use "
             "operator=Max(), or drop solve"
         )
@@ -52,25 +53,31 @@ def check_solvable(problem: Problem, search: Search) -> None:
         search.operator(problem.operator) != Max()
         or search.rule(problem.operator).prior != NO_PRIOR
     ):
-        need = "a search for the plain maximum; use uct, bts or dents, or drop solve"
+        requirement = (
+            "a search for the plain maximum; use uct, bts or dents, or drop solve"
+        )
     elif search.widening is not None or search.samples is not None:
-        need = "moves that are made; drop widening and samples, which are for chance"
+        requirement = (
+            "moves that are made; drop widening and samples, which are for chance"
+        )
     elif problem.sample_action is not None:
-        need = "a list of all actions, and this problem samples them; drop solve"
+        requirement = "a list of all actions, and this problem samples them; drop solve"
     elif search.action_widening is not None:
-        need = "all actions of a node; drop action_widening, or solve"
+        requirement = "all actions of a node; drop action_widening, or solve"
     elif not problem.facts.terminals and problem.horizon is None:
-        need = "plays that end; declare terminal= or horizon= if they do, or drop solve"
-    if need is not None:
-        raise InvalidInput(f"{search.name}: solve=True needs {need}.")
+        requirement = (
+            "plays that end; declare terminal= or horizon= if they do, or drop solve"
+        )
+    if requirement is not None:
+        raise InvalidInput(f"{search.name}: solve=True needs {requirement}.")
 
 
 class Refuted(OracleError):
-    """What the search met excludes what was declared, so nothing is proven any more."""
+    """The search refuted a declaration, so nothing is proven any more."""
 
 
 def two_outcomes(where: str) -> Refuted:
-    """A move was made again and had another outcome."""
+    """The error of a move that was made again and had another outcome."""
     return Refuted(
         f"deterministic=True is declared, but a move {where} had two outcomes; drop "
         "deterministic= and solve, or fix the simulator."
@@ -78,11 +85,11 @@ def two_outcomes(where: str) -> Refuted:
 
 
 def broken_claim(problem: Problem, state: object) -> Refuted:
-    """A play is worth what the declarations exclude."""
+    """The error of a play with a value that the declarations exclude."""
     low, high = problem.facts.q_bounds(1)
     return Refuted(
-        f"A play from state {state!r} was worth what the problem's declarations exclude "
-        f"(values of actions in [{low:g}, {high:g}]); correct payoffs, "
+        f"A play from state {state!r} was worth what the problem's declarations "
+        f"exclude (values of actions in [{low:g}, {high:g}]); correct payoffs, "
         "total_reward_range or value_bounds, or fix the simulator."
     )
 
@@ -97,56 +104,56 @@ def is_rounded(tree: Tree) -> bool:
 def root_boxes(tree: Tree) -> tuple[Interval, dict[int, Interval]]:
     """(the box of V, those of the legal actions), with room for rounding."""
     root = tree.node(0)
-    box = root.box
-    assert box is not None
-    room = rounding(tree.problem, tree.setting.limit) if tree.inexact else 0.0
+    root_box = root.box
+    assert root_box is not None
+    rounding_room = rounding(tree.problem, tree.setting.limit) if tree.inexact else 0.0
 
-    def wide(ends: Interval) -> Interval:
+    def widen(ends: Interval) -> Interval:
         low, high = ends
-        return low - room, high + room
+        return low - rounding_room, high + rounding_room
 
-    return wide(box), {
-        a: wide(ends) for a, ends in zip(root.actions, root.boxes, strict=True)
+    return widen(root_box), {
+        a: widen(ends) for a, ends in zip(root.actions, root.boxes, strict=True)
     }
 
 
 def certificate_of(tree: Tree, looked: str = NOT_INSPECTED) -> Certificate:
-    """The certificate of the root's boxes; ``looked`` says what else was inspected.
+    """The certificate of the root's boxes; ``looked`` names other inspections.
 
-    There is none after an error that has refuted what it would rest on.
+    There is none after an error that has refuted its assumptions.
     """
     if tree.refuted is not None:
         raise tree.refuted
     interval, boxes = root_boxes(tree)
     problem, root = tree.problem, tree.node(0)
-    spread = tuple(boxes.get(a, NOWHERE) for a in range(problem.num_actions))
-    law = (
+    q_intervals = tuple(boxes.get(a, NOWHERE) for a in range(problem.num_actions))
+    law_text = (
         "deterministic=True: every state and action has one outcome (checked whenever "
         "the search made a move again)"
     )
-    how = "plays to their end, and what the rewards allow of the others"
+    bound_text = "plays to their end, and what the rewards allow of the others"
     return Certificate(
         kind="proof",
         interval=interval,
-        q_intervals=spread,
+        q_intervals=q_intervals,
         confidence=1.0,
-        bound=f"proven: {how}" if root.is_proven else how,
-        assumptions=assumptions(problem, law, looked),
-        best_actions=not_excluded(spread, root.player),
+        bound=f"proven: {bound_text}" if root.is_proven else bound_text,
+        assumptions=assumptions(problem, law_text, looked),
+        best_actions=not_excluded(q_intervals, root.player),
     )
 
 
 def note_of(tree: Tree) -> str:
-    """What is proven, in one sentence."""
+    """The proof in one sentence."""
     root = tree.node(0)
     low, high = root.box or (-math.inf, math.inf)
     if root.is_proven:
-        rounded = ", up to rounding" if tree.inexact else ""
+        rounding_text = ", up to rounding" if tree.inexact else ""
         return (
-            f"Proven: the value is {low:.6g}{rounded}; every other line of play was "
-            "followed to its end or cannot matter (deterministic=True is assumed)."
+            f"Proven: the value is {low:.6g}{rounding_text}; every other line of play "
+            "was followed to its end or cannot matter (deterministic=True is assumed)."
         )
     return (
-        f"Not proven yet: the value lies in [{low:.6g}, {high:.6g}]; with more calls the "
-        "search goes on."
+        f"Not proven yet: the value lies in [{low:.6g}, {high:.6g}]; with more calls "
+        "the search goes on."
     )

@@ -9,9 +9,9 @@ Saffidine 2010; with wins and losses alone it is MCTS-Solver, Winands et al. 200
 
 An action that was not tried has the box that the declared rewards allow
 (``Facts.q_bounds``). A box is *closed* where its ends are equal: the value is proven.
-The descent leaves out actions whose box is closed, and those that cannot be better
+The descent leaves out actions with a closed box, and those that cannot be better
 than another one is for sure: low(s, b) >= high(s, a), from the mover's point of view.
-A node whose box is open keeps at least one action: the one with the best high end has
+A node with an open box keeps at least one action: the one with the best high end has
 low <= max low < high.
 
 legend   symbol, name here
@@ -19,7 +19,7 @@ legend   symbol, name here
   r           ``boxes[node, 2 K + a]``: the reward of the move, to notice another one
 
 The file is plain Python that ``jit.build`` compiles; ``tree.plain`` has the same steps
-over lists. What it leaves out: what is said of a box (``tree.proof``).
+over lists. Not in this file: sentences about a box (``tree.proof``).
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ def open_boxes(boxes: Any, node: int, K: int, low: float, high: float) -> None:
         boxes[node, 2 * K + a] = 0.0
 
 
-def narrow(
+def keep_undecided(
     boxes: Any, node: int, sign: float, K: int, acts: Any, n: Any, x: Any, h: Any, size: int
 ) -> int:  # fmt: skip
     """The number of actions that are worth a descent; they are moved to the front.
 
     Their signed values ``x`` are put into their boxes.
     """
-    floor = -math.inf  # what the mover has for sure
+    sure_value = -math.inf  # of the mover's best action
     for j in range(size):
         a = acts[j]
         low = boxes[node, a] if sign > 0.0 else -boxes[node, K + a]
-        if low > floor:
-            floor = low
-    kept = 0
+        if low > sure_value:
+            sure_value = low
+    num_kept = 0
     for j in range(size):
         a = acts[j]
         low = boxes[node, a] if sign > 0.0 else -boxes[node, K + a]
         high = boxes[node, K + a] if sign > 0.0 else -boxes[node, a]
-        if high > low and high > floor:
+        if high > low and high > sure_value:
             value = x[j]
             if value < low:
                 value = low
             if value > high:
                 value = high
-            acts[kept], n[kept], x[kept], h[kept] = a, n[j], value, h[j]
-            kept += 1
-    return kept if kept > 0 else size
+            acts[num_kept], n[num_kept], x[num_kept], h[num_kept] = a, n[j], value, h[j]
+            num_kept += 1
+    return num_kept if num_kept > 0 else size
 
 
 def clip(
@@ -73,10 +73,10 @@ def clip(
 ) -> None:
     """Put the signed values of all actions into their boxes."""
     for j in range(size):
-        x[j] = sign * inside(boxes, node, acts[j], K, sign * x[j])
+        x[j] = sign * clip_to_box(boxes, node, acts[j], K, sign * x[j])
 
 
-def inside(boxes: Any, node: int, action: int, K: int, value: float) -> float:
+def clip_to_box(boxes: Any, node: int, action: int, K: int, value: float) -> float:
     """The nearest value that the box of an action holds."""
     if value < boxes[node, action]:
         return boxes[node, action]  # type: ignore[no-any-return]
@@ -87,14 +87,14 @@ def inside(boxes: Any, node: int, action: int, K: int, value: float) -> float:
 
 def box_of(ints: Any, edge: int, boxes: Any, node: int, sign: float, K: int) -> Any:
     """The two ends of a node's box; ``edge`` is the first column of edge visits."""
-    low, high = -sign * math.inf, -sign * math.inf
+    box_low, box_high = -sign * math.inf, -sign * math.inf
     for a in range(K):
         if ints[node, edge + a] >= 0:
-            if sign * boxes[node, a] > sign * low:
-                low = boxes[node, a]
-            if sign * boxes[node, K + a] > sign * high:
-                high = boxes[node, K + a]
-    return low, high
+            if sign * boxes[node, a] > sign * box_low:
+                box_low = boxes[node, a]
+            if sign * boxes[node, K + a] > sign * box_high:
+                box_high = boxes[node, K + a]
+    return box_low, box_high
 
 
 def is_exact(a: float, b: float, total: float) -> bool:
@@ -106,35 +106,35 @@ def prove(
     ints: Any, edge: int, floats: Any, column: int, boxes: Any, path: Any, rewards: Any,
     depth: int, discount: float, slack: float, K: int,
 ) -> int:  # fmt: skip
-    """Carry the end of a play of ``depth`` moves up, and return what came of it.
+    """Carry the end of a play of ``depth`` moves up, and return the outcome.
 
     ``column`` is that of a node's sign. ROUNDED says that a number was rounded, BROKEN
-    that the play is worth what the declared rewards exclude.
+    that the declared rewards exclude the value of the play.
     """
-    low, high = 0.0, 0.0
-    found = SAME_BOXES
+    box_low, box_high = 0.0, 0.0
+    outcome = SAME_BOXES
     for i in range(depth - 1, -1, -1):
         node, action, reward = path[i, 0], path[i, 1], rewards[i]
-        least, most = reward + discount * low, reward + discount * high
-        scaled = discount != 1.0 and (low != 0.0 or high != 0.0)
-        if scaled or not (
-            is_exact(reward, low, least) and is_exact(reward, high, most)
+        low_end, high_end = reward + discount * box_low, reward + discount * box_high
+        is_scaled = discount != 1.0 and (box_low != 0.0 or box_high != 0.0)
+        if is_scaled or not (
+            is_exact(reward, box_low, low_end) and is_exact(reward, box_high, high_end)
         ):
-            found = ROUNDED
-        elif found == SAME_BOXES:
-            found = NEW_BOXES
+            outcome = ROUNDED
+        elif outcome == SAME_BOXES:
+            outcome = NEW_BOXES
         if (
-            least > boxes[node, K + action] + slack
-            or most < boxes[node, action] - slack
+            low_end > boxes[node, K + action] + slack
+            or high_end < boxes[node, action] - slack
         ):
             return BROKEN
-        if least <= boxes[node, action] and most >= boxes[node, K + action]:
-            return found
-        if least > boxes[node, action]:
-            boxes[node, action] = least
-        if most < boxes[node, K + action]:
-            boxes[node, K + action] = most
+        if low_end <= boxes[node, action] and high_end >= boxes[node, K + action]:
+            return outcome
+        if low_end > boxes[node, action]:
+            boxes[node, action] = low_end
+        if high_end < boxes[node, K + action]:
+            boxes[node, K + action] = high_end
         if boxes[node, action] > boxes[node, K + action]:  # by rounding alone
-            boxes[node, action], boxes[node, K + action] = least, most
-        low, high = box_of(ints, edge, boxes, node, floats[node, column], K)
-    return found
+            boxes[node, action], boxes[node, K + action] = low_end, high_end
+        box_low, box_high = box_of(ints, edge, boxes, node, floats[node, column], K)
+    return outcome

@@ -1,4 +1,4 @@
-"""Bounds that are known: a tree with ``bounds=`` never tries what they exclude.
+"""Known bounds: a tree with ``bounds=`` never tries actions that they exclude.
 
 A memory of certified search has bounds L(s, a) <= Q(s, a) <= U(s, a) for the states that
 it has met, and all of them hold together with probability 1 - delta. Where they hold,
@@ -13,14 +13,14 @@ so that every node keeps one. With a horizon, bounds are those of the steps left
 
 The values of the other actions are put inside their bounds wherever a node is known:
 when it chooses, when it passes a value up that is made of them, and when it is read.
-Returns themselves are not: one sample may well lie outside of what holds for the mean.
+Returns themselves are not: one sample may well lie outside the bounds of the mean.
 
 An exact ``Solution`` excludes in the same way: L and U are its q_values, less and plus
 ``residual_bound``.
 
-What this file decides: what is known, once, when the tree is made; a memory that goes
-on learning changes no tree. What it leaves out: a certificate. The search itself samples
-no bound, and what the memory certifies of the root is the memory's to say.
+The bounds are read once, when the tree is made; a memory that goes on learning changes
+no tree. Not in this file: a certificate. The search itself samples no bound, and the
+memory's certificate of the root belongs to the memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class KnownRow(NamedTuple):
     excluded: frozenset[int]
 
 
-Place = tuple[Any, int]  # the key of a state, and the moves made before it
+StateTime = tuple[Any, int]  # the key of a state, and the moves made before it
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,61 +63,68 @@ class KnownBounds:
     Where there is no horizon, the moves of a place are ``ANY_TIME``.
     """
 
-    rows: dict[Place, KnownRow] = field(default_factory=dict)
+    rows: dict[StateTime, KnownRow] = field(default_factory=dict)
     confidence: float = 1.0  # that all of them hold together
     timed: bool = False
 
-    def at(self, key: Hashable, moves: int) -> KnownRow | None:
-        """What is known of a state after so many moves."""
+    def row_at(self, key: Hashable, moves: int) -> KnownRow | None:
+        """The known bounds of a state after so many moves."""
         return self.rows.get((key, moves if self.timed else ANY_TIME))
 
     def middles(self, key: Hashable, moves: int) -> dict[int, float]:
-        """What excluded actions of a state count as: a tree has no estimate of them."""
-        row = self.at(key, moves)
+        """Values of a state's excluded actions, which a tree does not estimate."""
+        row = self.row_at(key, moves)
         if row is None:
             return {}
         return {a: 0.5 * (row.lows[a] + row.highs[a]) for a in row.excluded}
 
     @property
-    def excluded(self) -> dict[Place, frozenset[int]]:
+    def excluded_actions(self) -> dict[StateTime, frozenset[int]]:
         """The actions that are left out, where there are any."""
-        found = {place: row.excluded for place, row in self.rows.items()}
-        return {place: out for place, out in found.items() if out}
+        excluded_by_place = {place: row.excluded for place, row in self.rows.items()}
+        return {
+            place: actions for place, actions in excluded_by_place.items() if actions
+        }
 
     @property
     def sentence(self) -> str:
-        """What it is worth, for the notes of an estimate."""
-        out = self.excluded
-        known = f"bounds= knew {len(self.rows):,} states"
-        if not out:
-            return f"{known} and left out no action."
-        pairs = sum(map(len, out.values()))
-        sure = self.confidence == 1.0
-        chance = "" if sure else f"with probability at least {self.confidence:g} "
-        return f"{known} and left out {pairs:,} actions; {chance}none of these is best."
+        """The number of exclusions in a sentence, for the notes of an estimate."""
+        excluded_actions = self.excluded_actions
+        known_text = f"bounds= knew {len(self.rows):,} states"
+        if not excluded_actions:
+            return f"{known_text} and left out no action."
+        num_excluded = sum(map(len, excluded_actions.values()))
+        is_sure = self.confidence == 1.0
+        chance_text = (
+            "" if is_sure else f"with probability at least {self.confidence:g} "
+        )
+        return (
+            f"{known_text} and left out {num_excluded:,} actions; {chance_text}none of "
+            "these is best."
+        )
 
     def tables(self, num_actions: int) -> tuple[Ints, Floats]:
-        """The same for ``pruning_kernel``, where states are whole numbers."""
-        known = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
-        ends = np.zeros((len(self.rows), 2 * num_actions))
-        places = sorted(self.rows.items(), key=lambda item: item[0][::-1])
-        for i, ((state, moves), row) in enumerate(places):
-            known[i, :FLAGS] = moves, state
-            known[i, [FLAGS + a for a in row.excluded]] = 1
-            ends[i] = row.lows + row.highs
-        return known, ends
+        """The rows as arrays for ``pruning_kernel``, where states are whole numbers."""
+        known_states = np.zeros((len(self.rows), FLAGS + num_actions), np.int64)
+        known_bounds = np.zeros((len(self.rows), 2 * num_actions))
+        sorted_rows = sorted(self.rows.items(), key=lambda item: item[0][::-1])
+        for i, ((state, moves), known_row) in enumerate(sorted_rows):
+            known_states[i, :FLAGS] = moves, state
+            known_states[i, [FLAGS + a for a in known_row.excluded]] = 1
+            known_bounds[i] = known_row.lows + known_row.highs
+        return known_states, known_bounds
 
 
 def check_bounds(search: Any) -> None:
-    """Refuse ``bounds=`` of another kind, or with what it does not go with."""
-    found = search.bounds
-    if isinstance(found, str):
-        found = named_object(search.name, "bounds", found)
-        object.__setattr__(search, "bounds", found)
-    if not _is_solution(found) and not is_memory(found):
+    """Refuse ``bounds=`` of another kind, or with parameters that exclude it."""
+    source = search.bounds
+    if isinstance(source, str):
+        source = named_object(search.name, "bounds", source)
+        object.__setattr__(search, "bounds", source)
+    if not _is_solution(source) and not is_memory(source):
         raise InvalidInput(
-            f"{search.name}: bounds must be a Certified or a Solution of the problem, got "
-            f"{type(found).__name__}."
+            f"{search.name}: bounds must be a Certified or a Solution of the problem, "
+            f"got {type(source).__name__}."
         )
     if search.solve:
         raise InvalidInput(
@@ -144,73 +151,87 @@ def bounds_of(problem: Problem, search: Search) -> KnownBounds:
         )
     if search.operator(problem.operator) != Max():
         raise InvalidInput(
-            f"{search.name}: bounds= needs a search for the plain maximum; use uct, bts, "
-            "dents, puct or gumbel, or drop bounds."
+            f"{search.name}: bounds= needs a search for the plain maximum; use uct, "
+            "bts, dents, puct or gumbel, or drop bounds."
         )
     if _is_solution(search.bounds):
-        found, confidence = _solved(problem, search), 1.0
+        states_known, confidence = _solution_states(problem, search), 1.0
     else:
         _check_same(problem, search)
         table = search.bounds.table()
-        found, confidence = _remembered(table), table.confidence
+        states_known, confidence = _memory_states(table), table.confidence
     horizon = problem.horizon
-    rows = {}
-    for state, remaining, player, ends in found:
-        moves = ANY_TIME if horizon is None else horizon - (remaining or 0)
-        rows[problem.key_of(state), moves] = row_of(player, ends)
-    return KnownBounds(rows, confidence, timed=horizon is not None)
+    known_rows = {}
+    for state, remaining, player, q_intervals in states_known:
+        num_moves = ANY_TIME if horizon is None else horizon - (remaining or 0)
+        known_rows[problem.key_of(state), num_moves] = row_of(player, q_intervals)
+    return KnownBounds(known_rows, confidence, timed=horizon is not None)
 
 
-def row_of(player: int, ends: Any) -> KnownRow:
-    """What intervals (K, 2) say of the actions of a state; NaN says nothing."""
-    found = np.asarray(ends, dtype=np.float64)
-    low, high = np.fmax(found[:, 0], -np.inf), np.fmin(found[:, 1], np.inf)
-    worst = high < low.max() if player == 1 else low > high.min()
-    out = frozenset(np.flatnonzero(worst).tolist())
-    return KnownRow(low.tolist(), high.tolist(), out)
+def row_of(player: int, q_intervals: Any) -> KnownRow:
+    """The bounds that intervals (K, 2) give to a state's actions; NaN gives none."""
+    interval_array = np.asarray(q_intervals, dtype=np.float64)
+    lower_ends, upper_ends = (
+        np.fmax(interval_array[:, 0], -np.inf),
+        np.fmin(interval_array[:, 1], np.inf),
+    )
+    is_excluded = (
+        upper_ends < lower_ends.max() if player == 1 else lower_ends > upper_ends.min()
+    )
+    excluded_actions = frozenset(np.flatnonzero(is_excluded).tolist())
+    return KnownRow(lower_ends.tolist(), upper_ends.tolist(), excluded_actions)
 
 
-# of a state: itself, steps left, who moves, intervals (K, 2)
+# a state, the steps left, the player to move, intervals (K, 2)
 KnownState = tuple[Any, int | None, int, Any]
 
 
-def _remembered(table: Any) -> Iterator[KnownState]:
+def _memory_states(table: Any) -> Iterator[KnownState]:
     for row in table:
         yield row.state, row.remaining, row.player, row.q_intervals
 
 
 def _check_same(problem: Problem, search: Search) -> None:
     """Refuse a memory of another problem; where it starts makes no difference."""
-    own = search.bounds.problem
-    if own is problem:
+    memory_problem = search.bounds.problem
+    if memory_problem is problem:
         return
-    changed = set(fingerprint(own).changes(fingerprint(problem).parts)) - {INITIAL}
-    if changed:
+    changed_parts = set(
+        fingerprint(memory_problem).changes(fingerprint(problem).parts)
+    ) - {INITIAL}
+    if changed_parts:
         raise InvalidInput(
             f"{search.name}: bounds= is a memory of another problem "
-            f"({', '.join(sorted(changed))} differ); give one of this problem."
+            f"({', '.join(sorted(changed_parts))} differ); give one of this problem."
         )
 
 
-def _solved(problem: Problem, search: Search) -> Iterator[KnownState]:
+def _solution_states(problem: Problem, search: Search) -> Iterator[KnownState]:
     solution: Solution = search.bounds
-    q, states = solution.q_values, solution.states
+    q_values, states = solution.q_values, solution.states
     if solution.stages is not None:
         raise InvalidInput(
-            f"{search.name}: bounds cannot be a Solution with a horizon, which knows the "
-            "values of actions with all steps left only; give a Certified."
+            f"{search.name}: bounds cannot be a Solution with a horizon, which knows "
+            "the values of actions with all steps left only; give a Certified."
         )
-    count = None if problem.tables is None else len(problem.tables.terminal)
-    other = states is None and len(q) != count
-    if other or q.shape[1] != problem.num_actions or solution.problem != problem.name:
+    num_states = None if problem.tables is None else len(problem.tables.terminal)
+    other_states = states is None and len(q_values) != num_states
+    if (
+        other_states
+        or q_values.shape[1] != problem.num_actions
+        or solution.problem != problem.name
+    ):
         raise InvalidInput(
             f"{search.name}: bounds= is the Solution of another problem "
-            f"({solution.problem!r:.40}, {len(q):,} states, {q.shape[1]} actions); give "
-            "that of this one."
+            f"({solution.problem!r:.40}, {len(q_values):,} states, {q_values.shape[1]} "
+            "actions); give that of this one."
         )
-    wide = solution.residual_bound
-    low, high = np.nextafter(q - wide, -np.inf), np.nextafter(q + wide, np.inf)
-    ends = np.stack([low, high], axis=2)
-    for i, state in enumerate(range(len(q)) if states is None else states):
-        if np.isfinite(q[i]).any():
-            yield state, None, problem.mover(state), ends[i]
+    residual_bound = solution.residual_bound
+    lower_ends, upper_ends = (
+        np.nextafter(q_values - residual_bound, -np.inf),
+        np.nextafter(q_values + residual_bound, np.inf),
+    )
+    q_intervals = np.stack([lower_ends, upper_ends], axis=2)
+    for i, state in enumerate(range(len(q_values)) if states is None else states):
+        if np.isfinite(q_values[i]).any():
+            yield state, None, problem.mover(state), q_intervals[i]

@@ -1,4 +1,4 @@
-"""The root of Gumbel MuZero: its Gumbel numbers, its plan, and what it recommends.
+"""The root of Gumbel MuZero: its Gumbel numbers, its plan, and its recommendation.
 
 The numbers are drawn once for each root, from a stream of their own, and stay the same
 while the root does. The plan is that of sequential halving over the simulations that
@@ -20,7 +20,7 @@ from smoothcruiser.tree.prior_kernel import (
     considered_visits,
     halving_best,
     improved_policy,
-    transformed,
+    transform_values,
 )
 from smoothcruiser.tree.prior_searches import PLANNED, Gumbel
 from smoothcruiser.tree.searches import IMPROVED
@@ -31,52 +31,58 @@ if TYPE_CHECKING:
 
 def plan_root(tree: Tree, simulations: int | None) -> None:
     """Give a root of Gumbel MuZero its numbers, unless it has them."""
-    search, gumbel = tree.method, getattr(tree._backend, "gumbel", None)
-    if not isinstance(search, Gumbel) or gumbel is None or len(gumbel.plan):
+    search, gumbel_root = tree.method, getattr(tree._backend, "gumbel", None)
+    if not isinstance(search, Gumbel) or gumbel_root is None or len(gumbel_root.plan):
         return
     K, root = tree.problem.num_actions, tree.node(0)
     rng = stream(tree.seed, Key.TREE, tree.elapsed, GUMBEL)
-    numbers = [
-        -math.log(-math.log(_inside(rng.random()))) * search.noise for _ in range(K)
+    gumbel_numbers = [
+        -math.log(-math.log(_positive_uniform(rng.random()))) * search.noise
+        for _ in range(K)
     ]
-    since = np.zeros(K, np.int64)
-    since[list(root.actions)] = root.edge_visits
-    planned = search.planned or simulations or PLANNED
-    considered = min(search.considered, len(root.actions), planned)
-    plan = np.array(considered_visits(considered, planned), np.int64)
-    tree._backend.gumbel = GumbelRoot(np.array(numbers), since, plan)
+    visits_before = np.zeros(K, np.int64)
+    visits_before[list(root.actions)] = root.edge_visits
+    num_planned = search.planned or simulations or PLANNED
+    num_considered = min(search.considered, len(root.actions), num_planned)
+    visit_plan = np.array(considered_visits(num_considered, num_planned), np.int64)
+    tree._backend.gumbel = GumbelRoot(
+        np.array(gumbel_numbers), visits_before, visit_plan
+    )
 
 
-def _inside(u: float) -> float:
+def _positive_uniform(u: float) -> float:
     """A uniform number away from 0, where its logarithm ends."""
     return max(u, 2.0**-60)
 
 
-def chosen(tree: Tree, node: Node) -> int:
+def gumbel_action(tree: Tree, node: Node) -> int:
     """The action of a Gumbel root: the best of the most visited ones."""
-    gumbel, rule, size = tree._backend.gumbel, tree.rule, len(node.actions)
+    gumbel_root, rule, num_legal = tree._backend.gumbel, tree.rule, len(node.actions)
     x = [node.sign * q for q in tree.q_values(0)]
-    n, w, y = list(node.edge_visits), list(node.prior or ()), [0.0] * size
-    transformed(rule, x, n, w, node.sign * node.first, size, y)
+    n, w, y = list(node.edge_visits), list(node.prior or ()), [0.0] * num_legal
+    transform_values(rule, x, n, w, node.sign * node.first, num_legal, y)
     acts = node.actions
-    most = max(n[j] - int(gumbel.since[a]) for j, a in enumerate(acts))
-    best = halving_best(n, w, acts, size, gumbel, most, y)
-    return acts[best]
+    most_visits = max(n[j] - int(gumbel_root.since[a]) for j, a in enumerate(acts))
+    best_slot = halving_best(n, w, acts, num_legal, gumbel_root, most_visits, y)
+    return acts[best_slot]
 
 
 def search_policy(tree: Tree, number: int = 0) -> list[float]:
-    """What the search would teach a policy at a node: shares of all K actions."""
+    """The training target of a policy at a node: shares of all K actions."""
     node = tree.node(number)
-    size, out = len(node.actions), [0.0] * tree.problem.num_actions
-    shares = [0.0] * size
+    num_legal, action_shares = len(node.actions), [0.0] * tree.problem.num_actions
+    legal_shares = [0.0] * num_legal
     if tree.rule.descent == IMPROVED:
         x = [node.sign * q for q in tree.q_values(number)]
         n, w = list(node.edge_visits), list(node.prior or ())
-        first, y = node.sign * node.first, [0.0] * size
-        improved_policy(tree.rule, x, n, w, first, size, y, shares)
+        first_value, y = node.sign * node.first, [0.0] * num_legal
+        improved_policy(tree.rule, x, n, w, first_value, num_legal, y, legal_shares)
     else:
-        total = sum(node.edge_visits)
-        shares = [n / total if total else 1.0 / size for n in node.edge_visits]
-    for action, share in zip(node.actions, shares, strict=True):
-        out[action] = share
-    return out
+        total_visits = sum(node.edge_visits)
+        legal_shares = [
+            n / total_visits if total_visits else 1.0 / num_legal
+            for n in node.edge_visits
+        ]
+    for action, share in zip(node.actions, legal_shares, strict=True):
+        action_shares[action] = share
+    return action_shares

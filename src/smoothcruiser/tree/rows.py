@@ -5,7 +5,7 @@ machine a state is the address of W (``jit.by_address``). Two states are the sam
 all words are, except that 0.0 and -0.0 are equal and NaN is equal to nothing, as in the
 machine with the step inside.
 
-What this file leaves out: states that hold arrays, or numbers that Python would give
+Not in this file: states that hold arrays, or numbers that Python would give
 another type. They have a machine of their own from the start.
 """
 
@@ -49,32 +49,40 @@ def keep(states: Any, i: int, state: int) -> Any:
 
 def state_hash(state: int) -> Any:
     """A hash of words; 0.0 and -0.0 have the same."""
-    mixed = 0
+    mixed_bits = 0
     for w in range(1, int_at(state, 0) + 1):
         word = int_at(state, w)
-        mixed = 1000003 * mixed + (0 if word == NEGATIVE_ZERO else word)
-    return mixed
+        mixed_bits = 1000003 * mixed_bits + (0 if word == NEGATIVE_ZERO else word)
+    return mixed_bits
 
 
-def same(stored: int, other: int) -> bool:
+def same(stored: int, compared: int) -> bool:
     """Whether a stored state is equal to another one."""
-    floats = int_at(stored, -1)
+    float_mask = int_at(stored, -1)
     for w in range(1, int_at(stored, 0) + 1):
-        if (floats >> (w - 1)) & 1:
-            if float_at(stored, w) != float_at(other, w):
+        if (float_mask >> (w - 1)) & 1:
+            if float_at(stored, w) != float_at(compared, w):
                 return False
-        elif int_at(stored, w) != int_at(other, w):
+        elif int_at(stored, w) != int_at(compared, w):
             return False
     return True
 
 
-def _parts() -> dict[str, Any]:
-    own = {"LOAD": load, "STORE": store, "KEEP": keep, "HASH": state_hash, "SAME": same}
-    parts = by_address.parts()
-    parts |= {name: compiled(function) for name, function in own.items()}
-    parts["salt"] += f"_{source_fingerprint(load)}"
-    del parts["FRAGILE"]
-    return parts
+def _machine_parts() -> dict[str, Any]:
+    row_functions = {
+        "LOAD": load,
+        "STORE": store,
+        "KEEP": keep,
+        "HASH": state_hash,
+        "SAME": same,
+    }
+    machine_parts = by_address.parts()
+    machine_parts |= {
+        name: compiled(function) for name, function in row_functions.items()
+    }
+    machine_parts["salt"] += f"_{source_fingerprint(load)}"
+    del machine_parts["FRAGILE"]
+    return machine_parts
 
 
 class RowMachine:
@@ -84,16 +92,22 @@ class RowMachine:
         """``state`` is the root's."""
         self.spoken = spoken
         self.room, self.root = spoken.buffer(), spoken.words(state)
-        self.mask = sum(1 << w for w, real in enumerate(spoken.floats()) if real)
-        self.parts = parts = _parts()
-        some = {name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")}
-        few = {name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")}
-        every = kernel.with_extras(parts) if extras else parts
-        self.grow = compiled(kernel.grow, nogil=True, **every)
-        self.add_node = compiled(kernel.add_node, **few)
-        self.rehash = compiled(kernel.rehash, **some)
-        self.compact = compiled(kernel.compact, **some)
-        self._find = compiled(kernel.find_child, **some)
+        self.mask = sum(
+            1 << w for w, is_float in enumerate(spoken.floats()) if is_float
+        )
+        self.parts = parts = _machine_parts()
+        hash_parts = {
+            name: parts[name] for name in ("LOAD", "STORE", "HASH", "SAME", "salt")
+        }
+        node_parts = {
+            name: parts[name] for name in ("LEGAL", "PLAYER", "STORE", "salt")
+        }
+        grow_parts = kernel.with_extras(parts) if extras else parts
+        self.grow = compiled(kernel.grow, nogil=True, **grow_parts)
+        self.add_node = compiled(kernel.add_node, **node_parts)
+        self.rehash = compiled(kernel.rehash, **hash_parts)
+        self.compact = compiled(kernel.compact, **hash_parts)
+        self._find = compiled(kernel.find_child, **hash_parts)
 
     @property
     def data(self) -> tuple[int, int]:
@@ -102,22 +116,22 @@ class RowMachine:
 
     def twin(self) -> RowMachine:
         """The machine for a tree that grows at the same time."""
-        other: RowMachine = object.__new__(RowMachine)
-        other.__dict__.update(self.__dict__)
-        other.room = self.spoken.buffer()
-        return other
+        machine_copy: RowMachine = object.__new__(RowMachine)
+        machine_copy.__dict__.update(self.__dict__)
+        machine_copy.room = self.spoken.buffer()
+        return machine_copy
 
-    def allocate(self, room: int) -> Any:
-        """Room for states."""
-        rows = np.zeros((room, 2 + self.spoken.size), dtype=np.int64)
-        rows[:, 0], rows[:, 1] = self.mask, self.spoken.size
-        return rows
+    def allocate(self, capacity: int) -> Any:
+        """Memory for ``capacity`` states."""
+        state_rows = np.zeros((capacity, 2 + self.spoken.size), dtype=np.int64)
+        state_rows[:, 0], state_rows[:, 1] = self.mask, self.spoken.size
+        return state_rows
 
-    def move_states(self, old: Any, room: int, count: int) -> Any:
-        """Room for states that begins with the first ``count`` of ``old``."""
-        rows = self.allocate(room)
-        rows[:count] = old[:count]
-        return rows
+    def move_states(self, old: Any, capacity: int, count: int) -> Any:
+        """Memory for states that begins with the first ``count`` of ``old``."""
+        state_rows = self.allocate(capacity)
+        state_rows[:count] = old[:count]
+        return state_rows
 
     def load(self, states: Any, i: int) -> Any:
         """The state in row ``i``, for Python."""
@@ -127,30 +141,32 @@ class RowMachine:
         self, ints: Any, table: Any, states: Any, node: int, action: int, after: Any
     ) -> int:
         """As in ``kernel``, for a state of Python."""
-        words = self.spoken.words(after)
-        if self.spoken.state(words[1:]) != after:  # of another type
+        state_words = self.spoken.words(after)
+        if self.spoken.state(state_words[1:]) != after:  # of another type
             return -1
-        address = int(words.ctypes.data)
+        address = int(state_words.ctypes.data)
         return int(self._find(ints, table, states, node, action, address))
 
 
 def as_columns(rows: Any, columns: Any, count: int) -> None:
     """Copy rows of words to the columns of ``jit.state_columns``."""
-    for w, column in enumerate(_leaves(columns), start=2):
-        words = np.ascontiguousarray(rows[:count, w])
-        column[:count] = words.view(np.float64) if column.dtype.kind == "f" else words
+    for w, column in enumerate(_flat_columns(columns), start=2):
+        word_column = np.ascontiguousarray(rows[:count, w])
+        column[:count] = (
+            word_column.view(np.float64) if column.dtype.kind == "f" else word_column
+        )
 
 
-def _leaves(columns: Any) -> list[Any]:
+def _flat_columns(columns: Any) -> list[Any]:
     if isinstance(columns, tuple):
-        return [leaf for column in columns for leaf in _leaves(column)]
+        return [leaf for column in columns for leaf in _flat_columns(column)]
     return [columns]
 
 
-def copied(stored: Any) -> Any:
-    """A copy of a store of states, which is an array or a tuple of stores."""
+def copy_store(stored: Any) -> Any:
+    """A copy of a store of states: an array, or a tuple of stores."""
     return (
-        tuple(copied(part) for part in stored)
+        tuple(copy_store(field_store) for field_store in stored)
         if isinstance(stored, tuple)
         else stored.copy()
     )

@@ -1,6 +1,6 @@
 """sampleV (Alg. 2) as an instance of the paper's template of tree search.
 
-What this file leaves out: the template itself (``template``), and the engines that run
+Not in this file: the template itself (``template``), and the engines that run
 schedules fast.
 """
 
@@ -57,10 +57,10 @@ class SampleV:
                     f"sampleV has no {estimator.word} levels; give a schedule of "
                     "rollouts, plug-ins and constants (method 'paper')."
                 )
-        queries = {level.query for level in self.chain if level.query >= 0}
+        query_levels = {level.query for level in self.chain if level.query >= 0}
         self.below = {
             query: SampleV(problem, schedule, query, oracle, uniform)
-            for query in queries
+            for query in query_levels
         }
 
     def is_leaf(self, state: Any, depth: int) -> bool:
@@ -77,16 +77,18 @@ class SampleV:
         actions, q, w = self._estimate_q(state, level, sign)
         value = self.problem.operator.value(q, weights=w)
         gradient = self.problem.operator.gradient(q, weights=w)
-        inner, norm = 0.0, 0.0
+        inner_product, gradient_norm = 0.0, 0.0
         for x, g in zip(q, gradient, strict=True):
-            inner += x * g
-            norm += g
-        head = sign * (value - inner) + sign * level.shift
-        chosen = proportional(gradient, len(gradient), self.uniform() * norm)
+            inner_product += x * g
+            gradient_norm += g
+        head_value = sign * (value - inner_product) + sign * level.shift
+        action_slot = proportional(
+            gradient, len(gradient), self.uniform() * gradient_norm
+        )
         return Selection(
-            actions[chosen],
-            head,
-            1.0 if self.problem.operator.shift_invariant else norm,
+            actions[action_slot],
+            head_value,
+            1.0 if self.problem.operator.shift_invariant else gradient_norm,
         )
 
     def evaluate_leaf(self, state: Any, depth: int) -> float:
@@ -119,21 +121,23 @@ class SampleV:
         Q-hat is signed from the mover's point of view.
         """
         actions = self.problem.legal_actions(state)
-        rules = self.below[level.query]
+        level_rules = self.below[level.query]
         q: list[float] = []
         for action in actions:
-            total = 0.0
+            sum_returns = 0.0
             for _ in range(level.samples):
-                reward, after, ended = self.oracle(state, action)
-                total += (
+                reward, next_state, has_ended = self.oracle(state, action)
+                sum_returns += (
                     reward
-                    if ended
+                    if has_ended
                     else reward
                     + self.problem.discount
-                    * search(rules, after, self.problem.discount)
+                    * search(level_rules, next_state, self.problem.discount)
                 )
-            mean = total / level.samples
+            mean_return = sum_returns / level.samples
             if self.schedule.clip is not None:
-                mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
-            q.append(sign * mean)
+                mean_return = min(
+                    max(mean_return, self.schedule.clip[0]), self.schedule.clip[1]
+                )
+            q.append(sign * mean_return)
         return actions, q, [self.weights[a] for a in actions]

@@ -22,9 +22,10 @@ legend  symbol, name, where
   b(N)  ``entropy_temperature`` / log(N + exp 1): the weight of the entropy, which
         decays to nothing
 
-What every method shares is in ``Search``. ``expansion``, the nodes added per
-simulation, is 1 as in most of the literature; None adds the whole path, as in Painter.
-What this file leaves out: how the numbers are used (``selection``, ``tree``).
+The shared parameters of all methods are in ``Search``. ``expansion``, the nodes added
+per simulation, is 1 as in most of the literature; None adds the whole path, as in
+Painter.
+Not in this file: the use of the numbers (``selection``, ``tree``).
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ from smoothcruiser.problem.arguments import is_number, is_whole
 from smoothcruiser.shown import Shown
 from smoothcruiser.tree.evaluators import LeafEvaluator, evaluator_of
 from smoothcruiser.tree.evaluators.checks import check_leaves
-from smoothcruiser.tree.parameters import finite, widening
+from smoothcruiser.tree.parameters import check_finite, check_widening
 
 # how a node descends; the last two by a prior (``prior_kernel``)
 UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED = range(4)
-MEAN, SMOOTH, BEST = range(3)  # what a node passes up
+MEAN, SMOOTH, BEST = range(3)  # the value that a node passes up
 NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR = range(3)
 PRIORS = {"visits": VISITS_PRIOR, "parent": PARENT_PRIOR}
 
@@ -79,42 +80,45 @@ class TreeRule(NamedTuple):
 
 
 def check_rule(name: str, rule: Any) -> TreeRule:
-    """``rule`` of the search ``name``, whose numbers the engine can run; others would
-    be taken for another method, or divide by zero.
+    """``rule`` of the search ``name``, checked: the engine can run its numbers.
+
+    Other numbers would select another method, or divide by zero.
     """
     if not isinstance(rule, TreeRule):
         raise InvalidInput(
             f"{name}: rule must return a TreeRule, got {type(rule).__name__}."
         )
-    codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
-    choices = {
+    operator_codes = sorted({operator.code for operator in OPERATORS.values()} - {OWN})
+    allowed_codes = {
         "descent": (UPPER, BOLTZMANN, PRIOR_UPPER, IMPROVED),
         "up": (MEAN, SMOOTH, BEST),
-        "code": tuple(codes),
+        "code": tuple(operator_codes),
         "prior": (NO_PRIOR, VISITS_PRIOR, PARENT_PRIOR),
     }
-    for field, known in choices.items():
+    for field, allowed in allowed_codes.items():
         value = getattr(rule, field)
-        if not is_whole(value) or value not in known:
+        if not is_whole(value) or value not in allowed:
             raise InvalidInput(
                 f"{name}: {field} of its TreeRule must be one of "
-                f"{', '.join(map(str, known))}, got {value!r}."
+                f"{', '.join(map(str, allowed))}, got {value!r}."
             )
-    regularized = not is_greedy(rule.code)
-    weighs = regularized and (rule.descent == BOLTZMANN or rule.up == SMOOTH)
+    is_regularized = not is_greedy(rule.code)
+    needs_temperature = is_regularized and (
+        rule.descent == BOLTZMANN or rule.up == SMOOTH
+    )
     # log(N + shift) is at least 0 for all N
-    least = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0, "base": 1.0}
-    least |= {"value_scale": 0.0, "visit_offset": 0.0}
-    least["temperature"] = SMALLEST_TEMPERATURE if weighs else 0.0
-    for field, low in least.items():
+    lower_bounds = {"exploration": 0.0, "shift": 1.0, "entropy": 0.0, "base": 1.0}
+    lower_bounds |= {"value_scale": 0.0, "visit_offset": 0.0}
+    lower_bounds["temperature"] = SMALLEST_TEMPERATURE if needs_temperature else 0.0
+    for field, lower_bound in lower_bounds.items():
         value = getattr(rule, field)
-        adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
-        if adaptive and is_number(value) and math.isnan(value):
+        is_adaptive = field == "exploration" and rule.descent in (UPPER, PRIOR_UPPER)
+        if is_adaptive and is_number(value) and math.isnan(value):
             continue
-        if not is_number(value) or not low <= value < math.inf:
+        if not is_number(value) or not lower_bound <= value < math.inf:
             raise InvalidInput(
                 f"{name}: {field} of its TreeRule must be a finite number of at least "
-                f"{low:g}, got {value!r}."
+                f"{lower_bound:g}, got {value!r}."
             )
     if not is_number(rule.initial) or math.isinf(rule.initial):
         raise InvalidInput(
@@ -132,13 +136,13 @@ def check_rule(name: str, rule: Any) -> TreeRule:
 
 @dataclass(frozen=True, kw_only=True)
 class Search(ABC):
-    """What all tree searches share. Use one of the methods below."""
+    """The shared parameters of all tree searches. Use one of the methods below."""
 
     depth: int | None = None  # None: the horizon, or as far as the discount reaches
     expansion: int | None = 1
-    # a number, or what ``evaluators`` take: one value per action
+    # a number, or one value per action in a form of ``evaluators``
     initial_q: Any = None
-    # None: what fits in 1 GiB with states of one word, but at most a million.
+    # None: as many as fit in 1 GiB with states of one word, but at most a million.
     max_nodes: int | None = None
     # (k, alpha): at its n-th visit a move has at most ceil(k n^alpha) next states
     widening: tuple[float, float] | None = None
@@ -148,13 +152,13 @@ class Search(ABC):
     # whether values are proven where there is no chance (``tree.proof``)
     solve: bool = False
     trees: int = 1  # independent trees that are added up (``tree.forest``)
-    # rollouts from a new leaf, whose mean is its value: for slow simulators, which
+    # rollouts from a new leaf; their mean is its value. For slow simulators, which
     # workers run at once
     leaf_rollouts: int = 1
     value: Any = None  # of a leaf, for the max player; None: a rollout
     mix: float = 0.0  # the weight of a rollout beside ``value``
     leaf_batch: int = 1  # leaves that are evaluated at once
-    # what a visit that waits for its value takes off its action's value meanwhile
+    # subtracted from the value of an action for each visit that waits for its value
     virtual_loss: float = 0.0
     # a Certified or a Solution, which may exclude actions (``tree.pruning``)
     bounds: Any = None
@@ -163,18 +167,18 @@ class Search(ABC):
     def __post_init__(self) -> None:
         for name in ("depth", "expansion", "max_nodes", "samples", "leaf_batch"):
             value = getattr(self, name)
-            missing = value is None and name != "leaf_batch"
-            if not missing and (not is_whole(value) or value < 1):
+            is_default = value is None and name != "leaf_batch"
+            if not is_default and (not is_whole(value) or value < 1):
                 raise InvalidInput(
                     f"{self.name}: {name} must be a whole number of at least 1 or "
                     f"None, got {value!r}."
                 )
-        widening(self, "widening")
-        widening(self, "action_widening")
+        check_widening(self, "widening")
+        check_widening(self, "action_widening")
         if self.widening is not None and self.samples is not None:
             raise InvalidInput(
-                f"{self.name}: widening and samples are two limits on the next states of "
-                "a move; give one of them."
+                f"{self.name}: widening and samples are two limits on the next states "
+                "of a move; give one of them."
             )
         for name in ("trees", "leaf_rollouts"):
             value = getattr(self, name)
@@ -188,30 +192,32 @@ class Search(ABC):
                 f"{self.name}: solve must be True or False, got {self.solve!r}."
             )
         if not is_number(self.initial_q):
-            self._evaluate("initial_q")
+            self._read_evaluator("initial_q")
         else:
-            finite(self, "initial_q", optional=True)
-        self._evaluate("value")
-        finite(self, "mix", least=0.0)
-        finite(self, "virtual_loss", least=0.0)
+            check_finite(self, "initial_q", optional=True)
+        self._read_evaluator("value")
+        check_finite(self, "mix", least=0.0)
+        check_finite(self, "virtual_loss", least=0.0)
         check_leaves(self)
         if self.bounds is not None:
             from smoothcruiser.tree.pruning import check_bounds
 
             check_bounds(self)
 
-    def _evaluate(self, name: str) -> None:
-        """Make the evaluator of what was given for a parameter."""
-        found = evaluator_of(self.name, name, getattr(self, name))
-        object.__setattr__(self, name, found)
+    def _read_evaluator(self, name: str) -> None:
+        """Replace the user's object of a parameter by its evaluator."""
+        evaluator = evaluator_of(self.name, name, getattr(self, name))
+        object.__setattr__(self, name, evaluator)
 
     @property
     def evaluators(self) -> dict[str, LeafEvaluator]:
-        """What is asked at leaves, by the parameter that gave it."""
+        """The evaluators at leaves, by the name of their parameter."""
         names = ("value", "prior", "network", "initial_q")
-        given = {name: getattr(self, name, None) for name in names}
+        parameters = {name: getattr(self, name, None) for name in names}
         return {
-            n: found for n, found in given.items() if isinstance(found, LeafEvaluator)
+            n: evaluator
+            for n, evaluator in parameters.items()
+            if isinstance(evaluator, LeafEvaluator)
         }
 
     @property
@@ -221,10 +227,10 @@ class Search(ABC):
 
     @abstractmethod
     def operator(self, problem_operator: Operator) -> Operator:
-        """The operator whose value the search estimates."""
+        """The operator that the search estimates the value of."""
 
     def estimates(self, problem_operator: Operator) -> str:
-        """The name of the operator whose value the search estimates."""
+        """The name of the operator that the search estimates the value of."""
         return self.operator(problem_operator).label
 
     @abstractmethod
@@ -232,35 +238,39 @@ class Search(ABC):
         """The numbers that the engine runs."""
 
     def _rule_of(self, **numbers: Any) -> TreeRule:
-        """The rule with these numbers, and with what the search assumes of actions."""
-        given = self.initial_q
-        warm = isinstance(given, LeafEvaluator)
+        """The rule with these numbers, and the assumed value of untried actions."""
+        initial_q = self.initial_q
+        is_warm = isinstance(initial_q, LeafEvaluator)
         # where nodes keep values of their own, the number is not used
-        initial = 0.0 if warm else math.nan if given is None else float(given)
-        return TreeRule(initial=initial, warm=warm, **numbers)
+        initial_value = (
+            0.0 if is_warm else math.nan if initial_q is None else float(initial_q)
+        )
+        return TreeRule(initial=initial_value, warm=is_warm, **numbers)
 
     def with_options(self, options: dict[str, Any]) -> Search:
         """The same method with some parameters replaced."""
-        known = [field.name for field in fields(self)]
-        unknown = sorted(set(options) - set(known))
-        if unknown:
+        parameter_names = [field.name for field in fields(self)]
+        unknown_names = sorted(set(options) - set(parameter_names))
+        if unknown_names:
             raise InvalidInput(
-                f"{self.name} has no parameter {unknown[0]!r}; it has "
-                f"{', '.join(known)}."
+                f"{self.name} has no parameter {unknown_names[0]!r}; it has "
+                f"{', '.join(parameter_names)}."
             )
         return replace(self, **options)
 
     def __str__(self) -> str:
-        given = [
+        set_parameters = [
             f"{field.name}={_brief(getattr(self, field.name))}"
             for field in fields(self)
             if getattr(self, field.name) != field.default
         ]
-        return f"{self.name}({', '.join(given)})" if given else self.name
+        return (
+            f"{self.name}({', '.join(set_parameters)})" if set_parameters else self.name
+        )
 
 
 def _brief(value: Any) -> Any:
-    """A parameter in few words: what has a page of its own is named by its class."""
+    """A parameter in few words: an object with a page of its own by its class name."""
     return type(value).__name__ if isinstance(value, Shown) else value
 
 
@@ -276,7 +286,7 @@ class UCT(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "exploration", optional=True, least=0.0)
+        check_finite(self, "exploration", optional=True, least=0.0)
 
     def operator(self, problem_operator: Operator) -> Operator:  # noqa: D102
         return Max()
@@ -301,8 +311,8 @@ class _Regularized(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "temperature", optional=True, above=0.0)
-        finite(self, "exploration", least=0.0)
+        check_finite(self, "temperature", optional=True, above=0.0)
+        check_finite(self, "exploration", least=0.0)
 
     def _temperature(self, problem_operator: Operator) -> float:
         if self.temperature is not None:
@@ -408,8 +418,8 @@ class _Boltzmann(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "search_temperature", optional=True, above=0.0)
-        finite(self, "exploration", least=0.0)
+        check_finite(self, "search_temperature", optional=True, above=0.0)
+        check_finite(self, "exploration", least=0.0)
         if not isinstance(self.average_returns, bool):
             raise InvalidInput(
                 f"{self.name}: average_returns must be True or False, got "
@@ -419,7 +429,7 @@ class _Boltzmann(Search):
     def operator(self, problem_operator: Operator) -> Operator:
         return Max()
 
-    def _search(self, problem_operator: Operator) -> float:
+    def _descent_temperature(self, problem_operator: Operator) -> float:
         if self.search_temperature is not None:
             return float(self.search_temperature)
         return problem_operator.strength or DEFAULT_TEMPERATURE
@@ -431,7 +441,7 @@ class _Boltzmann(Search):
             code=Entropy.code,
             exploration=float(self.exploration),
             most_visited=False,
-            temperature=self._search(problem_operator),
+            temperature=self._descent_temperature(problem_operator),
             cools=self.average_returns,
             shift=math.e,
             entropy=entropy,
@@ -450,7 +460,7 @@ class BTS(_Boltzmann):
 
 @dataclass(frozen=True, kw_only=True)
 class DENTS(_Boltzmann):
-    """Decaying entropy tree search: BTS whose descent also values the entropy below.
+    """Decaying entropy tree search: BTS with a descent that values the entropy below.
 
     The weight of the entropy decays to nothing.
     """
@@ -461,11 +471,11 @@ class DENTS(_Boltzmann):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite(self, "entropy_temperature", optional=True, least=0.0)
+        check_finite(self, "entropy_temperature", optional=True, least=0.0)
 
     def rule(self, problem_operator: Operator) -> TreeRule:  # noqa: D102
         b = (
-            self._search(problem_operator)
+            self._descent_temperature(problem_operator)
             if self.entropy_temperature is None
             else float(self.entropy_temperature)
         )

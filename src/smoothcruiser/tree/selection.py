@@ -1,4 +1,4 @@
-"""How a node descends, what it passes up, and what it recommends.
+"""The descent, the value passed up and the recommendation of a node.
 
 The six methods are small functions of one node's numbers.
 
@@ -25,8 +25,8 @@ from smoothcruiser.operators.dispatch import builtin_gradient, builtin_value
 from smoothcruiser.operators.sampling import proportional
 from smoothcruiser.tree.searches import SMOOTH, TreeRule
 
-# Adaptive exploration of a node whose values are all 0: a thousandth of a unit,
-# so that it still explores.
+# Adaptive exploration of a node with all values 0: a thousandth of a unit, so that
+# it still explores.
 SMALLEST_SCALE = 1e-3
 
 
@@ -35,32 +35,32 @@ def upper_pick(rule: TreeRule, x: Any, n: Any, size: int, visits: int, rng: Any)
 
     The bound is x + c sqrt(log N / n), and the first of equals wins.
     """
-    untried = 0
+    num_untried = 0
     for j in range(size):
         if n[j] == 0:
-            untried += 1
-    if untried > 0:
-        left = rng.integers(untried)
+            num_untried += 1
+    if num_untried > 0:
+        untried_left = rng.integers(num_untried)
         for j in range(size):
             if n[j] == 0:
-                if left == 0:
+                if untried_left == 0:
                     return j
-                left -= 1
+                untried_left -= 1
     c = rule.exploration
     if math.isnan(c):
         c = SMALLEST_SCALE
         for j in range(size):
             if abs(x[j]) > c:
                 c = abs(x[j])
-    growth = math.log(float(visits)) if visits > 1 else 0.0
-    best = 0
-    top = -math.inf
+    log_visits = math.log(float(visits)) if visits > 1 else 0.0
+    best_slot = 0
+    best_score = -math.inf
     for j in range(size):
-        score = x[j] + c * math.sqrt(growth / n[j])
-        if score > top:
-            top = score
-            best = j
-    return best
+        score = x[j] + c * math.sqrt(log_visits / n[j])
+        if score > best_score:
+            best_score = score
+            best_slot = j
+    return best_slot
 
 
 def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
@@ -73,8 +73,8 @@ def uniform_share(rule: TreeRule, size: int, visits: int) -> float:
     if rule.exploration <= 0.0:
         return 0.0
     strength = rule.exploration * size if rule.counts_actions else rule.exploration
-    growth = math.log(visits + rule.shift)
-    return 1.0 if growth <= strength else strength / growth
+    log_visits = math.log(visits + rule.shift)
+    return 1.0 if log_visits <= strength else strength / log_visits
 
 
 def entropy_weight(rule: TreeRule, visits: int) -> float:
@@ -95,9 +95,9 @@ def descent_policy(
         y[j] = x[j] + b * h[j] if b > 0.0 else x[j]
     t = rule.temperature / math.log(visits + math.e) if rule.cools else rule.temperature
     builtin_gradient(rule.code, y, w, t, p)
-    share = uniform_share(rule, size, visits)
+    exploration_share = uniform_share(rule, size, visits)
     for j in range(size):
-        p[j] = (1.0 - share) * p[j] + share / size
+        p[j] = (1.0 - exploration_share) * p[j] + exploration_share / size
 
 
 def visit_shares(n: Any, size: int, w: Any) -> int:
@@ -105,21 +105,21 @@ def visit_shares(n: Any, size: int, w: Any) -> int:
 
     Nothing is written where there are no visits.
     """
-    total = 0
+    total_visits = 0
     for j in range(size):
-        total += n[j]
-    if total > 0:
+        total_visits += n[j]
+    if total_visits > 0:
         for j in range(size):
-            w[j] = n[j] / total
-    return total
+            w[j] = n[j] / total_visits
+    return total_visits
 
 
 def drawn(p: Any, size: int, rng: Any) -> int:
     """An index sampled in proportion to ``p``, by one uniform and a running sum."""
-    total = 0.0
+    total_weight = 0.0
     for j in range(size):
-        total += p[j]
-    return proportional(p, size, rng.random() * total)
+        total_weight += p[j]
+    return proportional(p, size, rng.random() * total_weight)
 
 
 def passed_up(rule: TreeRule, x: Any, n: Any, w: Any) -> float:
@@ -129,20 +129,20 @@ def passed_up(rule: TreeRule, x: Any, n: Any, w: Any) -> float:
     """
     if rule.up == SMOOTH:
         return builtin_value(rule.code, x, w, rule.temperature)
-    top = -math.inf
+    best_value = -math.inf
     for j in range(len(x)):
-        if n[j] > 0 and x[j] > top:
-            top = x[j]
-    return top
+        if n[j] > 0 and x[j] > best_value:
+            best_value = x[j]
+    return best_value
 
 
 def entropy_below(p: Any, h: Any, size: int) -> float:
-    """H(p) + <p, h>: the entropy of the node and of what follows."""
-    total = 0.0
+    """H(p) + <p, h>: the entropy of the node and of later nodes."""
+    total_entropy = 0.0
     for j in range(size):
         if p[j] > 0.0:
-            total += p[j] * (h[j] - math.log(p[j]))
-    return total
+            total_entropy += p[j] * (h[j] - math.log(p[j]))
+    return total_entropy
 
 
 def recommended(rule: TreeRule, x: Any, n: Any, size: int) -> int:
@@ -150,15 +150,15 @@ def recommended(rule: TreeRule, x: Any, n: Any, size: int) -> int:
 
     The other criterion breaks ties, and tried actions come first.
     """
-    best = 0
+    best_slot = 0
     for j in range(1, size):
-        if n[j] == 0 and n[best] > 0:
+        if n[j] == 0 and n[best_slot] > 0:
             continue
-        if n[best] == 0 and n[j] > 0:
-            best = j
+        if n[best_slot] == 0 and n[j] > 0:
+            best_slot = j
         elif rule.most_visited:
-            if n[j] > n[best] or (n[j] == n[best] and x[j] > x[best]):
-                best = j
-        elif x[j] > x[best] or (x[j] == x[best] and n[j] > n[best]):
-            best = j
-    return best
+            if n[j] > n[best_slot] or (n[j] == n[best_slot] and x[j] > x[best_slot]):
+                best_slot = j
+        elif x[j] > x[best_slot] or (x[j] == x[best_slot] and n[j] > n[best_slot]):
+            best_slot = j
+    return best_slot

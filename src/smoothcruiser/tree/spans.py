@@ -1,4 +1,4 @@
-"""What the rewards allow of an action that was not tried, and how far it is rounded.
+"""The range of values that the rewards allow for an untried action, and its rounding.
 
 Trees that solve begin with these boxes. This file loads no Numba: ``explain`` and
 ``--help`` ask whether a search can solve.
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from smoothcruiser.tree.kernel import Setting
 
 ROOM = 4.0 * 2.0**-53  # of a step, for numbers of size 1
-UNTRIED = 5  # steps whose room pays for the rounding of what the rewards allow
+UNTRIED = 5  # steps: their room pays for the rounding of an untried action's range
 LEAST = 5e-324  # the smallest number above 0
 
 
 def spans_of(problem: Problem, setting: Setting) -> NDArray[np.float64]:
-    """What the rewards allow of an untried action, after 0, 1, ... moves.
+    """The ranges that the rewards allow for an untried action, after 0, 1, ... moves.
 
     One row serves all where there is no horizon, or nothing is to be proven.
     """
@@ -33,43 +33,60 @@ def spans_of(problem: Problem, setting: Setting) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=16)  # a long horizon takes seconds
 def _spans(facts: Facts) -> NDArray[np.float64]:
-    left: list[int | None] = [None]
+    steps_left: list[int | None] = [None]
     if facts.horizon is not None:
-        left = [facts.horizon - t for t in range(facts.horizon)]
+        steps_left = [facts.horizon - t for t in range(facts.horizon)]
     players = (1, 2) if facts.game else (1,)
-    rows = [[facts.q_bounds(player, steps) for player in players] for steps in left]
+    player_bounds = [
+        [facts.q_bounds(player, steps) for player in players] for steps in steps_left
+    ]
     return np.array(
-        [[min(b[0] for b in row), max(b[1] for b in row)] for row in rows], dtype=float
+        [
+            [
+                min(bounds[0] for bounds in bounds_row),
+                max(bounds[1] for bounds in bounds_row),
+            ]
+            for bounds_row in player_bounds
+        ],
+        dtype=float,
     )
 
 
 def rounding(problem: Problem, steps: int) -> float:
-    """How far a box of a tree of ``steps`` steps may be off by rounding.
+    """The largest rounding error of a box in a tree of ``steps`` steps.
 
     An end of a box is a sum r_0 + gamma (r_1 + gamma (...)) from its last term on, and
     each step errs by at most two roundings of numbers that are at most M in size, the
-    largest that the declared rewards allow anywhere: 2 steps M 2**-53, and what
-    products of roundings add. The last term may be what the rewards allow of an
-    untried action, which ``Facts`` computes within ten roundings. ``ROOM`` pays for all
-    of these twice over, and ``LEAST`` for products below the normal numbers, which err
-    by up to half of it.
+    largest that the declared rewards allow anywhere: 2 steps M 2**-53, plus products
+    of roundings. The last term may be an end of the range of an untried action, which
+    ``Facts`` computes within ten roundings. ``ROOM`` pays for all of these twice over,
+    and ``LEAST`` for products below the normal numbers, which err by up to half of it.
     """
     facts = problem.facts
-    size = facts.reward_bound + largest(facts.value_hull())
-    return (steps + 1 + UNTRIED) * (ROOM * size + LEAST)
+    largest_value = facts.reward_bound + largest(facts.value_hull())
+    return (steps + 1 + UNTRIED) * (ROOM * largest_value + LEAST)
 
 
 @lru_cache(maxsize=16)
 def spans_are_exact(facts: Facts) -> bool:
-    """Whether nothing was rounded in what the rewards allow of untried actions.
+    """Whether nothing was rounded in the ranges of untried actions.
 
     Sums of short numbers are exact; a range of the total is as it was declared.
     """
-    spans, total, given = _spans(facts), facts.total_range, facts.given_bounds
-    if total is not None and bool((spans == np.array(total)).all()):
+    spans, total_range, declared_bounds = (
+        _spans(facts),
+        facts.total_range,
+        facts.given_bounds,
+    )
+    if total_range is not None and bool((spans == np.array(total_range)).all()):
         return True
-    numbers = (*facts.reward_range, *(total or ()), *(given or ()), *spans.flat)
-    return facts.discount == 1.0 and all(map(_is_short, numbers))
+    all_numbers = (
+        *facts.reward_range,
+        *(total_range or ()),
+        *(declared_bounds or ()),
+        *spans.flat,
+    )
+    return facts.discount == 1.0 and all(map(_is_short, all_numbers))
 
 
 def _is_short(number: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a tree begins with, in whatever code it grows."""
+"""The arguments that every tree begins with, compiled or plain."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ legend   symbol, name here
   selectAction              ``Rules.select_action`` -> ``Selection``
   d > d_max, evaluateLeaf   ``Rules.is_leaf``, ``Rules.evaluate_leaf``
   oracle                    ``Rules.oracle``
-  (not in Alg. 5)           ``Rules.backup``: what a tree keeps of a finished descent;
+  (not in Alg. 5)           ``Rules.backup``: updates a tree after a finished descent;
                             nothing to do for SmoothCruiser
   h, w                      ``Selection.head``, ``Selection.norm``:
                             search(s, d) = h + w (R + gamma search(Z, d+1))
@@ -26,8 +26,8 @@ the instance.
 
 Alg. 5's recursion is a loop here: rewards and heads are collected going down
 with the weight gamma^d prod w that they will have, as in the engines
-(``engines.reference``), so that ``SampleV`` returns their bits. What this file
-leaves out: trees and their statistics.
+(``engines.reference``), so that ``SampleV`` returns their bits. Not in this file:
+trees and their statistics.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from smoothcruiser.problem.answers import Answer
 
 @dataclass(frozen=True)
 class Selection:
-    """What selectAction decides: an action, a number to add, and a factor.
+    """The decision of selectAction: an action, a number to add, and a factor.
 
     The number is added here; the factor applies to everything after it.
     """
@@ -86,28 +86,28 @@ class Rules(Protocol):
 
 def search(rules: Rules, state: Any, discount: float, depth: int = 0) -> float:
     """The return of one descent from ``state``, which is not terminal (Alg. 5)."""
-    total = 0.0
+    total_return = 0.0
     weight = 1.0
     path: list[Step] = []
     while not rules.is_leaf(state, depth):
-        chosen = rules.select_action(state, depth)
-        reward, after, ended = rules.oracle(state, chosen.action)
-        path.append(Step(state, chosen, reward, after, ended))
-        total += weight * (chosen.head + chosen.norm * reward)
-        if ended:
+        selection = rules.select_action(state, depth)
+        reward, next_state, has_ended = rules.oracle(state, selection.action)
+        path.append(Step(state, selection, reward, next_state, has_ended))
+        total_return += weight * (selection.head + selection.norm * reward)
+        if has_ended:
             rules.backup(path, 0.0)
-            return total
-        weight *= discount * chosen.norm
-        state = after
+            return total_return
+        weight *= discount * selection.norm
+        state = next_state
         depth += 1
-    value = rules.evaluate_leaf(state, depth)
-    rules.backup(path, value)
-    return total + weight * value
+    leaf_value = rules.evaluate_leaf(state, depth)
+    rules.backup(path, leaf_value)
+    return total_return + weight * leaf_value
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What Alg. 4 outputs by itself: the number of descents, and their sum."""
+    """The output of Alg. 4 by itself: the number of descents, and their sum."""
 
     simulations: int
     total: float
@@ -125,9 +125,9 @@ def generic_search(
 
     ``until(descents made)`` is called before each descent but the first.
     """
-    done = 0
-    total = 0.0
-    while done == 0 or not until(done):
-        total += search(rules, state, discount)
-        done += 1
-    return Tally(done, total)
+    num_descents = 0
+    total_return = 0.0
+    while num_descents == 0 or not until(num_descents):
+        total_return += search(rules, state, discount)
+        num_descents += 1
+    return Tally(num_descents, total_return)

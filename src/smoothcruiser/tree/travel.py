@@ -16,74 +16,98 @@ from smoothcruiser.tree.plain import PlainTree
 from smoothcruiser.tree.plain_node import PlainNode
 from smoothcruiser.tree.widening import MoveAnswers
 
-REFERRING = ("children", "outcomes")  # what names other nodes
+REFERRING = ("children", "outcomes")  # slots that name other nodes
 NUMBERS = tuple(name for name in PlainNode.__slots__ if name not in REFERRING)
-# what stays, is built anew, or means something only within a simulation
+# attributes that stay, are built anew, or have a meaning only within a simulation
 STAYS = frozenset(
     (
-        *("problem", "guard", "hold", "pool", "root", "unborn", "_order", "_numbers"),
-        *("nodes", "policies", "fresh", "taken", "sampled", "action", "slot", "added"),
+        *(
+            "problem",
+            "guard",
+            "hold",
+            "pool",
+            "root",
+            "pending_nodes",
+            "_order",
+            "_numbers",
+        ),
+        *(
+            "nodes",
+            "policies",
+            "new_leaf",
+            "stored_child",
+            "sampled",
+            "action",
+            "slot",
+            "added",
+        ),
     )
 )
 
-Packed = dict[str, Any]
+PackedTree = dict[str, Any]
 
 
-def packed(tree: PlainTree) -> Packed:
+def pack_tree(tree: PlainTree) -> PackedTree:
     """The tree as plain data, without its problem."""
-    nodes = tree._listed()
-    index = {id(node): i for i, node in enumerate(nodes)}
+    nodes = tree._ordered_nodes()
+    node_index = {id(node): i for i, node in enumerate(nodes)}
     return {
         "rows": [tuple(getattr(node, name) for name in NUMBERS) for node in nodes],
         "children": [
-            [(key, index[id(child)]) for key, child in node.children.items()]
+            [(key, node_index[id(child)]) for key, child in node.children.items()]
             for node in nodes
         ],
         "outcomes": [
             {
                 slot: (
-                    *(seen.samples, seen.ends, seen.paid),
+                    *(move_answers.samples, move_answers.ends, move_answers.paid),
                     [
-                        (index[id(c)], count, paid)
-                        for c, count, paid in seen.seen.values()
+                        (node_index[id(c)], count, paid)
+                        for c, count, paid in move_answers.by_child.values()
                     ],
                 )
-                for slot, seen in node.outcomes.items()
+                for slot, move_answers in node.outcomes.items()
             }
             for node in nodes
         ],
-        "unborn": [index[number] for number in tree.unborn],
-        "rest": {name: x for name, x in tree.__dict__.items() if name not in STAYS},
+        "pending_nodes": [node_index[node_id] for node_id in tree.pending_nodes],
+        "rest": {
+            name: value for name, value in tree.__dict__.items() if name not in STAYS
+        },
     }
 
 
-def take(tree: PlainTree, form: Packed) -> None:
-    """Let ``tree`` be what was packed; it keeps its problem and who may stop it."""
+def restore_tree(tree: PlainTree, form: PackedTree) -> None:
+    """Replace the contents of ``tree`` by a packed one; problem and hold stay."""
     nodes = []
     for row in form["rows"]:
         node: PlainNode = object.__new__(PlainNode)
         for name, value in zip(NUMBERS, row, strict=True):
             setattr(node, name, value)
         nodes.append(node)
-    for node, below, stored in zip(
+    for node, child_indices, stored_outcomes in zip(
         nodes, form["children"], form["outcomes"], strict=True
     ):
-        node.children = {key: nodes[i] for key, i in below}
+        node.children = {key: nodes[i] for key, i in child_indices}
         node.outcomes = {}
-        for slot, (samples, ends, paid, seen) in stored.items():
-            outcomes = node.outcomes[slot] = MoveAnswers()
-            outcomes.samples, outcomes.ends, outcomes.paid = samples, ends, paid
-            outcomes.seen = {
-                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen
+        for slot, (num_samples, num_ends, paid, seen_rows) in stored_outcomes.items():
+            move_answers = node.outcomes[slot] = MoveAnswers()
+            move_answers.samples, move_answers.ends, move_answers.paid = (
+                num_samples,
+                num_ends,
+                paid,
+            )
+            move_answers.by_child = {
+                id(nodes[i]): (nodes[i], count, total) for i, count, total in seen_rows
             }
     tree.__dict__.update(form["rest"])
     tree.root, tree._order = nodes[0], None
-    tree.unborn = {id(nodes[i]) for i in form["unborn"]}
+    tree.pending_nodes = {id(nodes[i]) for i in form["pending_nodes"]}
 
 
-def unpacked(problem: Problem, form: Packed) -> PlainTree:
+def unpack_tree(problem: Problem, form: PackedTree) -> PlainTree:
     """The tree that was packed, for ``problem``."""
     tree: PlainTree = object.__new__(PlainTree)
     tree.problem, tree.guard, tree.hold = problem, Guard(), Hold()
-    take(tree, form)
+    restore_tree(tree, form)
     return tree

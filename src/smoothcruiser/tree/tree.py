@@ -1,12 +1,12 @@
 """A tree that grows by simulations, answers at any time, and is kept after a move.
 
-``grow`` spends simulations, calls or seconds. ``estimate`` is what a planner
-returns, without a certificate: a tree search promises nothing (``evaluate`` can
-certify its policy from below). ``advance`` keeps the part of the tree below a
-move. Memory is bounded by ``max_nodes``: a full tree continues to refine what
-it has. What this file decides: limits, the stream, and how a node's numbers
-become a policy. The search itself is ``tree.plain`` (any oracle) or
-``tree.kernel`` (compiled ones), which agree to the last bit.
+``grow`` spends simulations, calls or seconds. ``estimate`` returns an Estimate, as a
+planner does, without a certificate: a tree search promises nothing (``evaluate`` can
+certify its policy from below). ``advance`` keeps the part of the tree below a move.
+Memory is bounded by ``max_nodes``: a full tree continues to refine its nodes. This
+file decides limits, the stream, and how a node's numbers become a policy. The search
+itself is ``tree.plain`` (any oracle) or ``tree.kernel`` (compiled ones), which agree
+to the last bit.
 
 The policy of a node is that of the problem's operator at the node's values,
 grad F(Q), as everywhere in this library; where the operator is Max it is the
@@ -43,7 +43,7 @@ from smoothcruiser.tree.kernel import Setting
 from smoothcruiser.tree.node import Node
 from smoothcruiser.tree.notes import notes_of, promise_of
 from smoothcruiser.tree.pruning import bounds_of
-from smoothcruiser.tree.roots import chosen, plan_root, search_policy
+from smoothcruiser.tree.roots import gumbel_action, plan_root, search_policy
 from smoothcruiser.tree.searches import (
     IMPROVED,
     MEAN,
@@ -63,7 +63,7 @@ class Tree(Shown):
     """A search tree over a problem, rooted at a state that is not terminal.
 
     Args:
-        problem: what ``MDP``, ``Game``, ``tabular`` or ``make`` returned.
+        problem: a Problem, from ``MDP``, ``Game``, ``tabular`` or ``make``.
         state: the root; by default the problem's initial state.
         method: "uct", "ments", "rents", "tents", "bts", "dents", "puct" or "gumbel", or
             such an object.
@@ -98,8 +98,8 @@ class Tree(Shown):
     ) -> None:
         check_problem(problem)
         self.compute = Compute.of("Tree", where)
-        elsewhere = "dask" if self.compute.scheduler is not None else None
-        executor = self.compute.executor or elsewhere
+        default_executor = "dask" if self.compute.scheduler is not None else None
+        executor = self.compute.executor or default_executor
         refuse_undiscounted(problem, "A search tree")
         self.problem, self.seed = problem, check_seed(seed)
         self.method = tree_search(method, options)
@@ -118,7 +118,9 @@ class Tree(Shown):
         self.head = heads(self.operator, problem.num_actions)
         self._backend = backend_of(self, executor, read_progress(progress))
         self._untouched = problem.tables is not None  # no step writes into its state
-        self.refuted: proof.Refuted | None = None  # what has shown a declaration false
+        self.refuted: proof.Refuted | None = (
+            None  # the error that refuted a declaration
+        )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tree:
         return copy.copy(self)
@@ -130,9 +132,9 @@ class Tree(Shown):
         )
 
     def __copy__(self) -> Tree:
-        twin = object.__new__(Tree)
-        twin.__dict__.update(self.__dict__ | {"_backend": self._backend.twin()})
-        return twin
+        tree_copy = object.__new__(Tree)
+        tree_copy.__dict__.update(self.__dict__ | {"_backend": self._backend.twin()})
+        return tree_copy
 
     def __repr__(self) -> str:
         return brief(
@@ -150,7 +152,7 @@ class Tree(Shown):
     # --- growing --------------------------------------------------------------
 
     def warm(self) -> None:
-        """Compile what growing needs, so that the first seconds are not spent on it."""
+        """Compile the code of growth, so that the first seconds are not spent on it."""
         self._backend.warm()
 
     def grow(
@@ -167,9 +169,9 @@ class Tree(Shown):
         tree depends on the seed alone, however they are sliced; with seconds,
         on the machine. There are never more calls than requested: a simulation
         that needs more waits, and is resumed next time. ``progress`` is True for
-        a bar, or a function that gets a ``Progress`` a few times per second, whose
-        calls are those of this growth; it ends the growth by returning False. Ctrl-C
-        raises KeyboardInterrupt and leaves a tree that answers and can grow on.
+        a bar, or a function that gets a ``Progress`` with the calls of this growth a
+        few times per second; it ends the growth by returning False. Ctrl-C raises
+        KeyboardInterrupt and leaves a tree that answers and can grow on.
         """
         callback = read_progress(progress)
         growth = Growth(
@@ -185,7 +187,11 @@ class Tree(Shown):
         last_simulation, last_call = growth.start(self)
         if isinstance(growth.progress, TreeWatcher):
             growth.progress.watch(self)
-        begin, seconds, watch = time.perf_counter(), growth.seconds, Stopwatch()
+        start_time, seconds, growth_watch = (
+            time.perf_counter(),
+            growth.seconds,
+            Stopwatch(),
+        )
         with held() as hold, overdue(seconds):
             try:
                 with hold.opened():
@@ -201,51 +207,60 @@ class Tree(Shown):
                 self._backend.listen(hold)
                 plan_root(self, growth.simulations)
                 if isinstance(self._backend, Forest):
-                    self._backend.until = None if seconds is None else begin + seconds
+                    self._backend.until = (
+                        None if seconds is None else start_time + seconds
+                    )
                 # calls between two checks of the clock and of Ctrl-C
-                size = self._backend.least_slice
+                slice_calls = self._backend.least_slice
                 while True:
-                    before = time.perf_counter()
-                    counts = self.simulations, self.num_calls
-                    goal = (
+                    slice_start = time.perf_counter()
+                    counts_before = self.simulations, self.num_calls
+                    slice_goal = (
                         # a slice of simulations would close a batch of leaves
                         last_simulation
                         if self.method.asks
-                        else min(last_simulation, self.simulations + size),
-                        min(last_call, self.num_calls + size),
+                        else min(last_simulation, self.simulations + slice_calls),
+                        min(last_call, self.num_calls + slice_calls),
                     )
-                    self._backend.run(*goal)
+                    self._backend.grow_to(*slice_goal)
                     # of several trees some may have used up their simulations, and
                     # the others their calls
-                    spent = counts == (self.simulations, self.num_calls)
-                    spent = spent and goal == (last_simulation, last_call)
-                    now = time.perf_counter()
+                    nothing_left = counts_before == (self.simulations, self.num_calls)
+                    nothing_left = nothing_left and slice_goal == (
+                        last_simulation,
+                        last_call,
+                    )
+                    slice_end = time.perf_counter()
                     if (
                         self.simulations >= last_simulation
                         or self.num_calls >= last_call
-                        or (self.method.solve and self._backend.over)
-                        or spent
-                        or now - begin - watch.stood_still() >= (seconds or math.inf)
+                        or (self.method.solve and self._backend.is_solved)
+                        or nothing_left
+                        or slice_end - start_time - growth_watch.stood_still()
+                        >= (seconds or math.inf)
                     ):
                         break
                     if hold.came:
                         raise KeyboardInterrupt
-                    least = max(SLICE_SECONDS, self._backend.slice_seconds)
-                    full = size >= FULL_SLICE or now - before >= least
-                    if full:
+                    min_seconds = max(SLICE_SECONDS, self._backend.slice_seconds)
+                    is_full = (
+                        slice_calls >= FULL_SLICE
+                        or slice_end - slice_start >= min_seconds
+                    )
+                    if is_full:
                         with hold.opened():
-                            refused = growth.tell(self)
-                        if refused:
+                            must_stop = growth.tell(self)
+                        if must_stop:
                             break
-                    if now - before < least:
-                        size *= 2
+                    if slice_end - slice_start < min_seconds:
+                        slice_calls *= 2
                 self._backend.flush()
             except proof.Refuted as error:
                 self.refuted = error
                 raise
             finally:  # Ctrl-C included
-                self._backend.rest()
-                self.seconds += time.perf_counter() - begin
+                self._backend.pause_workers()
+                self.seconds += time.perf_counter() - start_time
 
     def close(self) -> None:
         """End the workers, if there are any; a tree without them can still be read."""
@@ -278,9 +293,9 @@ class Tree(Shown):
                 f"The horizon of {self.problem.horizon} steps is over; there is "
                 "nothing left to search."
             )
-        old = self._backend
+        old_backend = self._backend
         try:
-            child = old.child(0, action, next_state)
+            child = old_backend.child(0, action, next_state)
         except SmoothcruiserError:
             raise
         except Exception:
@@ -290,20 +305,20 @@ class Tree(Shown):
             ) from None
         self.elapsed += 1
         self.state = next_state
-        if child is None and isinstance(old, Forest):
-            old.restart(next_state)
-            old.setting = self._setting()
+        if child is None and isinstance(old_backend, Forest):
+            old_backend.restart(next_state)
+            old_backend.setting = self._setting()
             return self
         if child is None:
-            kept = old.rng
-            self._backend = backend_of(self, old.name)
+            old_stream = old_backend.rng
+            self._backend = backend_of(self, old_backend.name)
             # The stream continues: a new tree must not repeat the old one's
             # samples.
-            self._backend.rng = kept
-            self._backend.take_over(old.counts)
+            self._backend.rng = old_stream
+            self._backend.take_over(old_backend.counts)
             return self
-        old.advance(child)
-        old.setting = self._setting()
+        old_backend.advance(child)
+        old_backend.setting = self._setting()
         return self
 
     def follow(self, action: int, state: Any, steps: int | None = None) -> bool:
@@ -313,17 +328,17 @@ class Tree(Shown):
         player. ``steps`` are left there, where the problem has a horizon. A
         tree that would see another number of them stays where it is.
         """
-        way = self._way(action, state)
-        if way is None or (
+        moves = self._moves_to(action, state)
+        if moves is None or (
             self.problem.horizon is not None
-            and steps != self.problem.horizon - self.elapsed - len(way)
+            and steps != self.problem.horizon - self.elapsed - len(moves)
         ):
             return False
-        for move, after in way:
-            self.advance(move, after)
+        for move, next_state in moves:
+            self.advance(move, next_state)
         return True
 
-    def _way(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
+    def _moves_to(self, action: int, state: Any) -> list[tuple[int, Any]] | None:
         """The moves (action, next state) from the root to a known node of ``state``.
 
         None if the tree has no such node.
@@ -332,13 +347,13 @@ class Tree(Shown):
             return [(action, state)]
         if not self.problem.is_game:
             return None
-        for number in [number for move, number in self.children(0) if move == action][
-            :MOST_TRIED
-        ]:
-            between = self.node(number)
-            for move in between.actions:
-                if self.child(number, move, state) is not None:
-                    return [(action, between.state), (move, state)]
+        for child_number in [
+            child_number for move, child_number in self.children(0) if move == action
+        ][:MOST_TRIED]:
+            middle_node = self.node(child_number)
+            for move in middle_node.actions:
+                if self.child(child_number, move, state) is not None:
+                    return [(action, middle_node.state), (move, state)]
         return None
 
     # --- reading --------------------------------------------------------------
@@ -375,8 +390,8 @@ class Tree(Shown):
             raise InvalidInput(
                 f"The tree has nodes 0 to {self.num_nodes - 1:,}, got {number!r}."
             )
-        found: Node = self._backend.node(int(number))
-        return found
+        node: Node = self._backend.node(int(number))
+        return node
 
     def children(self, number: int) -> list[tuple[int, int]]:
         """(action, node) of a node's children, in the order they were met."""
@@ -384,8 +399,8 @@ class Tree(Shown):
 
     def child(self, number: int, action: int, next_state: Any) -> int | None:
         """The child of a node at ``next_state``, None where the tree has none."""
-        found: int | None = self._backend.child(number, action, next_state)
-        return found
+        child_number: int | None = self._backend.child(number, action, next_state)
+        return child_number
 
     def q_values(self, number: int = 0) -> list[float]:
         """Values of a node's legal actions; untried ones as the search assumes."""
@@ -400,18 +415,18 @@ class Tree(Shown):
         """
         node = self.node(number)
         if self.problem.operator.has_prior:
-            q = dict(zip(node.actions, self.q_values(number), strict=True))
+            q_by_action = dict(zip(node.actions, self.q_values(number), strict=True))
             return best_action(
                 self.policy(number),
-                [q.get(a, math.nan) for a in range(self.problem.num_actions)],
+                [q_by_action.get(a, math.nan) for a in range(self.problem.num_actions)],
                 node.player,
             )
         if number == 0 and self.rule.descent == IMPROVED:
-            return chosen(self, node)
-        q_values, slots = self.q_values(number), node.secure()
-        x = [node.sign * q_values[j] for j in slots]
-        n = [node.edge_visits[j] for j in slots]
-        return node.actions[slots[recommended(self.rule, x, n, len(x))]]
+            return gumbel_action(self, node)
+        q_values, secure_slots = self.q_values(number), node.recommendable_slots()
+        x = [node.sign * q_values[j] for j in secure_slots]
+        n = [node.edge_visits[j] for j in secure_slots]
+        return node.actions[secure_slots[recommended(self.rule, x, n, len(x))]]
 
     def policy(self, number: int = 0) -> list[float]:
         """Probabilities of all K actions at a node.
@@ -420,20 +435,20 @@ class Tree(Shown):
         under Max.
         """
         node = self.node(number)
-        out = [0.0] * self.problem.num_actions
+        action_shares = [0.0] * self.problem.num_actions
         if is_greedy(self.problem.operator.code):
-            out[self.action(number)] = 1.0
-            return out
-        weights = self.problem.operator.weights(self.problem.num_actions)
+            action_shares[self.action(number)] = 1.0
+            return action_shares
+        prior_weights = self.problem.operator.weights(self.problem.num_actions)
         gradient = self.problem.operator.gradient(
             self.q_values(number),
             player=node.player,
-            weights=[weights[a] for a in node.actions],
+            weights=[prior_weights[a] for a in node.actions],
         )
-        total = added(gradient)
+        gradient_sum = added(gradient)
         for a, g in zip(node.actions, gradient, strict=True):
-            out[a] = g / total
-        return out
+            action_shares[a] = g / gradient_sum
+        return action_shares
 
     @property
     def proven(self) -> bool:
@@ -446,7 +461,7 @@ class Tree(Shown):
         return proof.is_rounded(self)
 
     def search_policy(self, number: int = 0) -> list[float]:
-        """What the search would teach a policy at a node, over all K actions.
+        """The training target of a policy at a node, over all K actions.
 
         It is the shares of visits, or the improved policy of Gumbel MuZero.
         """
@@ -455,8 +470,8 @@ class Tree(Shown):
     def estimate(self, *, looked: str = proof.NOT_INSPECTED) -> Estimate:
         """The estimate at the root, without a promise.
 
-        Where the tree solves, its certificate has what is proven; ``looked`` says what
-        was inspected of the step beside the search itself.
+        Where the tree solves, its certificate has the proof; ``looked`` names
+        inspections of the step beside the search itself.
         """
         root = self.node(0)
         if not any(root.edge_visits) and not root.is_proven:
@@ -465,12 +480,12 @@ class Tree(Shown):
                 "oracle calls; give it more calls "
                 "(budget=) or seconds=, or a smaller depth=."
             )
-        key = self.problem.key_of(self.state)
-        q = self.bounds.middles(key, self.elapsed)
-        q |= zip(root.actions, self.q_values(0), strict=True)
+        root_key = self.problem.key_of(self.state)
+        q_by_action = self.bounds.middles(root_key, self.elapsed)
+        q_by_action |= zip(root.actions, self.q_values(0), strict=True)
         action, policy = self.action(0), self.policy(0)
-        # A mean over the descent is what exploring earns, not what it found.
-        value = q[action] if self.rule.up == MEAN else root.value
+        # A mean over the descent is the return of exploring, not of the best action.
+        value = q_by_action[action] if self.rule.up == MEAN else root.value
         certificate = proof.certificate_of(self, looked) if self.method.solve else None
         interval = None if certificate is None else certificate.interval
         if interval is not None:
@@ -478,7 +493,9 @@ class Tree(Shown):
         return Estimate(
             value=value,
             interval=interval,
-            q_values=tuple(q.get(a, math.nan) for a in range(self.problem.num_actions)),
+            q_values=tuple(
+                q_by_action.get(a, math.nan) for a in range(self.problem.num_actions)
+            ),
             policy=tuple(policy),
             action=action,
             num_calls=self.num_calls,

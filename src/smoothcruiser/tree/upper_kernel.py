@@ -2,7 +2,7 @@
 
 It is ``kernel.gather`` followed by ``selection.upper_pick``, with the same numbers in the
 same order and hence the same bits. Nothing is copied on the way: the copies took a fifth of
-UCT's time on tic-tac-toe. What this file leaves out: every other descent.
+UCT's time on tic-tac-toe. Not in this file: every other descent.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ def upper_action(
 
     ``edge`` and ``total`` are the first columns of edge visits and of totals.
     """
-    untried = 0
+    num_untried = 0
     for a in range(K):
         if ints[node, edge + a] == 0:
-            untried += 1
-    if untried > 0:
-        left = rng.integers(untried)
+            num_untried += 1
+    if num_untried > 0:
+        untried_left = rng.integers(num_untried)
         for a in range(K):
             if ints[node, edge + a] == 0:
-                if left == 0:
+                if untried_left == 0:
                     return a
-                left -= 1
+                untried_left -= 1
     c = rule.exploration
     if math.isnan(c):
         c = SMALLEST_SCALE
         for a in range(K):
             if ints[node, edge + a] > 0:
                 c = max(c, abs(floats[node, total + a] / ints[node, edge + a]))
-    growth = math.log(float(visits)) if visits > 1 else 0.0
-    best = 0
-    top = -math.inf
+    log_visits = math.log(float(visits)) if visits > 1 else 0.0
+    best_action = 0
+    best_score = -math.inf
     for a in range(K):
-        count = ints[node, edge + a]
-        if count > 0:
-            x = sign * (floats[node, total + a] / count)
-            score = x + c * math.sqrt(growth / count)
-            if score > top:
-                top = score
-                best = a
-    return best
+        edge_visits = ints[node, edge + a]
+        if edge_visits > 0:
+            x = sign * (floats[node, total + a] / edge_visits)
+            score = x + c * math.sqrt(log_visits / edge_visits)
+            if score > best_score:
+                best_score = score
+                best_action = a
+    return best_action

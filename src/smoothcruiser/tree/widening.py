@@ -11,10 +11,10 @@ deep. Two rules let a move return to its next states, so that they are searched:
 
 A stored next state z is taken in proportion to m(z), how often the oracle has returned it
 here: each sample is as likely as any other, as in MCTS.jl of POMDPs.jl. That leaves the
-weights of chance to the samples. In proportion to visits instead, what was
-taken early would be taken ever more often, a Polya urn whose shares settle at random. With
-the state comes the mean of the m(z) rewards. All ends count as one next state, since all
-are worth 0. The move before the depth limit always samples: nothing is kept beyond it.
+weights of chance to the samples. In proportion to visits instead, early states would be
+taken ever more often: a Polya urn, with shares that settle at random. With the state
+comes the mean of the m(z) rewards. All ends count as one next state, since all are
+worth 0. The move before the depth limit always samples: nothing is kept beyond it.
 
 Actions open in the order of their numbers (progressive widening over actions: Couetoux et
 al. 2011; Chaslot et al. 2008 call it unpruning): with ``action_widening`` = (k, alpha) the
@@ -25,7 +25,7 @@ legend   symbol   name here
   k, alpha, c     ``Setting.widening``, ``.growth``, ``.samples``; 0 where not in use;
                   of actions: ``.action_widening``, ``.action_growth``
   m(z)            ``SAMPLED`` of a node; ``ENDS`` of a move
-What it costs is in docs/tree-search.md. What this file leaves out: the descent.
+The costs are in docs/tree-search.md. Not in this file: the descent.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def open_count(setting: Setting, legal: int, decisions: int) -> int:
     if setting.action_widening <= 0.0:
         return legal
     n = float(max(1, decisions))
-    wanted = setting.action_widening * math.pow(n, setting.action_growth)
-    return legal if wanted >= legal else math.ceil(wanted)
+    num_wanted = setting.action_widening * math.pow(n, setting.action_growth)
+    return legal if num_wanted >= legal else math.ceil(num_wanted)
 
 
 # --- compiled trees -----------------------------------------------------------
 
 
-def tables(room: int, num_actions: int) -> tuple[Ints, Floats]:
+def outcome_tables(room: int, num_actions: int) -> tuple[Ints, Floats]:
     """Empty tables for ``room`` nodes."""
     return (
         np.zeros((room, PER_ACTION + 4 * num_actions), np.int64),
@@ -97,11 +97,11 @@ def must_sample(
     """Whether the next visit of a move calls the oracle; ``visits`` were made."""
     if not limits_chance(setting):
         return True
-    at = PER_ACTION + 4 * action
+    move_column = PER_ACTION + 4 * action
     return not takes_stored(
         setting,
-        outcomes[node, at + DIFFERENT],
-        outcomes[node, at + SAMPLES],
+        outcomes[node, move_column + DIFFERENT],
+        outcomes[node, move_column + SAMPLES],
         visits + 1,
     )
 
@@ -110,29 +110,29 @@ def stored_outcome(
     outcomes: Ints, paid: Floats, node: int, action: int, rng: Any
 ) -> tuple[int, float]:
     """(a stored child of the move or -1 for an end, its mean reward)."""
-    at = PER_ACTION + 4 * action
-    left = rng.integers(outcomes[node, at + SAMPLES])
-    child = outcomes[node, at + NEWEST]
+    move_column = PER_ACTION + 4 * action
+    samples_left = rng.integers(outcomes[node, move_column + SAMPLES])
+    child = outcomes[node, move_column + NEWEST]
     while child > 0:
-        count = outcomes[child, SAMPLED]
-        if left < count:
-            return child, paid[child, REWARDS] / count
-        left -= count
+        child_samples = outcomes[child, SAMPLED]
+        if samples_left < child_samples:
+            return child, paid[child, REWARDS] / child_samples
+        samples_left -= child_samples
         child = outcomes[child, OLDER]
-    return -1, paid[node, END_REWARDS + action] / outcomes[node, at + ENDS]
+    return -1, paid[node, END_REWARDS + action] / outcomes[node, move_column + ENDS]
 
 
 def note_child(
     outcomes: Ints, paid: Floats, node: int, action: int, child: int, reward: float
 ) -> None:
     """Count one sample of a child."""
-    at = PER_ACTION + 4 * action
+    move_column = PER_ACTION + 4 * action
     if outcomes[child, SAMPLED] == 0:
-        outcomes[child, OLDER] = outcomes[node, at + NEWEST]
-        outcomes[node, at + NEWEST] = child
-        outcomes[node, at + DIFFERENT] += 1
+        outcomes[child, OLDER] = outcomes[node, move_column + NEWEST]
+        outcomes[node, move_column + NEWEST] = child
+        outcomes[node, move_column + DIFFERENT] += 1
     outcomes[child, SAMPLED] += 1
-    outcomes[node, at + SAMPLES] += 1
+    outcomes[node, move_column + SAMPLES] += 1
     paid[child, REWARDS] += reward
 
 
@@ -140,11 +140,11 @@ def note_end(
     outcomes: Ints, paid: Floats, node: int, action: int, reward: float
 ) -> None:
     """Count one sample of an end."""
-    at = PER_ACTION + 4 * action
-    if outcomes[node, at + ENDS] == 0:
-        outcomes[node, at + DIFFERENT] += 1
-    outcomes[node, at + ENDS] += 1
-    outcomes[node, at + SAMPLES] += 1
+    move_column = PER_ACTION + 4 * action
+    if outcomes[node, move_column + ENDS] == 0:
+        outcomes[node, move_column + DIFFERENT] += 1
+    outcomes[node, move_column + ENDS] += 1
+    outcomes[node, move_column + SAMPLES] += 1
     paid[node, END_REWARDS + action] += reward
 
 
@@ -156,8 +156,10 @@ def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -
             outcomes[j] = outcomes[i]
             paid[j] = paid[i]
             outcomes[j, OLDER] = max(0, number[outcomes[j, OLDER]]) if j > 0 else 0
-            for at in range(PER_ACTION, outcomes.shape[1], 4):
-                outcomes[j, at + NEWEST] = max(0, number[outcomes[j, at + NEWEST]])
+            for move_column in range(PER_ACTION, outcomes.shape[1], 4):
+                outcomes[j, move_column + NEWEST] = max(
+                    0, number[outcomes[j, move_column + NEWEST]]
+                )
     outcomes[kept:] = 0
     paid[kept:] = 0.0
 
@@ -166,47 +168,51 @@ def renumber(outcomes: Ints, paid: Floats, number: Ints, root: int, kept: int) -
 
 
 class MoveAnswers:
-    """What one move has been answered with."""
+    """The answers to one move."""
 
-    __slots__ = ("ends", "paid", "samples", "seen")
+    __slots__ = ("by_child", "ends", "paid", "samples")
 
     def __init__(self) -> None:
         self.samples, self.ends, self.paid = 0, 0, 0.0
         # by the child's identity, oldest first: (child, samples, sum of rewards)
-        self.seen: dict[int, tuple[Any, int, float]] = {}
+        self.by_child: dict[int, tuple[Any, int, float]] = {}
 
     @property
-    def different(self) -> int:
+    def num_different(self) -> int:
         """Different next states; all ends are one."""
-        return len(self.seen) + (1 if self.ends > 0 else 0)
+        return len(self.by_child) + (1 if self.ends > 0 else 0)
 
-    def stored(self, rng: Any) -> tuple[Any, float]:
+    def sample_stored(self, rng: Any) -> tuple[Any, float]:
         """(a stored child or None for an end, its mean reward)."""
-        left = rng.integers(self.samples)
-        for child, count, paid in reversed(self.seen.values()):
-            if left < count:
-                return child, paid / count
-            left -= count
+        samples_left = rng.integers(self.samples)
+        for child, child_samples, reward_sum in reversed(self.by_child.values()):
+            if samples_left < child_samples:
+                return child, reward_sum / child_samples
+            samples_left -= child_samples
         return None, self.paid / self.ends
 
-    def note(self, child: Any, reward: float) -> None:
+    def count_sample(self, child: Any, reward: float) -> None:
         """Count one sample of a child, or of an end (None)."""
         self.samples += 1
         if child is None:
             self.ends += 1
             self.paid += reward
             return
-        _, count, paid = self.seen.get(id(child), (child, 0, 0.0))
-        self.seen[id(child)] = (child, count + 1, paid + reward)
+        _, child_samples, reward_sum = self.by_child.get(id(child), (child, 0, 0.0))
+        self.by_child[id(child)] = (child, child_samples + 1, reward_sum + reward)
 
     def twin(self, twins: dict[int, Any]) -> MoveAnswers:
-        """A copy for a copied tree, whose node for ``id(child)`` is in ``twins``."""
-        other = MoveAnswers()
-        other.samples, other.ends, other.paid = self.samples, self.ends, self.paid
-        for number, (_, count, paid) in self.seen.items():
-            child = twins[number]
-            other.seen[id(child)] = (child, count, paid)
-        return other
+        """A copy for a copied tree; ``twins`` has its node for each ``id(child)``."""
+        answers_copy = MoveAnswers()
+        answers_copy.samples, answers_copy.ends, answers_copy.paid = (
+            self.samples,
+            self.ends,
+            self.paid,
+        )
+        for child_id, (_, child_samples, reward_sum) in self.by_child.items():
+            child = twins[child_id]
+            answers_copy.by_child[id(child)] = (child, child_samples, reward_sum)
+        return answers_copy
 
 
 def note_path(tree: PlainTree, path: Sequence[Step]) -> None:
@@ -219,8 +225,8 @@ def note_path(tree: PlainTree, path: Sequence[Step]) -> None:
             continue
         node, child = tree.nodes[i], None
         if not step.ended:
-            child = tree.nodes[i + 1] if i + 1 < len(tree.nodes) else tree.fresh
+            child = tree.nodes[i + 1] if i + 1 < len(tree.nodes) else tree.new_leaf
             if child is None:  # there was no room for it
                 continue
         slot = node.actions.index(step.selection.action)
-        node.outcomes.setdefault(slot, MoveAnswers()).note(child, step.reward)
+        node.outcomes.setdefault(slot, MoveAnswers()).count_sample(child, step.reward)

@@ -92,7 +92,7 @@ def test_what_is_proven_is_marked():
 def test_hidden_nodes_are_counted(monkeypatch):
     monkeypatch.setattr(folding, "LEAST_SHARE", 0.2)
     tree = grown()
-    few = folding.folded(tree)
+    few = folding.folded_html(tree)
     hidden = [int(n) for n in re.findall(r"(\d+) more", few)]
     shown = few.count(" visits, value") - 1
     assert hidden

@@ -10,7 +10,7 @@ import pytest
 import smoothcruiser as sc
 from smoothcruiser.jit.keys import Key
 from smoothcruiser.jit.streams import stream
-from smoothcruiser.tree.forest import dealt
+from smoothcruiser.tree.forest import divide_total
 from smoothcruiser.tree.tree import Tree
 
 pytestmark = pytest.mark.compiles
@@ -36,7 +36,7 @@ def everything(tree, number=0):
 def test_budgets_are_dealt_out():
     for total in (0, 1, 7, 100):
         for count in (1, 3, 8):
-            parts = dealt(total, [0] * count)
+            parts = divide_total(total, [0] * count)
             assert sum(parts) == total
             assert parts == sorted(parts, reverse=True)
             assert max(parts) - min(parts) <= 1
@@ -47,8 +47,8 @@ def test_the_lowest_come_first_and_two_parts_are_one():
     for counts in ([5, 0, 3], [0, 0, 7, 7], [4], [9, 1, 1, 1, 1]):
         expected = list(counts)
         for total in range(sum(counts), sum(counts) + 40):
-            assert dealt(total, counts) == expected
-            assert dealt(total + 9, expected) == dealt(total + 9, counts)
+            assert divide_total(total, counts) == expected
+            assert divide_total(total + 9, expected) == divide_total(total + 9, counts)
             expected[expected.index(min(expected))] += 1
 
 
@@ -102,7 +102,7 @@ def test_a_forest_is_the_sum_of_its_trees():
         tree = Tree(GAME, method=sc.UCT(max_nodes=1_000_000 // 3), seed=5)
         if number:
             tree._backend.rng = stream(5, Key.TREE, number)
-        alone.append(tree.grow(calls=dealt(1000, [0, 0, 0])[number]))
+        alone.append(tree.grow(calls=divide_total(1000, [0, 0, 0])[number]))
     roots = [tree.node(0) for tree in alone]
     root = forest.node(0)
     assert root.visits == sum(r.visits for r in roots)

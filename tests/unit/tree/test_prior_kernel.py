@@ -19,7 +19,7 @@ from smoothcruiser.tree.prior_kernel import (
     logit,
     prior_pick,
     shares_of,
-    transformed,
+    transform_values,
 )
 
 
@@ -92,7 +92,7 @@ def test_completed_values_and_their_transform():
     """v_mix = (v + N <p, q> / sum p) / (1 + N) for what was not tried."""
     rule = rule_of(sc.Gumbel(value_scale=0.5, visit_offset=10.0))
     x, n, w, y = [1.0, 3.0, 9.9], [1, 2, 0], [0.2, 0.6, 0.2], [0.0] * 3
-    transformed(rule, x, n, w, 2.0, 3, y)
+    transform_values(rule, x, n, w, 2.0, 3, y)
     mixed = (2.0 + 3 * (0.2 * 1.0 + 0.6 * 3.0) / 0.8) / 4  # 2.375
     scale = (10 + 2) * 0.5
     assert y == pytest.approx([0.0, scale, scale * (mixed - 1.0) / 2.0])

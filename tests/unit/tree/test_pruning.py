@@ -90,7 +90,7 @@ def one_state(intervals, player=1):
         problem,
         sc.UCT(bounds=Known(problem, [BoundsRow(0, None, player, intervals)])),
     )
-    return set(found.excluded.get((0, ANY_TIME), ()))
+    return set(found.excluded_actions.get((0, ANY_TIME), ()))
 
 
 def test_what_is_not_best_is_excluded():
@@ -117,7 +117,7 @@ def test_bounds_that_hold_never_exclude_a_best_action(problem):
             if np.isfinite(q[s]).any()
         ]
         found = bounds_of(problem, sc.UCT(bounds=Known(problem, rows)))
-        for (state, _), out in found.excluded.items():
+        for (state, _), out in found.excluded_actions.items():
             best = np.argmax if problem.mover(state) == 1 else np.argmin
             assert best(q[state]) not in out
             counted += len(out)
@@ -159,7 +159,7 @@ def test_an_excluded_action_gets_no_visit_and_the_trees_agree(name, method):
     memory = MEMORIES[name]
     problem = memory.problem
     tree = same(problem, replace(method, bounds=memory), simulations=60)
-    excluded, met = tree.bounds.excluded, 0
+    excluded, met = tree.bounds.excluded_actions, 0
     for node, depth in nodes_below(tree):
         time = ANY_TIME if problem.horizon is None else depth
         out = excluded.get((node.state, time), frozenset())
@@ -220,10 +220,12 @@ def test_a_move_that_was_excluded_may_be_made(executor):
     legal = SAIL.legal_actions(root.state)
     action = next(a for a in legal if a not in root.actions)
     after = next(
-        row.state for row in memory.rows if (row.state, 1) in tree.bounds.excluded
+        row.state
+        for row in memory.rows
+        if (row.state, 1) in tree.bounds.excluded_actions
     )
     tree.advance(action, after).grow(simulations=20)
-    out = tree.bounds.excluded[after, 1]
+    out = tree.bounds.excluded_actions[after, 1]
     assert set(tree.node(0).actions) == set(SAIL.legal_actions(after)) - out
     illegal = next(iter(set(range(SAIL.num_actions)) - set(legal)), 99)
     with pytest.raises(InvalidInput, match="not legal"):
@@ -236,8 +238,8 @@ def test_a_memory_that_learns_changes_the_next_tree():
     before = Tree(GARNET, method=method, seed=1, executor="reference")
     memory.query(budget=60_000)
     after = Tree(GARNET, method=method, seed=1, executor="reference")
-    assert before.bounds.excluded == {}
-    found = after.grow(simulations=30).bounds.excluded
+    assert before.bounds.excluded_actions == {}
+    found = after.grow(simulations=30).bounds.excluded_actions
     q = sc.solve(GARNET).q_values
     assert all(q[state].argmax() not in out for (state, _), out in found.items())
     out = found[GARNET.initial_state, ANY_TIME]
@@ -355,4 +357,7 @@ def test_where_a_memory_began_makes_no_difference():
     other = replace(GARNET, initial_state=3)
     memory = Known(GARNET, MEMORIES["garnet"].rows)
     found = bounds_of(other, sc.UCT(bounds=memory))
-    assert found.excluded == bounds_of(GARNET, sc.UCT(bounds=memory)).excluded
+    assert (
+        found.excluded_actions
+        == bounds_of(GARNET, sc.UCT(bounds=memory)).excluded_actions
+    )

@@ -120,7 +120,7 @@ def test_bits_do_not_depend_on_the_machine(fresh, monkeypatch):
         assert tree._backend.child(0, action, state._replace(x=77)) is None
         assert tree._backend.child(0, action, state._replace(x=0.5)) is None
         tree._backend.advance(child)
-        tree._backend.run(3_000, 10**9)
+        tree._backend.grow_to(3_000, 10**9)
     assert shown(inlined) == shown(by_address)
 
 

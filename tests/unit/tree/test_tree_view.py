@@ -33,7 +33,7 @@ def test_text_shows_the_statistics():
 
 
 def test_what_is_left_out_is_counted():
-    root = view.shown(GAME, depth=2, width=2)
+    root = view.visible_branch(GAME, depth=2, width=2)
     assert len(root.children) == 2
     assert root.hidden == len(GAME.children(0)) - 2 > 0
     assert f"{root.hidden} more" in view.text(GAME, depth=2, width=2)
@@ -55,7 +55,7 @@ def test_svg_is_well_formed_and_self_contained():
     def below(part):
         return 1 + sum(below(child) for child in part.children)
 
-    assert len(groups) == below(view.shown(GAME, depth=3, width=3)) > count
+    assert len(groups) == below(view.visible_branch(GAME, depth=3, width=3)) > count
     assert picture.findall(f"{space}g/{space}rect")  # the min player's nodes
     text = view.html(GAME)
     assert not re.search(r"(src|href)\s*=|@import|url\(|<script|\son\w+=", text)
@@ -72,6 +72,8 @@ def test_files_by_their_ending(tmp_path):
 
 
 def test_nodes_do_not_overlap():
-    places = view._all(view._placed(view.shown(GAME, depth=3, width=4), 0, [0.0]))
+    places = view._all_positions(
+        view._lay_out(view.visible_branch(GAME, depth=3, width=4), 0, [0.0])
+    )
     spots = {(round(place.x), round(place.y)) for place in places}
     assert len(spots) == len(places)

@@ -95,9 +95,9 @@ def test_a_stored_state_comes_in_proportion_to_its_samples_with_its_mean_reward(
         (a, 0.5),
         (None, 0.0),
     ):
-        outcomes.note(child, reward)
-    assert (outcomes.different, outcomes.samples) == (3, 6)
-    found = [outcomes.stored(Stream(i)) for i in range(6)]
+        outcomes.count_sample(child, reward)
+    assert (outcomes.num_different, outcomes.samples) == (3, 6)
+    found = [outcomes.sample_stored(Stream(i)) for i in range(6)]
     assert found == [(b, 0.25), (a, 0.5), (a, 0.5), (a, 0.5), (None, 0.5), (None, 0.5)]
 
 

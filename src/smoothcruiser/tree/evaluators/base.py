@@ -1,4 +1,4 @@
-"""What a user knows of states, as rows of numbers: the form that trees ask in.
+"""A user's knowledge of states, as rows of numbers: the form that trees ask in.
 
 An evaluator answers for many leaves at once. ``Leaves`` holds them in the two ways that
 functions take them: one Python state each, or one array per field of the state.
@@ -39,15 +39,22 @@ class Leaves:
         """One array with a row per state, or a (nested) tuple of them."""
         if self.by_field is not None:
             return self.by_field()
-        return stacked(self.states)
+        return stack_states(self.states)
 
 
-def stacked(states: Sequence[Any]) -> Any:
+def stack_states(states: Sequence[Any]) -> Any:
     """States as columns: numbers and arrays are stacked, tuples field by field."""
-    first = states[0]
-    if isinstance(first, tuple):
-        parts = [stacked([state[i] for state in states]) for i in range(len(first))]
-        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    first_state = states[0]
+    if isinstance(first_state, tuple):
+        field_columns = [
+            stack_states([state[i] for state in states])
+            for i in range(len(first_state))
+        ]
+        return (
+            type(first_state)(*field_columns)
+            if hasattr(first_state, "_fields")
+            else tuple(field_columns)
+        )
     return np.array(states)
 
 
@@ -55,12 +62,16 @@ def named_like(state: Any, columns: Any) -> Any:
     """``columns`` as NamedTuples where ``state`` has them."""
     if not isinstance(columns, tuple):
         return columns
-    parts = [named_like(s, c) for s, c in zip(state, columns, strict=True)]
-    return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    named_fields = [
+        named_like(field, column) for field, column in zip(state, columns, strict=True)
+    ]
+    return (
+        type(state)(*named_fields) if hasattr(state, "_fields") else tuple(named_fields)
+    )
 
 
 class LeafEvaluator(ABC):
-    """A value, a prior or values of actions at states; ``source`` is what was given."""
+    """A value, a prior or values of actions at states, from the user's ``source``."""
 
     source: Any
     partial: ClassVar[bool] = False  # whether NaN says that a state is not known
@@ -88,42 +99,44 @@ class LeafEvaluator(ABC):
     def __str__(self) -> str: ...
 
 
-def as_rows(found: Any, count: int, width: int, name: str, what: str) -> Floats:
-    """What a function returned for ``count`` states, as an array (count, width)."""
-    shape = (count,) if width == 1 else (count, width)
+def as_rows(returned: Any, count: int, width: int, name: str, expected: str) -> Floats:
+    """The answers of a function for ``count`` states, as an array (count, width)."""
+    flat_shape = (count,) if width == 1 else (count, width)
     try:
-        array: Any = np.asarray(plain_array(found))
+        array: Any = np.asarray(plain_array(returned))
         array = None if array.dtype.kind == "c" else array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         array = None
-    if array is None or array.shape not in (shape, (count, width)):
-        got = f"{type(found).__name__}" if array is None else f"shape {array.shape}"
+    if array is None or array.shape not in (flat_shape, (count, width)):
+        received = (
+            f"{type(returned).__name__}" if array is None else f"shape {array.shape}"
+        )
         raise InvalidInput(
-            f"{name} must return {what.format(n=count, k=width)}, got {got}."
+            f"{name} must return {expected.format(n=count, k=width)}, got {received}."
         )
     rows: Floats = array.reshape(count, width)
     return rows
 
 
-def plain_array(found: Any) -> Any:
+def plain_array(array: Any) -> Any:
     """An array of another library as NumPy's, through DLPack where it can."""
-    if isinstance(found, np.ndarray | np.generic | float | int | list | tuple):
-        return found
-    if hasattr(found, "detach"):  # a tensor that remembers how it was computed
-        found = found.detach()
-    if hasattr(found, "__dlpack__"):
+    if isinstance(array, np.ndarray | np.generic | float | int | list | tuple):
+        return array
+    if hasattr(array, "detach"):  # a tensor that remembers how it was computed
+        array = array.detach()
+    if hasattr(array, "__dlpack__"):
         try:
-            return np.from_dlpack(found)
+            return np.from_dlpack(array)
         except (RuntimeError, TypeError, ValueError, BufferError):
-            return np.asarray(found)
-    return found
+            return np.asarray(array)
+    return array
 
 
-def raised(name: str, error: Exception, where: str) -> OracleError:
+def function_error(name: str, error: Exception, where: str) -> OracleError:
     """A user's function raised an error, or could not be compiled."""
     from smoothcruiser.jit.oracle import first_line
 
     return OracleError(
-        f"{name} raised {type(error).__name__}: {first_line(error).rstrip('.')} {where}; "
-        "fix the function, or leave it out."
+        f"{name} raised {type(error).__name__}: {first_line(error).rstrip('.')} "
+        f"{where}; fix the function, or leave it out."
     )

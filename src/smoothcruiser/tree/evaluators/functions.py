@@ -2,9 +2,9 @@
 
 f(state)                  a number, or one per action
 numba.njit of the same    runs inside the compiled tree
-sc.batched(f)             f(states): arrays in, an array out, one row per state. What
-                          f returns may be NumPy's, JAX's or PyTorch's
-                          (``np.from_dlpack``); with backend="jax" it is compiled by
+sc.batched(f)             f(states): arrays in, an array out, one row per state. The
+                          array may be NumPy's, JAX's or PyTorch's
+                          (``np.from_dlpack``); with backend="jax" f is compiled by
                           ``jax.jit``, and mapped over rows with each=True
 """
 
@@ -23,8 +23,8 @@ from smoothcruiser.tree.evaluators.base import (
     LeafEvaluator,
     Leaves,
     as_rows,
+    function_error,
     plain_array,
-    raised,
 )
 
 
@@ -41,52 +41,52 @@ class Function(LeafEvaluator):
 
     def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
         """One call per leaf."""
-        out = np.empty((leaves.count, width))
+        answer_rows = np.empty((leaves.count, width))
         for i, state in enumerate(leaves.states):
             try:
-                found = self.source(state)
+                returned = self.source(state)
             except (SmoothcruiserError, KeyboardInterrupt):
                 raise
             except Exception as error:
-                raise raised(name, error, f"at state {state!r:.60}") from error
-            out[i] = one_row(found, width, name)
-        return out
+                raise function_error(name, error, f"at state {state!r:.60}") from error
+            answer_rows[i] = one_row(returned, width, name)
+        return answer_rows
 
     def __str__(self) -> str:
         return str(getattr(self.source, "__name__", type(self.source).__name__))
 
 
-def one_row(found: Any, width: int, name: str) -> Floats:
-    """What a function of one state returned."""
-    if found is None:
+def one_row(returned: Any, width: int, name: str) -> Floats:
+    """The answer of a function of one state, as a row."""
+    if returned is None:
         raise InvalidInput(f"{name} returned None for a state; is a return missing?")
     if name == "network":
-        return _both([found], 1, width).reshape(width)
+        return _network_rows([returned], 1, width).reshape(width)
     if width == 1:
-        what = "one number per state"
-        return as_rows([_number(found)], 1, 1, name, what).reshape(1)
-    what = "one number per action, {k} of them"
-    return as_rows([plain_array(found)], 1, width, name, what).reshape(width)
+        expected = "one number per state"
+        return as_rows([_scalar(returned)], 1, 1, name, expected).reshape(1)
+    expected = "one number per action, {k} of them"
+    return as_rows([plain_array(returned)], 1, width, name, expected).reshape(width)
 
 
-def _number(found: Any) -> Any:
+def _scalar(returned: Any) -> Any:
     """A number, also where it came as an array of one."""
-    array = plain_array(found)
+    array = plain_array(returned)
     return array.reshape(()) if getattr(array, "shape", ()) == (1,) else array
 
 
-def _both(pairs: Any, count: int, width: int) -> Floats:
+def _network_rows(pairs: Any, count: int, width: int) -> Floats:
     """Rows of (value, priors) from pairs (priors, value)."""
-    rows = np.empty((count, width))
-    what = "(one number per action, a value)"
+    answer_rows = np.empty((count, width))
+    expected = "(one number per action, a value)"
     for i, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise InvalidInput(
-                f"network must return {what}, got {type(pair).__name__}."
+                f"network must return {expected}, got {type(pair).__name__}."
             )
-        rows[i, 1:] = one_row(pair[0], width - 1, "network's prior")
-        rows[i, 0] = one_row(pair[1], 1, "network's value")[0]
-    return rows
+        answer_rows[i, 1:] = one_row(pair[0], width - 1, "network's prior")
+        answer_rows[i, 0] = one_row(pair[1], 1, "network's value")[0]
+    return answer_rows
 
 
 class OverArrays(LeafEvaluator):
@@ -96,7 +96,7 @@ class OverArrays(LeafEvaluator):
         self.source = source
 
     @cached_property
-    def _called(self) -> Any:
+    def _batch_function(self) -> Any:
         if self.source.kind == "numpy":
             return self.source.function
         import jax
@@ -106,32 +106,43 @@ class OverArrays(LeafEvaluator):
 
     def _answer(self, columns: Any) -> Any:
         if self.source.kind == "numpy":
-            return self._called(columns)
+            return self._batch_function(columns)
         from smoothcruiser.problem.batched.jax import precise
 
         with precise(self.source.x64):
-            return self._called(columns)
+            return self._batch_function(columns)
 
     def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
         """One call for all leaves."""
-        n = leaves.count
+        num_leaves = leaves.count
         try:
-            found = self._answer(leaves.columns)
+            returned = self._answer(leaves.columns)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except Exception as error:
-            raise raised(name, error, f"for a batch of {n} states") from error
+            raise function_error(
+                name, error, f"for a batch of {num_leaves} states"
+            ) from error
         if name == "network":
-            if not isinstance(found, tuple | list) or len(found) != 2:
+            if not isinstance(returned, tuple | list) or len(returned) != 2:
                 raise InvalidInput(
                     "network must return (priors, values) for a batch, got "
-                    f"{type(found).__name__}."
+                    f"{type(returned).__name__}."
                 )
-            priors = "priors of shape ({n}, {k})"
-            values = as_rows(found[1], n, 1, name, "values of shape ({n},)")
-            return np.hstack([values, as_rows(found[0], n, width - 1, name, priors)])
-        what = "an array of shape ({n},)" if width == 1 else "an array of ({n}, {k})"
-        return as_rows(found, n, width, name, what)
+            prior_shape = "priors of shape ({n}, {k})"
+            value_rows = as_rows(
+                returned[1], num_leaves, 1, name, "values of shape ({n},)"
+            )
+            return np.hstack(
+                [
+                    value_rows,
+                    as_rows(returned[0], num_leaves, width - 1, name, prior_shape),
+                ]
+            )
+        expected_shape = (
+            "an array of shape ({n},)" if width == 1 else "an array of ({n}, {k})"
+        )
+        return as_rows(returned, num_leaves, width, name, expected_shape)
 
     def __str__(self) -> str:
         return str(getattr(self.source.function, "__name__", "function"))

@@ -1,11 +1,11 @@
 """Known values as evaluators: arrays over states, exact solutions, certified memories.
 
-an array (S,) or (S, K)   of a problem whose states are 0 to S - 1
+an array (S,) or (S, K)   of a problem with the states 0 to S - 1
 a ``Solution``            its values (of the steps left, at a horizon); as a prior its
                           policy, as first values of actions its q_values
 a ``Certified``           the middle of the bounds that its memory has, and the middle
-                          of what is possible where it has none; read when the tree is
-                          made
+                          of the possible values where it has none; read when the
+                          tree is made
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ class StateTable(LeafEvaluator):
 
     def table(self, width: int, name: str) -> Floats | None:
         """The array itself."""
-        found: Floats = self.source
-        if found.ndim == 1 and width == 1:
-            found = found[:, None]
-        if found.ndim != 2 or found.shape[1] != width:
-            shape = "(S,)" if width == 1 else f"(S, {width})"
+        table: Floats = self.source
+        if table.ndim == 1 and width == 1:
+            table = table[:, None]
+        if table.ndim != 2 or table.shape[1] != width:
+            expected_shape = "(S,)" if width == 1 else f"(S, {width})"
             raise InvalidInput(
-                f"{name} as an array must have the shape {shape}, one row per state, "
-                f"got {self.source.shape}."
+                f"{name} as an array must have the shape {expected_shape}, one row per "
+                f"state, got {self.source.shape}."
             )
-        return found
+        return table
 
     def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
         """Rows of the array."""
         table = self.table(width, name)
         assert table is not None
-        rows = []
+        answer_rows = []
         for state in leaves.states:
-            whole = isinstance(state, int | np.integer)
-            if not whole or not 0 <= state < len(table):
+            is_number = isinstance(state, int | np.integer)
+            if not is_number or not 0 <= state < len(table):
                 raise InvalidInput(
                     f"{name} is an array of {len(table)} states, numbered from 0, and "
                     f"has no row for {state!r:.60}; give a function of the state."
                 )
-            rows.append(table[int(state)])
-        return np.array(rows).reshape(leaves.count, width)
+            answer_rows.append(table[int(state)])
+        return np.array(answer_rows).reshape(leaves.count, width)
 
     def __str__(self) -> str:
         return f"array {self.source.shape}"
@@ -66,21 +66,21 @@ class Solved(LeafEvaluator):
         self.source = source
 
     def _columns(self, name: str) -> Floats:
-        found: Floats = self.source.values[:, None]
+        columns: Floats = self.source.values[:, None]
         if name != "value":
-            found = self.source.policy if name == "prior" else self.source.q_values
-        return found
+            columns = self.source.policy if name == "prior" else self.source.q_values
+        return columns
 
     def table(self, width: int, name: str) -> Floats | None:
         """The arrays of a tabular problem without a horizon."""
         if self.source.states is not None or self.source.stages is not None:
             return None
-        found: Floats = np.nan_to_num(self._columns(name), nan=0.0)
-        return found
+        columns: Floats = np.nan_to_num(self._columns(name), nan=0.0)
+        return columns
 
     def ask(self, leaves: Leaves, name: str, width: int) -> Floats:
         """Rows of the solution, those of the steps left where it has stages."""
-        rows = [self.source.index(state) for state in leaves.states]
+        state_rows = [self.source.index(state) for state in leaves.states]
         stages = self.source.stages
         if stages is not None:
             if name != "value" or leaves.remaining is None:
@@ -88,10 +88,15 @@ class Solved(LeafEvaluator):
                     f"{name} cannot be a Solution with a horizon: only its values are "
                     "known for every number of steps left; give a function."
                 )
-            left = zip(leaves.remaining, rows, strict=True)
-            return np.array([[stages[steps, row]] for steps, row in left])
-        found: Floats = np.nan_to_num(self._columns(name)[rows], nan=0.0)
-        return found
+            steps_and_rows = zip(leaves.remaining, state_rows, strict=True)
+            return np.array(
+                [
+                    [stages[steps_left, state_row]]
+                    for steps_left, state_row in steps_and_rows
+                ]
+            )
+        answer_rows: Floats = np.nan_to_num(self._columns(name)[state_rows], nan=0.0)
+        return answer_rows
 
     def __str__(self) -> str:
         return "Solution"
@@ -110,15 +115,19 @@ class CertifiedValues(LeafEvaluator):
         """Middles of bounds, NaN where a state was never met."""
         if name != "value":
             raise InvalidInput(f"{name} cannot be a certified memory; only value can.")
-        left: Any = leaves.remaining
-        left = [None] * leaves.count if left is None else left
-        found = np.full((leaves.count, 1), math.nan)
-        for i, (state, steps) in enumerate(zip(leaves.states, left, strict=True)):
+        remaining_steps: Any = leaves.remaining
+        remaining_steps = (
+            [None] * leaves.count if remaining_steps is None else remaining_steps
+        )
+        middles = np.full((leaves.count, 1), math.nan)
+        for i, (state, steps_left) in enumerate(
+            zip(leaves.states, remaining_steps, strict=True)
+        ):
             try:
-                found[i, 0] = self._table.at(state, steps).value
+                middles[i, 0] = self._table.at(state, steps_left).value
             except InvalidInput:
                 continue
-        return found
+        return middles
 
     def __str__(self) -> str:
         return type(self.source).__name__
