@@ -31,8 +31,8 @@ def operator_data(operator: Operator, known: Known) -> dict[str, Any]:
     """The name and the fields of an operator; ``own`` marks one that is not listed."""
     if known.get(operator.name) is not type(operator):
         return {"name": operator.name, "own": True}
-    found: dict[str, Any] = DataclassShape(type(operator)).data(operator)
-    return {"name": operator.name, **found}
+    field_data: dict[str, Any] = DataclassShape(type(operator)).data(operator)
+    return {"name": operator.name, **field_data}
 
 
 def operator_from(data: Any, where: str, known: Known) -> Operator:
@@ -46,16 +46,21 @@ def operator_from(data: Any, where: str, known: Known) -> Operator:
             "one's own is code, which JSON cannot hold; give facts=problem.facts."
         )
     cls = known[name]
-    given = DataclassShape(cls).arguments(data, where)
-    operator = cls(**given)
-    for part in fields(operator):
+    field_values = DataclassShape(cls).arguments(data, where)
+    operator = cls(**field_values)
+    for data_field in fields(operator):
         # weights that were scaled to 1 before may lose a last bit when they are again
-        if part.name in given and _near(getattr(operator, part.name), given[part.name]):
-            object.__setattr__(operator, part.name, given[part.name])
+        if data_field.name in field_values and _is_near(
+            getattr(operator, data_field.name), field_values[data_field.name]
+        ):
+            object.__setattr__(operator, data_field.name, field_values[data_field.name])
     return operator
 
 
-def _near(found: Any, given: Any) -> bool:
-    if not isinstance(given, tuple):
+def _is_near(scaled_weights: Any, written_weights: Any) -> bool:
+    if not isinstance(written_weights, tuple):
         return False
-    return all(abs(x - y) <= 1e-12 for x, y in zip(found, given, strict=True))
+    return all(
+        abs(x - y) <= 1e-12
+        for x, y in zip(scaled_weights, written_weights, strict=True)
+    )
