@@ -25,8 +25,8 @@ import math
 
 def psi(x: float) -> float:
     """Return sgn(x) log(1 + |x| + x^2/2), which grows like a logarithm."""
-    grown = math.log1p(abs(x) + 0.5 * x * x)
-    return grown if x >= 0.0 else -grown
+    log_growth = math.log1p(abs(x) + 0.5 * x * x)
+    return log_growth if x >= 0.0 else -log_growth
 
 
 def catoni_rate(t: float, second: float) -> float:

@@ -81,16 +81,16 @@ class Ground:
         """
         if remaining is not None:  # the same from there on, to the last bit
             remaining = min(remaining, self.known.get(SETTLED, remaining))
-        key = "values", remaining
-        if key not in self.known:
+        cache_key = "values", remaining
+        if cache_key not in self.known:
             if remaining is None:
-                self.known[key] = _stationary_values(self)
+                self.known[cache_key] = _stationary_values(self)
             else:
                 _add_stage_values(self, remaining)
-        found: tuple[Array, Array] = (
-            self.known.get(key) or self.known["values", self.known[SETTLED]]
+        value_bounds: tuple[Array, Array] = (
+            self.known.get(cache_key) or self.known["values", self.known[SETTLED]]
         )
-        return found
+        return value_bounds
 
     def bellman(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return bounds on V one step earlier than ``low`` and ``high`` (Lemma B).
@@ -100,20 +100,24 @@ class Ground:
         """
         facts = self.facts
         low, high = self.after(low, high)
-        least, most = facts.offset_bounds
-        factor, ends = (facts.discount, facts.discount), []
+        offset_min, offset_max = facts.offset_bounds
+        discount_factor, player_ends = (facts.discount, facts.discount), []
         for player, pair in enumerate(zip(low[:, 0], high[:, 0], strict=True)):
-            offset = (least, most) if player == 0 else (-most, -least)
-            later = scaled((float(pair[0]), float(pair[1])), factor)
-            ends.append(added(added(facts.reward_range, later), offset))
-        low, high = np.array(ends)[:, :1], np.array(ends)[:, 1:]
+            offset = (
+                (offset_min, offset_max) if player == 0 else (-offset_max, -offset_min)
+            )
+            later_values = scaled((float(pair[0]), float(pair[1])), discount_factor)
+            player_ends.append(added(added(facts.reward_range, later_values), offset))
+        low, high = np.array(player_ends)[:, :1], np.array(player_ends)[:, 1:]
         if facts.given_bounds is not None:
             low, high = (
                 np.maximum(low, facts.given_bounds[0]),
                 np.minimum(high, facts.given_bounds[1]),
             )
-            size = max(abs(x) for x in (*facts.given_bounds, *facts.reward_range))
-            if np.any(low - high > GIVEN_ROUNDING * size):
+            value_scale = max(
+                abs(x) for x in (*facts.given_bounds, *facts.reward_range)
+            )
+            if np.any(low - high > GIVEN_ROUNDING * value_scale):
                 raise InvalidInput(
                     f"value_bounds {facts.given_bounds!r} contradict the rewards: one "
                     "backup of values inside them leads "
@@ -121,17 +125,19 @@ class Ground:
                 )
         return low, np.maximum(low, high)
 
-    def totalled(
+    def add_known_total(
         self, low: Array, high: Array, remaining: int | None
     ) -> tuple[Array, Array]:
         """Return the bounds with what a known total adds to them (Lemma T)."""
-        total = self.facts.known_total
-        if total is None or remaining == 0:
+        known_total = self.facts.known_total
+        if known_total is None or remaining == 0:
             return low, high
-        unpaid = zip(*ground(self.facts.unpaid).values(remaining), strict=True)
-        ends = np.array([added(total, (float(x[0]), float(y[0]))) for x, y in unpaid])
-        low = np.maximum(low, ends[:, :1])
-        return low, np.maximum(low, np.minimum(high, ends[:, 1:]))
+        unpaid_values = zip(*ground(self.facts.unpaid).values(remaining), strict=True)
+        total_ends = np.array(
+            [added(known_total, (float(x[0]), float(y[0]))) for x, y in unpaid_values]
+        )
+        low = np.maximum(low, total_ends[:, :1])
+        return low, np.maximum(low, np.minimum(high, total_ends[:, 1:]))
 
     def next_span(self, remaining: int | None) -> Array:
         """Return the span of r + gamma V(z) in one state by its total, shape (P, 1).
@@ -139,12 +145,16 @@ class Ground:
         ``remaining`` is the number of steps left in z. It is infinite where no total
         is known.
         """
-        total = self.facts.known_total
-        if total is None:
+        known_total = self.facts.known_total
+        if known_total is None:
             return np.full_like(self.sign, np.inf)
-        base = ground(self.facts.unpaid)
-        low, high = base.after(*base.values(remaining))
-        return total[1] - total[0] + self.facts.discount * (high - low)
+        unpaid_ground = ground(self.facts.unpaid)
+        value_low, value_high = unpaid_ground.after(*unpaid_ground.values(remaining))
+        return (
+            known_total[1]
+            - known_total[0]
+            + self.facts.discount * (value_high - value_low)
+        )
 
     def q_box(self, remaining: int | None) -> Array:
         """Return B_Q of each player, shape (P, 1).
@@ -152,34 +162,36 @@ class Ground:
         It is rho + gamma times the span of V over the next states, or less by a
         known total.
         """
-        key = "q_box", remaining
-        if key not in self.known:
-            after = None if remaining is None else remaining - 1
-            low, high = self.after(*self.values(after))
-            box = self.facts.reward_span + self.facts.discount * (high - low)
-            self.known[key] = np.minimum(box, self.next_span(after))
-        return self.known[key]
+        cache_key = "q_box", remaining
+        if cache_key not in self.known:
+            steps_after = None if remaining is None else remaining - 1
+            value_low, value_high = self.after(*self.values(steps_after))
+            q_span = self.facts.reward_span + self.facts.discount * (
+                value_high - value_low
+            )
+            self.known[cache_key] = np.minimum(q_span, self.next_span(steps_after))
+        return self.known[cache_key]
 
     def policy_ceiling(self, remaining: int | None) -> Array:
         """Return ``noise.policy_ceiling`` of each player's B_Q, shape (P, 1)."""
-        key = "policy_ceiling", remaining
-        if key not in self.known:
-            self.known[key] = policy_ceiling(self.rule, self.q_box(remaining))
-        return self.known[key]
+        cache_key = "policy_ceiling", remaining
+        if cache_key not in self.known:
+            self.known[cache_key] = policy_ceiling(self.rule, self.q_box(remaining))
+        return self.known[cache_key]
 
     def blind(self, remaining: int | None) -> Array:
         """Return sup D(Q, 0) of each player, shape (P, 1)."""
-        key = "blind", remaining
-        if key not in self.known:
+        cache_key = "blind", remaining
+        if cache_key not in self.known:
             facts = self.facts
             losses = [
                 blind_loss(
-                    facts.operator, facts.min_actions, facts.num_actions, float(box)
+                    facts.operator, facts.min_actions, facts.num_actions, float(q_span)
                 )
-                for box in self.q_box(remaining)[:, 0]
+                for q_span in self.q_box(remaining)[:, 0]
             ]
-            self.known[key] = np.array(losses)[:, None]
-        return self.known[key]
+            self.known[cache_key] = np.array(losses)[:, None]
+        return self.known[cache_key]
 
 
 @lru_cache(maxsize=64)
@@ -195,27 +207,27 @@ def ground(facts: Facts) -> Ground:
             "Without a horizon the discount must be below 1, got "
             f"{facts.discount}; give horizon= or a smaller discount."
         )
-    low, high = facts.offsets
-    players = 2 if facts.game else 1
+    offset_min, offset_max = facts.offsets
+    num_players = 2 if facts.game else 1
     return Ground(
         facts=facts,
         rule=OperatorRule.of(facts.operator, facts.num_actions),
-        sign=np.array([[1.0], [-1.0]])[:players],
-        offset_low=np.array([[low], [-high]])[:players],
-        offset_high=np.array([[high], [-low]])[:players],
+        sign=np.array([[1.0], [-1.0]])[:num_players],
+        offset_low=np.array([[offset_min], [-offset_max]])[:num_players],
+        offset_high=np.array([[offset_max], [-offset_min]])[:num_players],
     )
 
 
 def _stationary_values(base: Ground) -> tuple[Array, Array]:
-    bounds = [
+    player_bounds = [
         base.facts.value_bounds(player) for player in (1, 2)[: base.sign.shape[0]]
     ]
     low, high = (
-        np.array([[b[0]] for b in bounds]),
-        np.array([[b[1]] for b in bounds]),
+        np.array([[b[0]] for b in player_bounds]),
+        np.array([[b[1]] for b in player_bounds]),
     )
     for _ in range(_BELLMAN_STEPS):
-        new_low, new_high = base.totalled(*base.bellman(low, high), None)
+        new_low, new_high = base.add_known_total(*base.bellman(low, high), None)
         low, high = np.maximum(low, new_low), np.minimum(high, new_high)
     return low, np.maximum(low, high)
 
@@ -224,26 +236,28 @@ def _add_stage_values(base: Ground, remaining: int) -> None:
     """Add the bounds of all stages up to ``remaining`` to what is known."""
     low = high = np.zeros_like(base.sign)
     base.known.setdefault(("values", 0), (low, high))
-    start = remaining
-    while ("values", start) not in base.known:
-        start -= 1
-    low, high = base.known["values", start]
-    for stage in range(start + 1, remaining + 1):
-        before = low, high
-        low, high = base.totalled(*base.bellman(low, high), stage)
+    start_stage = remaining
+    while ("values", start_stage) not in base.known:
+        start_stage -= 1
+    low, high = base.known["values", start_stage]
+    for stage in range(start_stage + 1, remaining + 1):
+        previous_bounds = low, high
+        low, high = base.add_known_total(*base.bellman(low, high), stage)
         base.known["values", stage] = (low, high)
-        if _same(before, (low, high)) and _is_still(base, stage):
+        if _is_same(previous_bounds, (low, high)) and _is_still(base, stage):
             base.known[SETTLED] = stage
             return
 
 
-def _same(one: tuple[Array, Array], other: tuple[Array, Array]) -> bool:
-    return all(np.array_equal(x, y) for x, y in zip(one, other, strict=True))
+def _is_same(bounds: tuple[Array, Array], other_bounds: tuple[Array, Array]) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(bounds, other_bounds, strict=True))
 
 
 def _is_still(base: Ground, stage: int) -> bool:
     """Whether what a known total adds no longer changes with the steps left."""
     if base.facts.known_total is None:
         return True
-    unpaid = ground(base.facts.unpaid)
-    return stage > 1 and _same(unpaid.values(stage - 1), unpaid.values(stage))
+    unpaid_ground = ground(base.facts.unpaid)
+    return stage > 1 and _is_same(
+        unpaid_ground.values(stage - 1), unpaid_ground.values(stage)
+    )

@@ -53,7 +53,7 @@ class LevelTable:
             moments.log_calls[0],
             largest(moments.rare),
             *(largest(x) for x in (back.spread, back.rare, back.variance)),
-            largest(back.centered[1]),
+            largest(back.center_and_moment[1]),
         )
         self.levels.append(level)
         self.moments.append(moments)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, moved
+from smoothcruiser.theory.moments import Backup, Moments, replace_shift
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
@@ -187,7 +187,7 @@ class Estimator(ABC):
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
         """Return the moments of ``level`` with the shift and constant written in it."""
-        return moved(base, centred, level.shift)
+        return replace_shift(base, centred, level.shift)
 
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
