@@ -12,7 +12,7 @@ W_n(Q) >= 1/alpha (Ville). W_n(q) grows with q, so the smallest q with W_n(q) >=
 lower bound is the same for M - X. Proofs, also of the grid: docs/theory.md, section 5.
 
 Samples come as weights of grid points 0, 1, ..., M: a sample between two points is
-spread over both. The logarithm is concave, so what stands for log(nu - X) is below
+spread over both. The logarithm is concave, so the stand-in for log(nu - X) is below
 it, and the bound only gets wider.
 
 legend   symbol        name
@@ -41,7 +41,7 @@ import numpy as np
 # shares need 8% more samples on the noisiest of them and 10% fewer on the quietest.
 FARTHEST, RATIO = 0.3, 4.0
 SHARES = (0.1, 0.45, 0.3, 0.15)
-# More than what 257 logarithms, their products with weights and an exact sum lose.
+# More than 257 logarithms, their products with weights and an exact sum lose.
 _ROUNDING = 512.0 * 2.0**-53
 _HALVINGS = 6  # before Newton's steps, of which four or five are enough then
 _FINE = 1e-10  # of the range: where a bound is near enough to its best
@@ -88,8 +88,9 @@ def _upper_bound(
     """Return the upper bound on a mean of samples in [0, ``last``].
 
     The log of W_n is convex and increasing, and at most 0 at the mean: bisection
-    between there and the end comes near, and Newton's steps from above, which never
-    pass the root, do the rest. Every bound on the way has W_n >= 1/alpha, or is the end.
+    between there and the end comes near. Newton's steps from above, which never pass
+    the root, complete the search. Every bound on the way has W_n >= 1/alpha, or is the
+    end.
     """
     num_samples = math.fsum(weight for _, weight in point_weights)
     bets = []  # (pole, log of its share and of the product without its divisors)
@@ -178,9 +179,9 @@ def likely_samples(t: Any, spread: Any, variance: Any, level: float) -> Any:
     """Return about how many samples let bets close the radius t.
 
     ``variance`` is that of the samples; numbers or arrays. It is a forecast, on which
-    no promise rests: what a known variance needs and what samples that do not vary
-    need, joined by two constants that were fitted to a few simulated stops, at a
-    level that is raised by what several poles cost.
+    no promise rests. It joins the counts for a known variance and for samples that do
+    not vary by two constants, fitted to a few simulated stops. The level is raised by
+    the cost of several poles.
     """
     return (level + 1.0) * np.hypot(2.0 * variance / (t * t), 0.62 * spread / t)
 

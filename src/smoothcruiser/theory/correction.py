@@ -1,12 +1,12 @@
-"""What one correction of a randomized level can be (docs/randomized.md, R1-R4).
+"""Second moments of one correction of a randomized level (docs/randomized.md, R1-R4).
 
 A correction compares a policy (or a value) at the average of two independent means
 of m samples per action with those at the two means. Its mean is the difference
-between a level with 2m and one with m samples. Here are its second moments:
+between a level with 2m and one with m samples. Three quantities enter:
 
   Delta   span(q' - q''), the distance of the two means
   B       1/2 D(q-bar, q') + 1/2 D(q-bar, q''), between 0 and Delta^2/(32 lambda)
-  delta   pi(q-bar) - 1/2 pi(q') - 1/2 pi(q''), whose 1-norm is of second order in
+  delta   pi(q-bar) - 1/2 pi(q') - 1/2 pi(q''); its 1-norm is of second order in
           Delta where the policy has a second derivative
 
 legend   symbol       name here
@@ -17,8 +17,8 @@ legend   symbol       name here
   bend                ``OperatorRule.bend``: |delta|_1 <= bend Delta^2
 
 Every function takes arrays, is non-increasing in m and non-decreasing in the other
-arguments, so upper bounds may stand for them. What this file leaves out: moments of
-a level (``randomized``), and how often a correction is made (``schedule.compiler``).
+arguments, so upper bounds may stand for them. This file leaves out the moments of a
+level (``randomized``), and how often a correction is made (``schedule.compiler``).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def span_moments(actions: int, m: Array, spread: Array, variance: Array) -> Span
 def _sixth(n: Array, variance: Array, square: Array) -> Array:
     """Return a bound on E S^6 for a sum S of ``n`` independent centred terms.
 
-    Each lies in an interval whose length has the square ``square``. Third and fourth
-    moments are largest at a variance of a sixth of it, so beyond they stay there.
+    Each lies in an interval of length sqrt(``square``). Third and fourth moments are
+    largest at a variance of a sixth of ``square``, so beyond they stay there.
     """
     v = np.minimum(variance, square / 6.0)
     fourth_moment = v * (square - 3.0 * v)
@@ -84,7 +84,7 @@ def _sixth(n: Array, variance: Array, square: Array) -> Array:
 
 
 class Correction(NamedTuple):
-    """The parts of a correction of a rollout, as roots of second moments.
+    """The components of a correction of a rollout, as roots of second moments.
 
     ``own`` bounds that of B - <delta, n-bar> and ``policy`` that of |delta|_1.
     """
@@ -105,7 +105,7 @@ class Correction(NamedTuple):
 def correction(
     rule: OperatorRule, m: Array, spread: Array, variance: Array
 ) -> Correction:
-    """Return what a correction over means of ``m`` samples can be.
+    """Return bounds on a correction over means of ``m`` samples.
 
     F must be convex with a finite curvature.
     """
@@ -177,7 +177,7 @@ def _bracket(
 
 
 def largest_chance(rule: OperatorRule, spread: Array) -> Array:
-    """Return the largest chance of one of K actions, whose values span ``spread``."""
+    """Return the largest chance of one of K actions with values of span ``spread``."""
     with np.errstate(under="ignore"):
         other_weight = (rule.num_actions - 1) * np.exp(-spread / rule.temperature)
     return 1.0 / (1.0 + other_weight)

@@ -7,7 +7,7 @@ legend   symbol    name
   P                number of players; every bound has shape (P, 1), player first
   V_lo, V_hi       ``Ground.values``
   B_Q              ``Ground.q_box``: the span that the true Q can have in one state
-  sup D(Q, 0)      ``Ground.blind``: what acting by grad F(0) loses at the most
+  sup D(Q, 0)      ``Ground.blind``: the largest loss of acting by grad F(0)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GIVEN_ROUNDING = 1e-9  # relative: how far a user's bounds may contradict a back
 # The bounds only tighten, so they are valid after any number of steps; 64 reach the
 # fixed point in practice.
 _BELLMAN_STEPS = 64
-# of ``Ground.known``: the number of steps left from which on the bounds stay as they are
+# key of ``Ground.cache``: the steps left from which on the bounds stay as they are
 SETTLED = "settled", None
 
 
@@ -39,12 +39,12 @@ class Ground:
 
     facts: Facts
     rule: OperatorRule
-    sign: Array  # (P, 1): +1 for the player who maximizes, -1 for the other
+    sign: Array  # (P, 1): +1 for the max player, -1 for the min player
     offset_low: Array  # (P, 1): signed F(0), smallest over the numbers of legal actions
     offset_high: Array  # (P, 1): the largest
-    # What was asked before, by name and number of steps left: thousands of levels ask
-    # for the same few bounds.
-    known: dict[tuple[str, int | None], Any] = field(
+    # Cached bounds, by name and number of steps left: thousands of levels need the
+    # same few.
+    cache: dict[tuple[str, int | None], Any] = field(
         default_factory=dict, compare=False, repr=False
     )
 
@@ -56,8 +56,8 @@ class Ground:
     def after(self, low: Array, high: Array) -> tuple[Array, Array]:
         """Return the hull of bounds over the possible next states, per player to move.
 
-        It depends on who can move next, and it includes 0 where states can be
-        terminal.
+        It depends on the players that can move next, and it includes 0 where states
+        can be terminal.
         """
         if self.sign.shape[0] == 2:
             if self.facts.alternating:
@@ -80,15 +80,15 @@ class Ground:
         horizon.
         """
         if remaining is not None:  # the same from there on, to the last bit
-            remaining = min(remaining, self.known.get(SETTLED, remaining))
+            remaining = min(remaining, self.cache.get(SETTLED, remaining))
         cache_key = "values", remaining
-        if cache_key not in self.known:
+        if cache_key not in self.cache:
             if remaining is None:
-                self.known[cache_key] = _stationary_values(self)
+                self.cache[cache_key] = _stationary_values(self)
             else:
                 _add_stage_values(self, remaining)
         value_bounds: tuple[Array, Array] = (
-            self.known.get(cache_key) or self.known["values", self.known[SETTLED]]
+            self.cache.get(cache_key) or self.cache["values", self.cache[SETTLED]]
         )
         return value_bounds
 
@@ -96,7 +96,7 @@ class Ground:
         """Return bounds on V one step earlier than ``low`` and ``high`` (Lemma B).
 
         They hold because F is monotone and F(Q + c) = F(Q) + c. They are rounded
-        outwards: over a thousand stages, or with a discount near 1, errors would add up.
+        outwards, because errors would add up over a thousand stages or near discount 1.
         """
         facts = self.facts
         low, high = self.after(low, high)
@@ -128,7 +128,7 @@ class Ground:
     def add_known_total(
         self, low: Array, high: Array, remaining: int | None
     ) -> tuple[Array, Array]:
-        """Return the bounds with what a known total adds to them (Lemma T)."""
+        """Return the bounds, tightened by a known total of rewards (Lemma T)."""
         known_total = self.facts.known_total
         if known_total is None or remaining == 0:
             return low, high
@@ -163,26 +163,26 @@ class Ground:
         known total.
         """
         cache_key = "q_box", remaining
-        if cache_key not in self.known:
+        if cache_key not in self.cache:
             steps_after = None if remaining is None else remaining - 1
             value_low, value_high = self.after(*self.values(steps_after))
             q_span = self.facts.reward_span + self.facts.discount * (
                 value_high - value_low
             )
-            self.known[cache_key] = np.minimum(q_span, self.next_span(steps_after))
-        return self.known[cache_key]
+            self.cache[cache_key] = np.minimum(q_span, self.next_span(steps_after))
+        return self.cache[cache_key]
 
     def policy_ceiling(self, remaining: int | None) -> Array:
         """Return ``noise.policy_ceiling`` of each player's B_Q, shape (P, 1)."""
         cache_key = "policy_ceiling", remaining
-        if cache_key not in self.known:
-            self.known[cache_key] = policy_ceiling(self.rule, self.q_box(remaining))
-        return self.known[cache_key]
+        if cache_key not in self.cache:
+            self.cache[cache_key] = policy_ceiling(self.rule, self.q_box(remaining))
+        return self.cache[cache_key]
 
     def blind(self, remaining: int | None) -> Array:
         """Return sup D(Q, 0) of each player, shape (P, 1)."""
         cache_key = "blind", remaining
-        if cache_key not in self.known:
+        if cache_key not in self.cache:
             facts = self.facts
             losses = [
                 blind_loss(
@@ -190,8 +190,8 @@ class Ground:
                 )
                 for q_span in self.q_box(remaining)[:, 0]
             ]
-            self.known[cache_key] = np.array(losses)[:, None]
-        return self.known[cache_key]
+            self.cache[cache_key] = np.array(losses)[:, None]
+        return self.cache[cache_key]
 
 
 @lru_cache(maxsize=64)
@@ -233,19 +233,19 @@ def _stationary_values(base: Ground) -> tuple[Array, Array]:
 
 
 def _add_stage_values(base: Ground, remaining: int) -> None:
-    """Add the bounds of all stages up to ``remaining`` to what is known."""
+    """Add the bounds of all stages up to ``remaining`` to the cache."""
     low = high = np.zeros_like(base.sign)
-    base.known.setdefault(("values", 0), (low, high))
+    base.cache.setdefault(("values", 0), (low, high))
     start_stage = remaining
-    while ("values", start_stage) not in base.known:
+    while ("values", start_stage) not in base.cache:
         start_stage -= 1
-    low, high = base.known["values", start_stage]
+    low, high = base.cache["values", start_stage]
     for stage in range(start_stage + 1, remaining + 1):
         previous_bounds = low, high
         low, high = base.add_known_total(*base.bellman(low, high), stage)
-        base.known["values", stage] = (low, high)
+        base.cache["values", stage] = (low, high)
         if _is_same(previous_bounds, (low, high)) and _is_still(base, stage):
-            base.known[SETTLED] = stage
+            base.cache[SETTLED] = stage
             return
 
 
@@ -254,7 +254,7 @@ def _is_same(bounds: tuple[Array, Array], other_bounds: tuple[Array, Array]) -> 
 
 
 def _is_still(base: Ground, stage: int) -> bool:
-    """Whether what a known total adds no longer changes with the steps left."""
+    """Whether the contribution of a known total no longer changes by stage."""
     if base.facts.known_total is None:
         return True
     unpaid_ground = ground(base.facts.unpaid)

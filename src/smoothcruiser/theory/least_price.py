@@ -1,23 +1,23 @@
-"""What every schedule costs at the least, from the facts and the promise alone.
+"""Lower bounds on the price of every schedule, from the facts and the promise alone.
 
 A schedule keeps its promise on *every* problem with its facts. So worlds that few calls
 cannot tell apart bound its price from below, before any table is built and whatever
 its kinds are (docs/theory.md, section 15):
 
-  the line      all is alike up to depth d, and what follows pays nothing or all that
-                it may: who does not look so deep is off by more than epsilon
+  the line      two worlds are alike up to depth d, and pay nothing or all they may
+                beyond: a planner that stops before is off by more than epsilon
   the coin      the first step leads to one or the other, with chances that differ by
                 a little: a root needs that many samples of each action
-  the path      one of K^d sequences of actions leads to what pays: who has not tried
-                most of them cannot know
+  the path      one of K^d sequences of actions leads to a payment: a planner that
+                tried few of them cannot know which
 
 legend   symbol    name
   g(d)             ``_Worlds.gap``: how far apart the values of the two ends can be
                    with d steps taken
-  c                ``_Worlds.lost``: what F loses of a single larger Q, at the most
+  c                ``_Worlds.lost``: the most that F loses of a single larger Q
 
-Logarithms throughout: prices pass 10^(10^9). All of it takes microseconds; what it leaves
-out is the price itself, which is the compiler's.
+All prices are logarithms, because they pass 10^(10^9). The bounds take microseconds;
+the price itself comes from the compiler.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from functools import lru_cache
 
 from smoothcruiser.problem.facts import Facts, discounted_steps
 
-FARTHEST = 2**50  # steps: no deeper tree is looked for
+FARTHEST = 2**50  # steps: no deeper tree is considered
 # relative: the two ends are taken closer by this, for the rounding of all that is here
 ROUNDING = 1e-9
 
@@ -76,7 +76,7 @@ class _Worlds:
 
     @classmethod
     def of(cls, facts: Facts) -> _Worlds | None:
-        """The worlds; None where what is declared leaves none that is known here."""
+        """The worlds; None where the declarations exclude all that are known here."""
         is_endless = facts.horizon is None and facts.discount >= 1.0
         if facts.episodes_end is not None or is_endless:
             return None
@@ -89,7 +89,7 @@ class _Worlds:
 
     @classmethod
     def _from_declared(cls, facts: Facts) -> _Worlds | None:
-        """Rewards 0 everywhere, but where all that may be is paid: more, never less."""
+        """The worlds with rewards 0, and the largest payment in a single place."""
         reward_min, reward_max = facts.reward_range
         if not reward_min <= 0.0 <= reward_max or facts.game:
             return None
@@ -127,7 +127,7 @@ class _Worlds:
     def deepest(self, epsilon: float, lost: float) -> int:
         """The largest depth at which the ends still move the root by over 2 epsilon.
 
-        ``lost`` is what every step between loses.
+        ``lost`` is the loss of every step between.
         """
         discount = self.facts.discount
 
@@ -165,7 +165,10 @@ class _Worlds:
 
 
 def _largest_holding(holds: Callable[[int], bool]) -> int:
-    """The largest whole number at which ``holds``, true up to there; 0 if there is none."""
+    """The largest whole number at which ``holds`` is true; 0 if there is none.
+
+    It is true for all smaller ones.
+    """
     high = 1
     while high < FARTHEST and holds(high):
         high *= 2

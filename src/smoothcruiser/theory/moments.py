@@ -27,7 +27,7 @@ legend   symbol      name
   C                  ``log_calls``: natural log of the oracle calls of one
                      sample (-inf for none)
 
-What this file leaves out: bounds on V (``ground``), which levels to build
+This file leaves out bounds on V (``ground``), which levels to build
 (``schedule.compiler``) and the root (``stopping``).
 """
 
@@ -64,7 +64,7 @@ def largest(x: Array) -> float:
 
 @dataclass(frozen=True)
 class Moments:
-    """What is promised of one sample of a level, per player to move: shape (P, M).
+    """Bounds on one sample of a level, per player to move: shape (P, M).
 
     ``log_calls``, ``shift`` and ``baseline`` have shape (M,). A sample X lies in
     [low, high] where ``rare`` is 0. Otherwise X = Y + Z with Y in [low, high], E Z = 0
@@ -78,9 +78,9 @@ class Moments:
     high: Array
     variance: Array
     log_calls: Array
-    shift: Array  # (M,): what the level adds with the sign of the player
+    shift: Array  # (M,): number that the level adds with the sign of the player
     rare: Array = 0.0
-    baseline: Array = 0.0  # (M,): what the corrections of a rollout measure from
+    baseline: Array = 0.0  # (M,): origin of the corrections of a rollout
 
     @property
     def width(self) -> Array:
@@ -113,7 +113,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Backup:
-    """What is promised of one backup xi = r + gamma X(z), per player: shape (P, M).
+    """Bounds on one backup xi = r + gamma X(z), per player: shape (P, M).
 
     ``log_calls`` has shape (M,) and includes the call that samples r and z.
     """
@@ -192,7 +192,7 @@ class Backup:
 
     @property
     def centers(self) -> Array:
-        """The same for each player, who is known at the root: shape (P, M)."""
+        """The center of each player, for roots where the player is known: (P, M)."""
         end_pairs = (self.low, self.high), (self.mean_low, self.mean_high)
         middles = [0.5 * (a + b) for a, b in end_pairs]
         range_moment, mean_moment = (self.about(middle) for middle in middles)
@@ -200,7 +200,7 @@ class Backup:
 
     @property
     def draw(self) -> tuple[Array, Array, Array]:
-        """What a root needs to know: (bias, spread, variance), each of shape (M,).
+        """The numbers that a root needs: (bias, spread, variance), each of shape (M,).
 
         Where xi has no range the spread is infinite, and a second moment about
         ``centers`` takes the place of the variance (docs/randomized.md, R8).
@@ -244,9 +244,9 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
 
     Var xi <= min(R^2/4 + gamma^2 rare, (rho + gamma m)^2/4 + gamma^2 v'), where m is
     the length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
-    for xi, or for its part Y (Lemma V). The second is Popoviciu for E[xi | r, z] plus the mean of
-    Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has a span
-    of its own (Lemma T), and the bias is added to it.
+    for xi, or for its part Y (Lemma V). The second is Popoviciu for E[xi | r, z] plus
+    the mean of Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has
+    a span of its own (Lemma T), and the bias is added to it.
     """
     facts = base.facts
     gamma, (reward_min, reward_max) = facts.discount, facts.reward_range
@@ -291,7 +291,7 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
 
 
 def itself(base: Ground, x: Moments, remaining: int | None) -> Backup:
-    """Return X itself in the form of a backup: what a root of the value samples."""
+    """Return X itself in the form of a backup, which a root of the value samples."""
     value_low, value_high = base.values(remaining)
     mean_low = np.maximum(x.low, value_low + x.bias_low)
     return Backup(
@@ -353,14 +353,14 @@ def replace_shift(base: Ground, x: Moments, shift: float) -> Moments:
 
 
 def one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
-    """Split an error of at most ``gap`` into its parts (down, up), per player.
+    """Split an error of at most ``gap`` into (down, up), per player.
 
     A max player makes the error upwards if ``above``, else downwards; a min
     player the other way round. Where F is not convex, both parts are ``gap``.
     """
     if not base.rule.convex:
         return gap, gap
-    if base.alone:  # who maximizes
+    if base.alone:  # the max player
         return (0.0, gap) if above else (gap, 0.0)
     is_upward = (base.sign > 0) == above
     return np.where(is_upward, 0.0, gap), np.where(is_upward, gap, 0.0)

@@ -1,4 +1,4 @@
-"""What sampling noise does to F: S1, S2, S4-S6 and S9-S11 of docs/theory.md.
+"""Effects of sampling noise on F: S1, S2, S4-S6 and S9-S11 of docs/theory.md.
 
 Q-hat(a) is the mean of N independent samples, each in an interval of length R
 and of variance at most sigma^2. Q-tilde = E Q-hat, and Q-tilde - Q has span at
@@ -6,9 +6,9 @@ most t over the actions. Two numbers matter; both are suprema over everything
 that the facts leave open:
 
   phi = E F(Q-hat) - F(Q-tilde)
-        what a plug-in overestimates (``plug_in_noise``)
+        the overestimate of a plug-in (``plug_in_noise``)
   E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]
-        what a rollout of grad F(Q-hat) loses (``bregman_noise``)
+        the loss of a rollout of grad F(Q-hat) (``bregman_noise``)
 
 legend   symbol    name here
   N                ``n``
@@ -19,9 +19,9 @@ legend   symbol    name here
   u = R/(lambda N) how far one sample can move log grad F
 
 Every function takes arrays. It is non-increasing in n and non-decreasing in the
-other arguments, so upper bounds may stand for them. What this file leaves out:
-how a level's moments follow from its children's (``moments``), and which N to
-take (``schedule.compiler``).
+other arguments, so upper bounds may stand for them. This file leaves out how a
+level's moments follow from its children's (``moments``), and which N to take
+(``schedule.compiler``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SUBSETS = 12
 
 @dataclass(frozen=True)
 class OperatorRule:
-    """What the noise lemmas need to know of F over at most ``num_actions`` actions."""
+    """Properties of F that the noise lemmas use, over at most ``num_actions`` actions."""
 
     temperature: float
     num_actions: int

@@ -4,8 +4,7 @@ There is one function for each (SmoothCruiser, NeurIPS 2019).
 
 The printed theory: Prop. 1 bounds n(e) for e >= kappa, Lemma 1 for e < kappa,
 Theorem 1 bounds the oracle calls, and the failure probability is at most delta'
-times the number of calls. What does not hold as printed, and what stands in its
-place:
+times the number of calls. Three statements do not hold as printed, and are replaced:
 
   Theorem 1   writes N(eps) n(eps) for the count. Alg. 1 calls estimateQ(s, eps),
               which calls sampleV(., eps/sqrt(gamma)) for each of K actions: the

@@ -4,8 +4,8 @@ Prop. 1 holds from kappa upwards, Lemma 1 below.
 
 Lemma 1 as printed is not a bound (see ``theory.paper``); the same induction from a
 wider base is: ``repaired_lemma_1_log10``. Everything is in log10, since these
-numbers pass 10^1000. What this file leaves out: exact counts
-(``theory.paper_ladder``) and what follows from both (``theory.paper``).
+numbers pass 10^1000. This file leaves out exact counts (``theory.paper_ladder``) and
+the consequences of both (``theory.paper``).
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def exact_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> li
 def log_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[float]:
     """Return the natural logarithm of n of each rung, in floats.
 
-    Floats are what a search over delta' can afford on 10^4 rungs.
+    A search over delta' on 10^4 rungs can afford floats only.
     """
     sample_scale = coefficient(setting) * ell
     log_scale = math.log(sample_scale) if sample_scale > 0.0 else -math.inf

@@ -1,14 +1,14 @@
 """Moments of randomized levels (docs/randomized.md).
 
-A rollout with N samples loses E D(N), whose noise falls as 1/N. A randomized rollout
+A rollout with N samples loses E D(N), and its noise falls as 1/N. A randomized rollout
 has the mean of a rollout with 2^J N0 samples, and makes about N0:
 
   base         a rollout with N0 samples
   correction   with probability p_j, one estimate of the difference between rollouts
                of 2^j N0 and 2^(j-1) N0 samples, divided by p_j; j = 1, ..., J
 
-The sum telescopes, so the bias is that of 2^J N0 samples. What it costs is variance:
-the sum over j of e_j/p_j, with e_j the second moment of a correction (``correction``).
+The sum telescopes, so the bias is that of 2^J N0 samples. The cost is variance: the
+sum over j of e_j/p_j, with e_j the second moment of a correction (``correction``).
 A randomized plug-in has the same with F in the place of the rollout.
 
 legend   symbol    name
@@ -16,7 +16,7 @@ legend   symbol    name
   N0               ``samples``
   e_j              ``Terms.second``, shape (J, P, M)
 
-What this file leaves out: the choice of p_j (``schedule.compiler``).
+This file leaves out the choice of p_j (``schedule.compiler``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Array = Any
 
 
 class Terms(NamedTuple):
-    """What the corrections of a level are: one row per rung.
+    """Second moments of the corrections of a level: one row per rung.
 
     ``second`` bounds the second moment, and ``passed`` is the share of the
     continuation's own second moment in it (0 for a plug-in).
@@ -94,7 +94,7 @@ def plug_in_terms(base: Ground, query: Backup, samples: Array, rungs: int) -> Te
 def _correction_variance(terms: Terms, rungs: Array) -> Array:
     """Return the sum of e_j/p_j, shape (P, M); infinite where a needed p_j is 0.
 
-    A chance of -0.0 is 0 too: without its sign, which would make the sum minus infinity.
+    A chance of -0.0 is 0 too: its sign would make the sum minus infinity.
     A second moment that is no number promises nothing, so the sum is infinite.
     """
     p = np.abs(rungs[:, None, :])
@@ -150,7 +150,7 @@ def random_rollout(
     correction_variance = _correction_variance(terms, rungs)
     loss_down, loss_up = one_sided(base, loss, above=False)
     drop_down, drop_up = one_sided(base, omega_drop, above=False)
-    # what the corrections add in the mean: -E D(last) to E D(first), about E xi''
+    # the corrections add -E D(last) to E D(first) in the mean, about E xi''
     lost_down, lost_up = one_sided(base, lost, above=False)
     won_down, won_up = one_sided(base, won, above=True)
     num_queries = n0 + 2.0 * np.sum(rungs * terms.samples, axis=0)

@@ -12,8 +12,8 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
   bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2:
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
-  catoni      t^2 / (2 S^2), for samples of infinite range, whose estimate is no mean
-              (``catoni``); ``variance`` stands for S^2, a second moment
+  catoni      t^2 / (2 S^2), for samples of infinite range; the estimate is no mean
+              (``catoni``), and ``variance`` stands for S^2, a second moment
 
 The data may stop a run earlier: ``theory.betting``. The fixed promise keeps its own
 share of delta.
@@ -98,7 +98,7 @@ def _kl_slope(p: float, tau: float) -> float:
     return math.log(q / p) - math.log((1.0 - q) / (1.0 - p)) - tau / p - tau / (1.0 - p)
 
 
-# what may close a promise at the root, by name
+# bounds that may close a promise at the root, by name
 ROOT_BOUNDS = ("hoeffding", "bernstein", "bennett", "catoni")
 
 
@@ -161,7 +161,7 @@ _LEAST_P = 1e-300  # a larger p than the law's makes a line higher, so it holds 
 
 
 def _worst_p(theta: float, top: float) -> float:
-    """Return the p <= top whose centred Bernoulli law has the largest mgf at theta."""
+    """Return the p <= top at which a centred Bernoulli law has the largest mgf."""
     if theta < _SERIES:
         return min(top, 0.5 - theta / 12.0)
     if theta > _LARGE:
@@ -193,9 +193,9 @@ def _psi_slope(theta: float, top: float) -> float:
 
 
 def line_slope(n: int, spread: float, variance: float, level: float) -> float:
-    """Return the theta whose line is lowest at ``n``.
+    """Return the theta of the line that is lowest at ``n``.
 
-    There theta psi' - psi = level/n, whose left side grows with theta.
+    There theta psi' - psi = level/n, and the left side grows with theta.
     """
     if spread <= 0.0 or variance <= 0.0:
         return math.inf
@@ -217,8 +217,8 @@ def line_radius(
 ) -> float:
     """Return how far the mean of the first ``n`` samples can be from its expectation.
 
-    For one ``theta`` it holds at every n at once: each side fails with probability at
-    most exp(-level), for whatever reason the count is what it is.
+    For one ``theta`` it holds at every n at once, whatever the reason for the count:
+    each side fails with probability at most exp(-level).
     """
     if n < 1:
         return math.inf
