@@ -54,23 +54,23 @@ def is_staged(facts: Facts) -> bool:
 
 def check_reach(facts: Facts, epsilon: float, delta: float, target: str) -> None:
     """Refuse what no table could keep that anybody pays or writes down."""
-    least = least_price(facts, epsilon, delta, target)
-    useful = USEFUL * facts.value_span()
-    if is_staged(facts) and epsilon > useful > 0.0:
-        least = least_price(facts, useful, delta, target)
-    if least.log_calls <= LOG_FARTHEST and least.depth <= MOST_ROWS:
+    lower_bound = least_price(facts, epsilon, delta, target)
+    useful_epsilon = USEFUL * facts.value_span()
+    if is_staged(facts) and epsilon > useful_epsilon > 0.0:
+        lower_bound = least_price(facts, useful_epsilon, delta, target)
+    if lower_bound.log_calls <= LOG_FARTHEST and lower_bound.depth <= MOST_ROWS:
         return
-    rows = (
+    rows_text = (
         f", in a table of more than {MOST_ROWS:,} levels"
-        if least.depth > MOST_ROWS
+        if lower_bound.depth > MOST_ROWS
         else ""
     )
     raise OutOfReach(
         f"No schedule for epsilon={epsilon:g} at discount {facts.discount:.12g} can be "
-        f"paid: every one costs at least {power_of_ten(least.log_calls)} oracle calls"
-        f"{rows}; ask for a larger epsilon or temperature, or a smaller discount or "
+        f"paid: every one costs at least {power_of_ten(lower_bound.log_calls)} oracle calls"
+        f"{rows_text}; ask for a larger epsilon or temperature, or a smaller discount or "
         "horizon.",
-        least.log_calls,
+        lower_bound.log_calls,
     )
 
 

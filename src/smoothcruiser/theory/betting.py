@@ -199,7 +199,7 @@ def likely_calls(calls: int, samples: int, likely: float) -> int:
     )
 
 
-def choose_looks(
+def choose_checkpoints(
     t: float, spread: float, actions: int, samples: int, adaptive_delta: float
 ) -> tuple[int, ...]:
     """Return the checkpoints: increasing counts below ``samples``.

@@ -136,7 +136,7 @@ class Backup:
         return self.high - self.low
 
     @property
-    def tilt(self) -> Array:
+    def bias_span(self) -> Array:
         """The bias span gamma w: how far the biases of xi can be apart in one state."""
         return self.bias_high - self.bias_low
 
@@ -397,7 +397,7 @@ def rollout_loss(
     spread = query.spread
     span_cap = bregman_cap(base.rule, base.q_box(remaining) + spread)
     loss_ceiling = np.minimum(span_cap, base.policy_ceiling(remaining))
-    noise_loss = bregman_noise(base.rule, n, spread, query.variance, query.tilt)
+    noise_loss = bregman_noise(base.rule, n, spread, query.variance, query.bias_span)
     return np.minimum(noise_loss, loss_ceiling), loss_ceiling
 
 
@@ -420,7 +420,7 @@ def rollout(
     span_cap, omega_drop = bregman_caps(rule, base.q_box(remaining) + spread, spread)
     loss_ceiling = np.minimum(span_cap, base.policy_ceiling(remaining))
     omega_drop = np.minimum(omega_drop, rule.drop)
-    loss = bregman_noise(rule, n, spread, query.variance, query.tilt)
+    loss = bregman_noise(rule, n, spread, query.variance, query.bias_span)
     loss = np.minimum(loss, loss_ceiling)
     log_calls = np.logaddexp(
         np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls
@@ -440,7 +440,7 @@ def variance_of_mean(
         deviation = np.sqrt(capped_loss * (ceiling - capped_loss))
     else:
         deviation = np.sqrt(loss * ceiling)
-    return (deviation + 0.5 * continuation.tilt) ** 2
+    return (deviation + 0.5 * continuation.bias_span) ** 2
 
 
 def blind(

@@ -13,8 +13,7 @@ that the facts leave open:
 legend   symbol    name here
   N                ``n``
   R, sigma^2       ``spread``, ``variance``: of one sample
-  t                ``tilt``, the bias span: gamma * w of the level that values
-                   next states
+  t                ``bias_span``: gamma * w of the level that values next states
   lambda, K        ``OperatorRule.temperature``, ``OperatorRule.num_actions``
   u = R/(lambda N) how far one sample can move log grad F
 
@@ -310,23 +309,23 @@ def _log_cosh(x: Array) -> Array:
 
 
 def bregman_noise(
-    rule: OperatorRule, n: Array, spread: Array, variance: Array, tilt: Array
+    rule: OperatorRule, n: Array, spread: Array, variance: Array, bias_span: Array
 ) -> Array:
     """Return an upper bound on E D(Q, Q-hat).
 
-    ``tilt`` bounds the bias span, which is the span of E Q-hat - Q.
+    ``bias_span`` bounds the span of E Q-hat - Q.
     """
     k = rule.num_actions
     if k == 1:
-        return 0.0 * (n + spread + tilt)
+        return 0.0 * (n + spread + bias_span)
     mean_variance = variance / n
     # Minkowski: the root of E span(Q - Q-hat)^2, S1
-    root_span = tilt + np.sqrt(2.0 * (k - 1) * mean_variance)
+    root_span = bias_span + np.sqrt(2.0 * (k - 1) * mean_variance)
     loss = root_span
     if math.isinf(rule.curvature):
         return loss
     # E |h - mean h|^2 for h = Q - Q-hat: noise and bias do not mix (S9)
-    centred_square = 0.25 * k * tilt * tilt + (k - 1) * mean_variance
+    centred_square = 0.25 * k * bias_span * bias_span + (k - 1) * mean_variance
     loss = np.minimum(
         loss,
         rule.curvature / 8.0 * np.minimum(root_span * root_span, 2.0 * centred_square),
@@ -337,13 +336,13 @@ def bregman_noise(
         )  # S5, S9
     if rule.entropic:
         loss = np.minimum(
-            loss, _swapped_bregman_noise(rule, n, spread, mean_variance, tilt)
+            loss, _swapped_bregman_noise(rule, n, spread, mean_variance, bias_span)
         )
     return loss
 
 
 def _swapped_bregman_noise(
-    rule: OperatorRule, n: Array, spread: Array, mean_variance: Array, tilt: Array
+    rule: OperatorRule, n: Array, spread: Array, mean_variance: Array, bias_span: Array
 ) -> Array:
     """Return a bound on E D for entropy and KL that has no factor K (S2 and S9).
 
@@ -357,9 +356,9 @@ def _swapped_bregman_noise(
         mean_variance * (0.5 + exp_growth / 3.0)
         + 2.0 * squared_noise * (0.25 + np.expm1(2.0 * u) / 5.0)
     )
-    cross_term = tilt * mean_variance / t * (1.0 / 3.0 + exp_growth / 4.0)
-    separate_bound = tilt * tilt / 8.0 + cross_term + pure_noise
-    joint_bound = (tilt / math.sqrt(8.0) + np.sqrt(pure_noise)) ** 2
+    cross_term = bias_span * mean_variance / t * (1.0 / 3.0 + exp_growth / 4.0)
+    separate_bound = bias_span * bias_span / 8.0 + cross_term + pure_noise
+    joint_bound = (bias_span / math.sqrt(8.0) + np.sqrt(pure_noise)) ** 2
     return np.minimum(separate_bound, joint_bound) / t
 
 

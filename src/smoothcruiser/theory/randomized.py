@@ -72,7 +72,9 @@ def rollout_terms(
     m = _rung_samples(samples, rungs)
     root_moments = correction(base.rule, m[:, None, :], query.spread, query.variance)
     baseline, around_moment = onward.center_and_moment
-    second_moments = root_moments.second(onward.tilt + query.tilt, around_moment)
+    second_moments = root_moments.second(
+        onward.bias_span + query.bias_span, around_moment
+    )
     return Terms(
         second_moments,
         root_moments.policy**2 + np.zeros(second_moments.shape),
@@ -107,12 +109,15 @@ def _noises(
     rule: OperatorRule,
     samples: tuple[Array, Array],
     query: Backup,
-    tilts: tuple[Array, Array],
+    bias_spans: tuple[Array, Array],
 ) -> Array:
-    """Return E D for every tilt and number of samples: shape (tilt, samples, P, M)."""
+    """Return E D for every bias span and number of samples.
+
+    The shape is (spans, samples, P, M).
+    """
     n = np.array(np.broadcast_arrays(*samples))[:, None, :]
-    tilt = np.array(np.broadcast_arrays(*tilts))[:, None]
-    return bregman_noise(rule, n, query.spread, query.variance, tilt)
+    span_column = np.array(np.broadcast_arrays(*bias_spans))[:, None]
+    return bregman_noise(rule, n, query.spread, query.variance, span_column)
 
 
 def random_rollout(
@@ -130,17 +135,27 @@ def random_rollout(
     """
     n0 = np.asarray(samples, dtype=np.float64)
     last_samples = n0 * 2.0 ** len(rungs)
-    rule, spread, bias_span = base.rule, query.spread, onward.tilt + query.tilt
+    rule, spread, joint_span = (
+        base.rule,
+        query.spread,
+        onward.bias_span + query.bias_span,
+    )
     # as ``rollout_loss`` and ``regularizer_range`` have them, in one pass
     q_span = base.q_box(remaining)
     span_cap, wider_cap, omega_drop = bregman_caps(
         rule,
-        *np.broadcast_arrays(q_span + spread, q_span + onward.tilt + spread, spread),
+        *np.broadcast_arrays(
+            q_span + spread, q_span + onward.bias_span + spread, spread
+        ),
     )
     loss_ceiling = np.minimum(span_cap, base.policy_ceiling(remaining))
-    wider_ceiling = np.minimum(wider_cap, policy_ceiling(rule, q_span + onward.tilt))
+    wider_ceiling = np.minimum(
+        wider_cap, policy_ceiling(rule, q_span + onward.bias_span)
+    )
     omega_drop = np.minimum(omega_drop, rule.drop)
-    noise_losses = _noises(rule, (last_samples, n0), query, (query.tilt, bias_span))
+    noise_losses = _noises(
+        rule, (last_samples, n0), query, (query.bias_span, joint_span)
+    )
     (loss, first_loss), (lost, won) = (
         np.minimum(losses, largest_loss)
         for losses, largest_loss in zip(

@@ -140,7 +140,7 @@ def test_a_search_out_of_time_goes_on_to_the_same_table() -> None:
     frontier_of.cache_clear()
     from smoothcruiser.schedule.compiler import optimizer
 
-    optimizer._compiled.cache_clear()
+    optimizer._compile_cached.cache_clear()
     assert compile_schedule(facts, **promise) == schedule
 
 
@@ -167,7 +167,7 @@ def test_a_root_names_a_bound_that_there_is() -> None:
         with pytest.raises(BrokenPromise, match="wishful"):
             verify(schedule)
     finally:
-        compile_schedule.__globals__["_compiled"].cache_clear()
+        compile_schedule.__globals__["_compile_cached"].cache_clear()
 
 
 @pytest.mark.compiles

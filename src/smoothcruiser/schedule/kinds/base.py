@@ -179,11 +179,11 @@ class Estimator(ABC):
     def offer(self, walk: Walk) -> None:
         """Propose candidates of this kind over the newest levels of ``walk``."""
 
-    def finished(self, row: Level, moments: Moments) -> Level:
+    def finish_row(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with the shift (and the constant) that its moments rely on."""
         return replace(row, shift=float(moments.shift[0]))
 
-    def written(
+    def written_moments(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
         """Return the moments of ``level`` with the shift and constant written in it."""
@@ -193,20 +193,18 @@ class Estimator(ABC):
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
         """Return what is wrong with the numbers in ``level``, None if nothing is."""
-        right = float(centred.shift[0])
-        room = TOLERANCE * (abs(right) + float(centred.width[0]))
-        if abs(right - level.shift) <= room:
+        right_shift = float(centred.shift[0])
+        tolerance = TOLERANCE * (abs(right_shift) + float(centred.width[0]))
+        if abs(right_shift - level.shift) <= tolerance:
             return None
-        return (
-            f"has shift {level.shift:g}, and the one that centres its bias is {right:g}"
-        )
+        return f"has shift {level.shift:g}, and the one that centres its bias is {right_shift:g}"
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
         """Return why Lemma 2 does not cover ``level``, None if it does."""
         if self.in_paper and level.shift == 0.0:
             return None
-        what = "shifts" if self.in_paper else f"{self.word} levels"
-        return f"is not part of the paper's algorithm: no {what} there, got {level}"
+        feature = "shifts" if self.in_paper else f"{self.word} levels"
+        return f"is not part of the paper's algorithm: no {feature} there, got {level}"
 
     def paper_accuracy(
         self,

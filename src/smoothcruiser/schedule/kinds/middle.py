@@ -62,11 +62,11 @@ class Middle(Estimator):
     def offer(self, walk: Walk) -> None:
         """Propose nothing: a walk has it from the beginning (``free_kinds``)."""
 
-    def finished(self, row: Level, moments: Moments) -> Level:
+    def finish_row(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with the number that its samples lie around."""
         return replace(row, shift=0.0, constant=_around(moments))
 
-    def written(
+    def written_moments(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
         """The moments of the middle: no number of the row enters them."""
@@ -78,11 +78,11 @@ class Middle(Estimator):
         """Return a sentence if the row has a shift, or lies around another number."""
         if level.shift != 0.0:
             return f"has shift {level.shift:g}, and the middle of bounds has none"
-        right = _around(centred)
-        size = abs(right) + float(np.max(centred.high - centred.low))
-        if abs(level.constant - right) <= TOLERANCE * size:
+        right_constant = _around(centred)
+        value_scale = abs(right_constant) + float(np.max(centred.high - centred.low))
+        if abs(level.constant - right_constant) <= TOLERANCE * value_scale:
             return None
-        return f"has constant {level.constant:g}, and lies around {right:g}"
+        return f"has constant {level.constant:g}, and lies around {right_constant:g}"
 
 
 def _around(moments: Moments) -> float:
