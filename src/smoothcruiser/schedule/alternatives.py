@@ -3,8 +3,8 @@
 They are a larger epsilon, a larger temperature, or another method. An
 alternative is a sentence that a user can act on: a plan with the numbers in it,
 as printed, fits the budget. Epsilon comes from the compiler's inverse.
-Temperatures are raised in steps until the price fits, and each comes with what
-it means for the value: |V_lambda - V_0| <= M/(1-gamma).
+Temperatures are raised in steps until the price fits, and each comes with its
+effect on the value: |V_lambda - V_0| <= M/(1-gamma).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MOST_TABLES, STEEP_PRICE, FARTHEST_STEP = 8, -50.0, math.log(2.0)
 
 
 class Wish(NamedTuple):
-    """A promise that was asked for, and the method that should keep it."""
+    """A requested promise, and the method that should keep it."""
 
     method: str
     epsilon: float
@@ -72,7 +72,7 @@ class Wish(NamedTuple):
 
 
 def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Unpayable:
-    """The error for a promise that costs ``price``, with what can be paid instead."""
+    """The error for a promise that costs ``price``, with payable alternatives."""
     offer_lines = "".join(
         f"\n  - {sentence}" for sentence in offers(facts, wish, budget - looks)
     )
@@ -85,7 +85,7 @@ def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Un
 def out_of_reach(
     facts: Facts, wish: Wish, error: OutOfReach, budget: int, looks: int
 ) -> Unpayable:
-    """The error for a promise for which no schedule is looked for."""
+    """The error for a promise for which no schedule is searched."""
     price = f"at least {power_of_ten(error.log_calls)}"
     if error.log_calls <= math.log(budget):  # its table is too long, not its price
         return error
@@ -135,7 +135,7 @@ def _offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
 
 
 def _check_useful(facts: Facts, delta: float, target: Target, budget: int) -> None:
-    """Refuse to look for an epsilon where none that says something can be paid."""
+    """Refuse to search an epsilon where no informative one can be paid."""
     value_span = facts.value_span()
     lower_bound = least_price(facts, USEFUL * value_span or 1.0, delta, target)
     if lower_bound.log_calls > math.log(max(1, budget)):
@@ -143,7 +143,7 @@ def _check_useful(facts: Facts, delta: float, target: Target, budget: int) -> No
 
 
 def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> float:
-    """An epsilon of three digits, near the smallest, whose schedule fits the budget."""
+    """An epsilon of three digits, near the smallest that fits the budget."""
     return payable_schedule(facts, delta, target, budget).epsilon
 
 
@@ -157,8 +157,8 @@ def payable_schedule(
 ) -> Schedule:
     """The schedule that fits the budget with an epsilon near the smallest.
 
-    The compiler's inverse does not count what bets on the data add to the worst case
-    (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
+    The compiler's inverse does not count the share of bets on the data in the worst
+    case (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
     """
     compile_at = partial(
         compile_schedule,
@@ -287,7 +287,7 @@ def _next_epsilon(log_prices: dict[float, float], goal_price: float) -> float:
 def _smallest_epsilon(
     facts: Facts, delta: float, target: Target, budget: int, kinds: Kinds
 ) -> float:
-    """The compiler's inverse, which takes seconds: it is asked again by ``explain``."""
+    """The compiler's inverse, cached: it takes seconds, and ``explain`` needs it too."""
     return smallest_epsilon(
         facts, budget=budget, delta=delta, target=target, kinds=kinds
     )
@@ -296,7 +296,7 @@ def _smallest_epsilon(
 def payable_temperature(
     facts: Facts, epsilon: float, delta: float, target: Target, budget: int
 ) -> tuple[float, int, float] | None:
-    """Return the first raised temperature whose schedule fits the budget.
+    """Return the first raised temperature with a schedule within the budget.
 
     It comes as (temperature, calls, bound on |V_lambda - V_0|).
     """
@@ -342,7 +342,8 @@ def _sharp_alternative(facts: Facts, wish: Wish, budget: int) -> list[str]:
     if sharp_schedule.num_calls > budget:
         return []
     return [
-        f"method smoothcruiser keeps this very promise for {sharp_schedule.num_calls:,} calls"
+        "method smoothcruiser keeps this very promise for "
+        f"{sharp_schedule.num_calls:,} calls"
     ]
 
 

@@ -1,17 +1,18 @@
-"""Schedules that were found before, kept on disk for the next process.
+"""Schedules of earlier searches, cached on disk for the next process.
 
-A search takes tenths of a second, and a schedule that is read takes a hundredth. A
-schedule from the disk is data like any other: it is built on the facts that were asked
-for and verified on them, and it must make the promise that was asked for. So a file that
-was changed can make a plan dearer, never false.
+A search takes tenths of a second, reading a schedule takes a hundredth. A schedule from
+the disk is data like any other: it is built on the requested facts and verified on
+them, and it must make the requested promise. So a file that was changed can make a plan
+dearer, never false.
 
-An entry is known by a digest of all that a search depends on: what was asked, the sources
-of this package that take part, the versions of Python and NumPy. Problems with an
-operator of the user's own, whose functions have no digest here, are searched anew. Entries
-lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this file, or the
-user's cache where that cannot be written), at most ``MOST`` of them: the one that was not
-used for the longest time goes first. ``python -m smoothcruiser.schedule.kept`` removes
-all of them, and ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
+An entry is named by a digest of everything that a search depends on: the request, the
+sources of this package that take part, the versions of Python and NumPy. Problems with
+an operator of the user's own are searched anew, because its functions have no digest
+here. Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside
+this file, or the user's cache where that cannot be written). There are at most ``MOST``
+of them: the one that was not used for the longest time goes first.
+``python -m smoothcruiser.schedule.kept`` removes all of them, and
+``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from smoothcruiser.schedule.kinds import Kind, Kinds, estimator_of
 from smoothcruiser.schedule.schedule import Level, Schedule, Target
 
 MOST = 256  # entries, of 2 to 30 kB each
-LONGEST = 300_000  # bytes of an entry; a table of thousands of rows is not kept
+LONGEST = 300_000  # bytes of an entry; a table of thousands of rows is not cached
 PREFIX = "schedule-"
 NAMES = re.compile(rf"{PREFIX}[0-9a-f]{{32}}\.(json|part)")  # no others are removed
 PARTS = ("operators", "schedule", "theory", "problem")  # sources that count
 
 
 class ScheduleRequest(NamedTuple):
-    """What decides which schedule is found."""
+    """All that determines the result of a search."""
 
     facts: Facts
     kinds: Kinds
@@ -56,7 +57,7 @@ class ScheduleRequest(NamedTuple):
     method: str
 
     def fits(self, schedule: Schedule) -> bool:
-        """Whether a schedule on these facts makes the promise that was asked for."""
+        """Whether a schedule on these facts makes the requested promise."""
         written_promise = (
             schedule.method,
             schedule.epsilon,
@@ -68,11 +69,11 @@ class ScheduleRequest(NamedTuple):
             and schedule.root.target in (self.target, "q_values")
             and (self.adaptive or schedule.root.adaptive_delta == 0.0)
             and all(map(self._finds, schedule.levels))
-            and all(schedule.visits())  # no rows that nobody reaches
+            and all(schedule.visits())  # no rows without visits
         )
 
     def _finds(self, level: Level) -> bool:
-        """Whether a search may find this row: it has what its kind uses, and no more."""
+        """Whether a search may find this row: it has the fields of its kind alone."""
         estimator = estimator_of(level.kind)
         return (
             level.kind in self.kinds
@@ -84,7 +85,7 @@ class ScheduleRequest(NamedTuple):
 def load_or_search(
     request: ScheduleRequest, search: Callable[[], Schedule]
 ) -> Schedule:
-    """The schedule that ``search`` finds, or found in an earlier process."""
+    """Return the schedule that ``search`` finds, or found in an earlier process."""
     entry_path = _entry_path(request)
     if entry_path is None:
         return search()
@@ -96,7 +97,7 @@ def load_or_search(
 
 
 def _entry_path(request: ScheduleRequest) -> Path | None:
-    """The file of a request; None where nothing is kept of it."""
+    """The file of a request; None where it is not cached."""
     if not is_on():
         return None
     operator = type(request.facts.operator)
@@ -116,7 +117,7 @@ def _entry_path(request: ScheduleRequest) -> Path | None:
 
 
 def _cache_folder() -> Path | None:
-    """Where entries lie; None for a user without a home."""
+    """The folder of all entries; None for a user without a home."""
     numba_folder = os.environ.get("NUMBA_CACHE_DIR")
     if numba_folder:
         return Path(numba_folder)
@@ -131,8 +132,8 @@ def _cache_folder() -> Path | None:
 def _searchers() -> str | None:
     """A digest of the code that takes part in a search; None where it has no sources.
 
-    A package in an archive or of compiled files alone has none, and a change of it would
-    not be seen.
+    A package in an archive or of compiled files alone has none, and its changes would
+    go unnoticed.
     """
     package = Path(__file__).parent.parent
     digest = hashlib.sha256(
@@ -171,7 +172,7 @@ def _read_entry(path: Path, request: ScheduleRequest) -> Schedule | None:
 
 
 def _write_entry(path: Path, schedule: Schedule) -> None:
-    """Keep a schedule, if the disk takes it."""
+    """Write a schedule to disk; errors of the disk are ignored."""
     text = json.dumps(schedule.to_dict(), allow_nan=False)
     if len(text) > LONGEST:
         return

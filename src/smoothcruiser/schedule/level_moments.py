@@ -1,4 +1,4 @@
-"""What each level of a table promises: bias and range, recomputed from the table.
+"""Bias and range of each level of a table, recomputed from the table.
 
 They are for readers (``text``, ``display``).
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LevelMoments:
-    """What is promised of one sample of a level, the worst over players and stages."""
+    """Bias and range of one sample of a level, the worst over players and stages."""
 
     bias: float
     spread: float

@@ -1,4 +1,4 @@
-"""Which levels a run reaches, and with how many steps left before the horizon."""
+"""The levels that a run reaches, with the steps left before the horizon."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def short(count: int) -> str:
 
 
 def power_of_ten(log_count: float) -> str:
-    """Return a count that is known by its natural logarithm: digits, or like 10^8236."""
+    """Return the count with this natural logarithm: digits, or like 10^8236."""
     log10_count = log_count / math.log(10.0)
     if log10_count < 12.0:
         return short(math.ceil(math.exp(log_count) * (1.0 - 1e-9)))
@@ -29,7 +29,7 @@ def power_of_ten(log_count: float) -> str:
 
 
 def about(log_count: float) -> str:
-    """Return ``short`` of a count that is known by its natural logarithm, rounded."""
+    """Return ``short`` of the count with this natural logarithm, rounded."""
     if log_count < 700.0:
         return short(max(1, round(math.exp(log_count))))
     return power_of_ten(log_count)
@@ -73,7 +73,7 @@ def percent(share: float) -> str:
 
 
 def fixed(value: float, digits: int) -> str:
-    """A number with so many decimals; like 1.7e308 where they would be too many."""
+    """A number with ``digits`` decimals; like 1.7e308 where they would be too many."""
     if not math.isfinite(value) or _fits(value, digits):
         return f"{value:.{digits}f}"
     return f"{value:.{FIGURES}g}"
@@ -84,10 +84,10 @@ def _fits(value: float, digits: int) -> bool:
 
 
 def bounds(low: float, high: float, digits: int) -> str:
-    """An interval with so many decimals, rounded outwards: what is printed holds too.
+    """An interval with ``digits`` decimals, rounded outwards so that it holds as printed.
 
-    The last bits are those of rounding the ends outwards, and are not counted: what lies
-    in [-1, 1] is not printed as [-1.01, 1.01].
+    The last bits come from rounding the ends outwards and are ignored: the interval
+    [-1, 1] is not printed as [-1.01, 1.01].
     """
     last_bits = 1e-12 * max(
         (abs(x) for x in (low, high) if math.isfinite(x)), default=0.0
@@ -98,15 +98,15 @@ def bounds(low: float, high: float, digits: int) -> str:
 
 
 def distance(half: float, digits: int) -> str:
-    """A half-width with so many decimals, rounded up: what is printed holds too.
+    """A half-width with ``digits`` decimals, rounded up so that it holds as printed.
 
-    The last bits are those of the subtraction that it came from, and are not counted.
+    The last bits come from the subtraction that it results from and are ignored.
     """
     return _round_decimal(half * (1.0 - 1e-12), digits, ROUND_CEILING)
 
 
 def up(bound: float, figures: int = 2) -> str:
-    """A bound with so many figures, rounded up: what is printed holds too."""
+    """A bound with ``figures`` figures, rounded up so that it holds as printed."""
     if not math.isfinite(bound):
         return f"{bound:f}"
     context = Context(prec=figures, rounding=ROUND_CEILING)

@@ -27,7 +27,7 @@ RARELY = 1e-9  # the chance that a run makes more calls than a schedule's price 
 _FINEST = 2**40
 _STEPS = 120  # of a golden section: the golden ratio to the power 120 is 10^25
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-# relative: what rounding may do to a sum over some thousand rows, with room to spare
+# relative: more than the rounding error of a sum over some thousand rows
 _ROUNDING = 1e-9
 
 

@@ -2,8 +2,8 @@
 
 The temperature and the split of epsilon are chosen by price.
 
-  V_lambda - V_0 lies in a band [low, high] whose middle is known, so the
-  answer for V_0 is V-hat - (low + high)/2, and
+  V_lambda - V_0 lies in a known band [low, high], so the answer for V_0 is
+  V-hat - (low + high)/2, and
   |answer - V_0| <= |V-hat - V_lambda| + (high - low)/2 <= epsilon
   if V-hat keeps epsilon - (high - low)/2 for V_lambda.
 
@@ -19,15 +19,15 @@ legend   symbol   public name
   lambda          ``temperature``
   [a, b]          ``step_band``: [0, lambda log K] for entropy,
                   [lambda log min mu, 0] for KL, [0, F(0)] for sparsemax,
-                  [lambda, lambda sqrt K] for the square root (its width
-                  lambda (sqrt K - 1) is what counts), [0, 0] for max
+                  [lambda, lambda sqrt K] for the square root (only its width
+                  lambda (sqrt K - 1) counts), [0, 0] for max
   [low, high]     ``value_band(facts, player)``; for entropy in an MDP
-                  [0, lambda log K/(1-gamma)], the paper's bound, whose middle is
-                  known: only half of it is an error
-  share           (high - low)/2 over epsilon: what of the promise is spent on
+                  [0, lambda log K/(1-gamma)], the paper's bound; its middle is
+                  known, so only half of it is an error
+  share           (high - low)/2 over epsilon: the share of the promise spent on
                   the relaxation; 0 is plain max
 
-What this file decides: the split of epsilon, by trying shares with the schedule
+This file decides the split of epsilon, by trying shares with the schedule
 compiler. It leaves out running the plan (``methods.relaxing``). Proofs:
 docs/theory.md, section 11.
 """
@@ -78,7 +78,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Promised:
-    """What a relaxation has in JSON beside its schedule."""
+    """The JSON data of a relaxation beside its schedule."""
 
     epsilon: float
     delta: float
@@ -113,7 +113,7 @@ class Relaxation(Shown, Data):
 
     @property
     def sampling_epsilon(self) -> float:
-        """The part of epsilon that is left for the sampling."""
+        """The share of epsilon that is left for the sampling."""
         return self.schedule.epsilon
 
     @property
@@ -124,17 +124,17 @@ class Relaxation(Shown, Data):
     def unregularized(self, value: float, player: int = 1) -> float:
         """Return the estimate of V_0 from an estimate of V_lambda.
 
-        ``player`` is who moves at the state.
+        ``player`` is the player to move at the state.
         """
         band_low, band_high = self.band(player)
         return value - 0.5 * (band_low + band_high)
 
     def band(self, player: int = 1) -> tuple[float, float]:
-        """Return what holds V_lambda - V_0 where ``player`` moves."""
+        """Return the interval that holds V_lambda - V_0 where ``player`` moves."""
         return value_band(self.schedule.facts, player)
 
     def q_band(self, player: int = 1) -> tuple[float, float]:
-        """Return what holds Q_lambda - Q_0 of every action of ``player``."""
+        """Return the interval that holds Q_lambda - Q_0 of every action of ``player``."""
         return q_band(self.schedule.facts, player)
 
     def widened(self, epsilon: float | None) -> float | None:
@@ -145,7 +145,7 @@ class Relaxation(Shown, Data):
 
     @property
     def verdict(self) -> str:
-        """Say in one sentence what was chosen, and what the other way costs."""
+        """The choice and the price of the alternative, in one sentence."""
         plain_calls = [x.num_calls for x in self.tried if x.temperature == 0.0]
         soft_splits = [x for x in self.tried if x.temperature > 0.0 and x.num_calls]
         best_soft = min(soft_splits, key=lambda x: x.num_calls or 0, default=None)
@@ -171,7 +171,7 @@ class Relaxation(Shown, Data):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data: its schedule, the promise, and what was tried."""
+        """The plan as plain data: its schedule, the promise, and the splits tried."""
         split_data = DataclassShape(Split).data(
             Split(
                 family=self.family,
@@ -189,7 +189,7 @@ class Relaxation(Shown, Data):
         """The plan that ``to_dict`` wrote; its schedule is verified again.
 
         Args:
-            data: what ``to_dict`` returned, or the same after JSON.
+            data: the result of ``to_dict``, or the same after JSON.
         """
         check_head(data, cls.json_kind, "Relaxation.from_dict")
         kind = cls.json_kind
@@ -207,7 +207,7 @@ class Relaxation(Shown, Data):
 
     @classmethod
     def json_schema(cls) -> Schema:
-        """The JSON Schema: that of a schedule, with what a relaxation adds."""
+        """The JSON Schema: that of a schedule, with the fields of a relaxation."""
         return schema_of(cls.json_kind, cls.__doc__, Schedule, Promised)
 
     def __repr__(self) -> str:
@@ -249,7 +249,7 @@ def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
         return own_step[0] * even_sum + other_step[0] * odd_sum, own_step[
             1
         ] * even_sum + other_step[1] * odd_sum
-    # who moves later is not known
+    # the players that move later are not known
     step_low, step_high = (
         min(own_step[0], other_step[0]),
         max(own_step[1], other_step[1]),
@@ -297,7 +297,7 @@ def relaxed(
 ) -> Relaxation:
     """Return the plan for V_0 through ``operator``, whatever its price.
 
-    A plan whose band alone exceeds epsilon is refused.
+    A plan is refused if its band alone exceeds epsilon.
     """
     soft_facts = facts.under(operator)
     half_width = _half_width(soft_facts)

@@ -9,8 +9,8 @@ legend   symbol   public name
                   sampled action
   c               ``constant``
 
-What one sample of a level returns in a state s where the mover has sign +1
-(max) or -1 (min); F, Omega are the mover's (each kind's file has the details):
+One sample of a level, in a state s where the mover has sign +1 (max) or -1 (min);
+F, Omega are the mover's (each kind's file has the details):
 
   CONSTANT   c
   PLUGIN     F(Q-hat), Q-hat(a) = mean of N samples of r + gamma X'(z)
@@ -90,7 +90,7 @@ class Level:
     ``query`` and ``continuation`` are row indices, -1 where there is none.
     """
 
-    # what ``Schedule.to_dict`` adds to a row
+    # keys that ``Schedule.to_dict`` adds to a row
     json_more: ClassVar[Mapping[str, Any]] = {"calls": Count, "visits": Count}
 
     kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
@@ -100,13 +100,13 @@ class Level:
     constant: float = 0.0
     shift: float = 0.0  # added to the output with the sign of the player to move
     # chance of each correction of a randomized kind: rung j (from 1) compares means of
-    # 2**(j-1) ``samples`` with their average; with the rest there is no correction
+    # 2**(j-1) ``samples`` with their average; otherwise there is no correction
     rungs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Root:
-    """What happens at the requested state.
+    """The sampling at the requested state.
 
     It takes ``samples`` samples over level ``child``, per action for q_values.
     """
@@ -117,7 +117,7 @@ class Root:
     bound: str  # which inequality closes the promise: "hoeffding", "catoni", "paper"
     # checkpoints: counts below ``samples`` at which the data may stop an action
     looks: tuple[Count, ...] = ()
-    # share of delta for the checkpoints; the fixed promise keeps the rest
+    # share of delta for the checkpoints; the fixed promise keeps the remainder
     adaptive_delta: float = 0.0
 
 
@@ -149,7 +149,7 @@ class Schedule(Shown, Data):
     delta_prime: float | None = None
     # calls beside its samples that inspect or time the step of a problem, at the most
     calls_beside: int = field(default=0, compare=False)
-    # what the run's first samples let expect (``Prepared.with_pilot``); None: none drawn
+    # forecast by the run's first samples (``Prepared.with_pilot``); None: none taken
     piloted_calls: Count | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -231,11 +231,11 @@ class Schedule(Shown, Data):
 
     @cached_property
     def expected_calls(self) -> int:
-        """What a run likely pays, at most ``num_calls``.
+        """The likely calls of a run, at most ``num_calls``.
 
-        It is a forecast by the run's first samples where they were drawn, and for
-        samples at the root that deviate by a third of what they could otherwise
-        (``theory.betting.DEVIATION``); no promise rests on it.
+        It is a forecast by the run's first samples where they were taken. Otherwise
+        samples at the root are assumed to deviate by a third of their bound
+        (``theory.betting.DEVIATION``). No promise rests on it.
         """
         if self.piloted_calls is not None:
             return min(self.piloted_calls, self.num_calls)
@@ -243,14 +243,14 @@ class Schedule(Shown, Data):
 
     @cached_property
     def expected_range(self) -> tuple[int, int]:
-        """What a run likely pays where samples do not vary, and where they do fully.
+        """The likely calls where samples do not vary, and where they vary fully.
 
-        No run was seen for it: it holds whatever the problem is.
+        No run is needed for it: it holds whatever the problem is.
         """
         return self._calls_at(0.0), self._calls_at(1.0)
 
     def _calls_at(self, deviation: float) -> int:
-        """What a run likely pays where samples deviate by this share of their bound."""
+        """The likely calls where samples deviate by this share of their bound."""
         root = self.root
         if root.adaptive_delta == 0.0:
             return self.mean_calls
@@ -298,10 +298,10 @@ class Schedule(Shown, Data):
         return tuple(query_centers)
 
     def stretch_root(self, calls: float) -> Schedule:
-        """The same levels with more samples at the root, for about so many calls.
+        """The same levels with more samples at the root, for about ``calls`` calls.
 
-        The promise is the same, and what its bounds reach with the samples is narrower.
-        Paper mode promises at its last sample alone and stays as it is.
+        The promise is the same, and the samples reach narrower bounds. Paper mode
+        promises at its last sample alone and stays as it is.
         """
         root, call_factor = self.root, calls / self.num_calls
         if self.delta_prime is not None or call_factor <= 1.0:
@@ -359,7 +359,7 @@ class Schedule(Shown, Data):
         *,
         against: Literal["level", "epsilon"] = "level",
     ) -> Axes:
-        """Draw what the plan costs, and return the Axes.
+        """Draw the price of the plan, and return the Axes.
 
         It needs matplotlib (extra ``report``).
 
@@ -397,10 +397,10 @@ class Schedule(Shown, Data):
     def from_dict(cls, data: Mapping[str, Any], facts: Facts | None = None) -> Self:
         """The schedule that ``to_dict`` wrote, verified again.
 
-        What follows from the table (prices, calls, visits) is computed anew.
+        Prices, calls and visits follow from the table and are computed anew.
 
         Args:
-            data: what ``to_dict`` returned, or the same after JSON.
+            data: the result of ``to_dict``, or the same after JSON.
             facts: of the problem; by default those that were written. They have to be
                 given where the operator is the user's own.
         """

@@ -1,14 +1,14 @@
 """A schedule as text, like a database's EXPLAIN: one line per level.
 
-A line says what the level uses, what it promises and what it costs.
+A line has the children of a level, its promise and its price.
 
   root      samples at the requested state, over level ``then``
-  asks      ``draws`` samples for each action, whose next states are valued by
-            the level named under ``asks`` (plug-in, rollout)
+  asks      ``draws`` samples for each action; the level named under ``asks``
+            values their next states (plug-in, rollout)
   goes on   one path: the level named under ``then`` takes over where the sampled
             action leads (rollout, blind)
 
-legend   column   what it is
+legend   column   meaning
   bias            half-width: |E X - V| is at most this in every state (paper
                   mode: the accuracy of Lemma 2)
   range           length of the interval that holds one sample X of the level
@@ -20,8 +20,8 @@ legend   column   what it is
 Levels form a graph without cycles, not a tree: each is printed once, under its
 first parent, and named by its number elsewhere. The path of a rollout may be
 long, so it keeps one depth of indentation; only its queries are indented.
-Tables of more than ``MOST_LINES`` levels keep the lines that cost most. What
-this file leaves out: other methods' prices and seconds (``display``).
+Tables of more than ``MOST_LINES`` levels keep the lines that cost most. This
+file leaves out other methods' prices and seconds (``display``).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _range_text(spread: float) -> str:
 
 
 def _draws_text(level: Level) -> str:
-    """Return the count of a level, and the count whose mean its corrections reach."""
+    """Return the count of a level, and the count that its corrections stand for."""
     if level.query < 0:
         return ""
     last_samples = level.samples * 2 ** len(level.rungs)
@@ -256,7 +256,7 @@ KEY = (
 
 
 def describe_facts(facts: Facts) -> str:
-    """What the plan relies on, in one line."""
+    """The facts that the plan relies on, in one line."""
     operator = facts.operator
     temperature_text = (
         f" at temperature {operator.strength:g}" if operator.strength > 0.0 else ""
@@ -284,7 +284,7 @@ def describe_facts(facts: Facts) -> str:
 
 
 def describe_half_width(what: str, facts: Facts, epsilon: float, delta: float) -> str:
-    """The promise that ``what`` is within epsilon, in one sentence."""
+    """The promise of a half-width epsilon for ``what``, in one sentence."""
     half_width = f"±{epsilon:.4g}{_share_text(facts, epsilon)}"
     return f"{what} within {half_width} with probability {1.0 - delta:g}"
 

@@ -1,11 +1,11 @@
-"""The levels of the frontier that a root may sample, and what each would cost.
+"""The levels of the frontier that a root may sample, with their prices.
 
 For each level there is a price of closing epsilon at delta; the cheapest few
 are kept.
 
-The frontier is walked only as far as a cheaper level may still come. What this
-file leaves out: the frontier (``frontier``, ``frontier_horizon``), and the table
-that a candidate becomes (``optimizer``).
+The frontier is walked only as far as a cheaper level may still come. This file
+leaves out the frontier (``frontier``, ``frontier_horizon``), and the table that
+a candidate becomes (``optimizer``).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
 def _root_sources(
     front: Frontier | StagedFrontier, target: Target
 ) -> list[tuple[Target, LevelTable]]:
-    """Return what a root may sample for ``target``, and the tables of those levels."""
+    """Return the targets a root may sample for ``target``, with their tables."""
     root_targets: tuple[Target, ...] = (
         ("q_values",) if target == "q_values" else ("value", "q_values")
     )
@@ -134,7 +134,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return the cheapest few levels to sample at the root, cheapest first.
 
-    There are few whose samples have a range, and then few of randomized ones.
+    First come a few with samples that have a range, then a few randomized ones.
     """
     frontier = frontier_of(facts, kinds)
     found_candidates: list[Candidate] = []
@@ -188,8 +188,8 @@ def candidates(
         raise Unpayable(
             f"No schedule for epsilon={epsilon:g} at discount {facts.discount:g} that "
             "could be paid or even written down: a chain of about "
-            f"{num_levels} levels would take some 10^{num_digits:.0f} oracle calls; ask for a "
-            "larger epsilon or temperature, or use a method "
+            f"{num_levels} levels would take some 10^{num_digits:.0f} oracle calls; "
+            "ask for a larger epsilon or temperature, or use a method "
             "without a worst-case promise."
         )
     return [
@@ -204,10 +204,10 @@ def candidates(
 
 
 class _LaterLevels(NamedTuple):
-    """What levels that the walk has not come to cost at least: logs of prices.
+    """Lower bounds on the log prices of levels that the walk has not reached.
 
-    ``last`` is the price of the last candidate of the group, infinite if there is
-    room for another.
+    ``last`` is the price of the last candidate of the group, infinite if the group
+    is not full.
     """
 
     plain: bool
@@ -217,7 +217,7 @@ class _LaterLevels(NamedTuple):
 
 
 def _root_log_cost(facts: Facts, root_target: Target, log_cost: float) -> float:
-    """Return the log of what a root pays for one sample over levels of price ``each``."""
+    """Return the log price of one root sample over levels of price ``log_cost``."""
     if root_target == "value":
         return log_cost
     return float(np.logaddexp(0.0, log_cost)) + math.log(facts.num_actions)
@@ -229,7 +229,7 @@ def _is_over(
     """Whether no level to come can be among the candidates that count.
 
     These are the few of plain kinds, and the cheapest randomized one unless it is so
-    dear that nobody would take it.
+    dear that it cannot win.
     """
     plain_price, random_price = (
         min(

@@ -2,9 +2,8 @@
 
 It is plain data that can be evaluated for many counts side by side.
 
-What this file leaves out: which structure (``frontier``), better counts
-(``polishing``), the final table (``optimizer``), and trust (``verify.sharp`` checks
-it again).
+This file leaves out the structure (``frontier``), better counts (``polishing``), the
+final table (``optimizer``), and trust (``verify.sharp`` checks it again).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Draft:
     """Rows, children first; the last is the root's child.
 
     ``level`` is log(2 actions/delta) of the fixed promise. With ``bets``, the level of
-    bets on the data, the price is what a run likely pays instead of the most it can.
+    bets on the data, the price is the likely one of a run instead of the largest.
     """
 
     base: Ground
@@ -237,7 +236,7 @@ def paid_log_draws(
 ) -> Array:
     """Return the log of the samples to price: the most, or with ``bets`` the likely.
 
-    What is likely rests on a deviation that is ``DEVIATION`` of its bound.
+    The likely number assumes a deviation that is ``DEVIATION`` of its bound.
     """
     most_draws = root_log_draws(t, spread, variance, level)
     if bets is None:

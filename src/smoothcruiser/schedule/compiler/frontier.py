@@ -4,8 +4,8 @@ This is the walk of the schedule compiler (docs/theory.md, section 6).
 
 Widths are cut into cells, each a fixed factor narrower than the one before. The
 walk goes from the widest (a constant) downwards. A cell keeps the cheapest
-level whose width lies in it, with its exact moments. Each kind proposes
-candidates for a cell (``schedule.kinds``), of one of three shapes:
+level with a width in it, and its exact moments. Each kind proposes candidates
+for a cell (``schedule.kinds``), of one of three shapes:
 
   query           over any wider level, N on a geometric grid   price K N (1 + C')
   continuation    over any wider level                          price 1 + C''
@@ -19,8 +19,8 @@ table for each number of remaining steps, built over the one before
 (``frontier_horizon``).
 
 Prices are logarithms here (they pass 10^1000); the schedule's own integers are
-exact. What this file leaves out: the root (``candidates``), and the last
-percent of the price (``draft``).
+exact. This file leaves out the root (``candidates``), and the last percent of
+the price (``draft``).
 """
 
 from __future__ import annotations
@@ -222,9 +222,9 @@ class Queries:
         )
 
     def best(self, loss_room: Array) -> tuple[Array, Array]:
-        """Return (price, cell) of the cheapest query whose loss fits in ``room``.
+        """Return (price, cell) of the cheapest query with a loss within ``loss_room``.
 
-        Only cells whose every loss fits are searched; ``cell`` is the first of
+        Only cells in which every loss fits are searched; ``cell`` is the first of
         them.
         """
         price_below = np.minimum.accumulate(self.price[::-1])[::-1]
@@ -325,8 +325,8 @@ class Frontier:
 
         A level over a later one costs more than that one, so the cheapest later level
         is over finished ones: a waiting candidate, or a path along a continuation
-        that leads to a narrower cell. A plain path asks a query whose loss fits as well,
-        and there is less room for a loss in every cell that follows.
+        that leads to a narrower cell. A plain path also has a query with a loss that
+        fits, and there is less room for a loss in every cell that follows.
         """
         next_cell = self.cell + 1
         if self.top <= 0.0 or next_cell > self.cells.size:
@@ -353,7 +353,7 @@ class Frontier:
     def _advance(self, cell: int) -> bool:
         """Walk on to ``cell``, and return False when there are none left.
 
-        A walk that had no time to come there goes on from where it was.
+        A walk that ran out of time continues where it was.
         """
         last_stop = BATCH * (len(self.stops) - 1)
         if self.top <= 0.0 or last_stop >= self.cells.size:

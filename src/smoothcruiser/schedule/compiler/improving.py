@@ -1,4 +1,4 @@
-"""Which of many candidates become the cheapest ones of their cells."""
+"""Candidates that become the cheapest ones of their cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def find_improvements(
 ) -> tuple[Array, Array]:
     """Return (cells, candidates): the cells that get cheaper, and by which candidate.
 
-    ``known`` has the price of every cell so far. Of equal candidates the first counts.
+    ``cell_prices`` has the price of every cell so far. Of equal candidates the first
+    counts.
     """
     cheaper = np.flatnonzero(price < cell_prices[cell])
     if len(cheaper) == 0:

@@ -11,12 +11,12 @@ corrections above are paid in proportion to it:
               = (sqrt(V0 C0) + sum sqrt(e_j c_j))^2,  p_j = sqrt(e_j C0/(c_j V0))
 
 For every loss E D a table keeps the query, N0 and J of the best merit, once for each
-of a few guesses of what the continuation costs beside the query. A cell then tries
-every continuation with the queries that fit, and takes the best.
+of a few guesses of the price of the continuation relative to the query. A cell then
+tries every continuation with the queries that fit, and takes the best.
 
 All numbers are the worst over players: the level that is chosen gets its own moments.
-What this file leaves out: the walk (``frontier``), and the last factor of two, which
-chances get from the rest of the table (``draft``).
+This file leaves out the walk (``frontier``), and the last factor of two, which chances
+get from the other levels of the table (``draft``).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Ladders:
         self.size = math.ceil(math.log(_LARGEST_OVER_SMALLEST_LOSS) / _LOSS_STEP)
         self.rollouts = _BestLadders.empty(len(_GUESSES), self.size)
         self.plug_ins = _BestLadders.empty(1, self.size)
-        # by kind: query, price of asking all actions, spread, variance and bias_span
+        # by kind: query, price of asking all actions, spread, variance and bias span
         self.waiting: dict[IntEnum, list[tuple[float, ...]]] = {}
 
     def _cell(self, width: Array) -> Array:
@@ -112,7 +112,7 @@ class Ladders:
     # --- queries ---------------------------------------------------------------
 
     def add(self, kind: IntEnum, query: int, back: Backup) -> None:
-        """Propose every ladder over one query; they are looked at when a level is."""
+        """Propose every ladder over one query; they are evaluated with the next level."""
         log_calls = float(back.log_calls[0])
         if log_calls > _LARGEST or not largest(back.variance) > 0.0:
             return  # nobody pays it, or there is no noise to remove
@@ -123,7 +123,7 @@ class Ladders:
         self.waiting.setdefault(kind, []).append((query, query_calls, *backup_numbers))
 
     def _enter_waiting(self) -> None:
-        """Put the ladders over all queries that wait into the tables."""
+        """Enter the ladders over all waiting queries into the tables."""
         rule = self.base.rule
         guesses: tuple[float, ...]
         for kind, waiting_queries in self.waiting.items():
@@ -185,9 +185,8 @@ class Ladders:
         )
         first_cells = self.size * np.arange(len(guesses))[:, None, None]
         cell = first_cells + self._cell(width)[:, None]
-        flat_table = _BestLadders(
-            *(x.ravel() for x in table)
-        )  # views of the same numbers
+        # views of the same numbers
+        flat_table = _BestLadders(*(x.ravel() for x in table))
         merit = merit.ravel()
         cells, candidate_index = find_improvements(
             cell.ravel(), merit, flat_table.merit
@@ -216,7 +215,7 @@ class Ladders:
         return min(merit_levels, key=lambda pair: pair[0])[1]
 
     def _find_fitting(self, ladders: _BestLadders, loss_room: Array) -> Array:
-        """Return the cell of the best ladder that fits, for each guess and room.
+        """Return the cell of the best ladder that fits, for each guess and loss room.
 
         It is -1 where none fits.
         """
@@ -246,10 +245,8 @@ class Ladders:
         guess, near_column = np.nonzero(ladder_cells >= 0)  # by guess
         if len(guess) == 0:
             return []
-        near_levels, ladder_cells = (
-            near_levels[near_column],
-            ladder_cells[guess, near_column],
-        )
+        near_levels = near_levels[near_column]
+        ladder_cells = ladder_cells[guess, near_column]
         query, first_counts, rungs = (
             x[guess, ladder_cells]
             for x in (best_ladders.query, best_ladders.first, best_ladders.rungs)
@@ -288,15 +285,11 @@ class Ladders:
         ladder_cell = int(self._find_fitting(self.plug_ins, np.array([edge]))[0, 0])
         if ladder_cell < 0:
             return []
-        best_ladders, rule = (
-            _BestLadders(*(x[0] for x in self.plug_ins)),
-            self.base.rule,
-        )
-        query, first_count, rungs = (
-            int(best_ladders.query[ladder_cell]),
-            best_ladders.first[ladder_cell],
-            int(best_ladders.rungs[ladder_cell]),
-        )
+        best_ladders = _BestLadders(*(x[0] for x in self.plug_ins))
+        query = int(best_ladders.query[ladder_cell])
+        first_count = best_ladders.first[ladder_cell]
+        rungs = int(best_ladders.rungs[ladder_cell])
+        rule = self.base.rule
         spread, variance = table.query_numbers(np.array([query]))[:2]
         query_calls = np.exp(table.log_calls[query]) * self.base.facts.num_actions
         mean_samples = first_count * 2.0 ** np.arange(rungs)
@@ -332,13 +325,13 @@ class Ladders:
 
 
 class _MeritTerms(NamedTuple):
-    """What the merits of randomized rollouts are made of: one row per level."""
+    """Terms of the merits of randomized rollouts: one row per level."""
 
-    second: Array  # (M, most rungs): of the corrections
+    second_moments: Array  # (M, most rungs): of the corrections
     cost: Array  # (M, most rungs)
-    before: Array  # (M,): the price without corrections
-    still: Array  # (M,): the second moment without corrections
-    p: Array  # (M, most rungs): the chances before all of them are scaled
+    base_calls: Array  # (M,): the price without corrections
+    base_moment: Array  # (M,): the second moment without corrections
+    chances: Array  # (M, most rungs): before all of them are scaled
 
 
 def _merit_terms(
@@ -406,9 +399,12 @@ def _merit_terms(
 
 
 def _merits(terms: _MeritTerms, most_rungs: int) -> tuple[Array, Array]:
-    """Return (log merit, p) of levels of at most ``most`` rungs, p of shape (M, most)."""
+    """Return (log merit, chances) of levels of at most ``most_rungs`` rungs.
+
+    The chances have shape (M, most_rungs).
+    """
     second_moments, cost, chances = (
-        x[:, :most_rungs] for x in (terms.second, terms.cost, terms.p)
+        x[:, :most_rungs] for x in (terms.second_moments, terms.cost, terms.chances)
     )
     chances = chances / np.maximum(1.0, 1.000001 * np.sum(chances, axis=1))[:, None]
     added_moment = np.sum(
@@ -417,5 +413,5 @@ def _merits(terms: _MeritTerms, most_rungs: int) -> tuple[Array, Array]:
         ),
         axis=1,
     )
-    mean_calls = terms.before + np.sum(chances * cost, axis=1)
-    return np.log1p(mean_calls) + np.log(terms.still + added_moment), chances
+    mean_calls = terms.base_calls + np.sum(chances * cost, axis=1)
+    return np.log1p(mean_calls) + np.log(terms.base_moment + added_moment), chances

@@ -1,4 +1,4 @@
-"""Finished levels of a walk, with what later candidates read of them side by side.
+"""Finished levels of a walk, with the numbers that later candidates read of them.
 
 A row of ``LevelTable.columns`` holds one number of every level, so that thousands of
 candidates are compared by array operations.
@@ -32,8 +32,8 @@ class LevelTable:
     levels: list[Level] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     backups: list[Backup] = field(default_factory=list)
-    # per level: bias span, log(1 + C), the moments of a root sample over it, and what
-    # randomized levels use of it
+    # per level: bias span, log(1 + C), the moments of a root sample over it, and the
+    # numbers that randomized levels use
     columns: Array = field(default_factory=lambda: np.empty((14, 0)))
 
     def add(self, level: Level, moments: Moments) -> int:
@@ -82,7 +82,7 @@ class LevelTable:
         return self.columns[9, : len(self.levels)] == 0.0
 
     def query_numbers(self, levels: Array) -> tuple[Array, Array, Array]:
-        """Return (spread, variance, bias_span) of the backups of ``levels``."""
+        """Return (spread, variance, bias span) of the backups of ``levels``."""
         return (
             self.columns[10, levels],
             self.columns[12, levels],
@@ -90,10 +90,10 @@ class LevelTable:
         )
 
     def onward_numbers(self, levels: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return what randomized rollouts use of their continuations' backups.
+        """Return the numbers that randomized rollouts use of continuations' backups.
 
-        These are a second moment, the spread and the rest of Lemma V, the variance
-        and the bias_span.
+        These are a second moment, the spread and the rare moment of Lemma V, the
+        variance and the bias span.
         """
         core_spread, rare_moment, variance, around_moment = self.columns[10:14, levels]
         return around_moment, core_spread, rare_moment, variance, self.bias_span[levels]

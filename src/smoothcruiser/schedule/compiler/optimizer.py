@@ -9,7 +9,7 @@ It also finds the best promise that a budget keeps.
   polish     counts moved together, then lowered until the promise holds with
              nothing to spare (``draft``)
   bets       where an early stop can pay: checkpoints at which bets on the data may
-             end an action's sampling, and counts for what a run then likely pays;
+             end an action's sampling, and counts for the likely price of a run;
              the worst case is at most twice the least (measured: 10-25% above)
 
 legend   symbol    name
@@ -18,8 +18,8 @@ legend   symbol    name
   target           "q_values" or "value"; for "value" the root may sample
                    either, whichever is cheaper
 
-What this file leaves out: running the table (``engines``), refusing a price
-(``methods``), the proofs (docs/theory.md, section 6).
+This file leaves out running the table (``engines``), refusing a price
+(``methods``), and the proofs (docs/theory.md, section 6).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SPARSE_SAMPLING_KINDS: Kinds = frozenset({Kind.CONSTANT, Kind.PLUGIN, Kind.MIDDL
 
 # Of delta, for the bets on the data. It raises log(2K/delta) of the fixed promise by
 # log 2, some 10-20% of the price, and a quiet problem pays a fifth of that or less; a
-# share of 0.3 saves 7% of the price and adds 8% to what is paid (measured).
+# share of 0.3 saves 7% of the price and adds 8% to the calls of a run (measured).
 _ADAPTIVE_SHARE = 0.5
 # Beyond, a count is no longer a float, and rounding alone may break a promise by one
 # sample.
@@ -99,8 +99,7 @@ def compile_schedule(
     """Return the cheapest schedule found that keeps (epsilon, delta).
 
     It keeps it on every problem with these facts, and it is verified when it is
-    built. A schedule is frozen data, so one that was asked for before is the same
-    object.
+    built. A schedule is frozen data, so a repeated request returns the same object.
     """
     _check_promise(facts, epsilon, delta, target)
     promise = (float(epsilon), float(delta), target)
@@ -134,7 +133,9 @@ def _search_schedule(request: ScheduleRequest) -> Schedule:
         if _is_hopeless(draft)
         else [draft, _likely_draft(draft, delta, bets_delta)]
     )
-    betting_closed = [_close_draft(closed, delta, bets_delta) for closed in drafts]
+    betting_closed = [
+        _close_draft(plain_or_likely, delta, bets_delta) for plain_or_likely in drafts
+    ]
     price_limit = _ADAPTIVE_PERCENT * fixed_closed.num_calls // 100
     payable_choices = [
         closed
@@ -154,7 +155,7 @@ def _search_schedule(request: ScheduleRequest) -> Schedule:
 
 
 def _likely_draft(draft: Draft, delta: float, bets: float) -> Draft:
-    """Return the draft with counts for what a run likely pays, if the root bets.
+    """Return the draft with counts for the likely price of a run, if the root bets.
 
     Such a table has a coarser child and more root samples: these cost less where the
     data end the run early.
@@ -199,7 +200,7 @@ def smallest_epsilon(
     kinds: Iterable[IntEnum] = ALL_KINDS,
     adaptive: bool = False,
 ) -> float:
-    """Return the smallest epsilon found whose schedule costs at most ``budget``."""
+    """Return the smallest epsilon found with a schedule within ``budget``."""
     epsilon_high = affordable_epsilon(
         facts, budget=budget, delta=delta, target=target, kinds=kinds
     )
@@ -245,7 +246,7 @@ def affordable_epsilon(
     target: Target = "q_values",
     kinds: Iterable[IntEnum] = ALL_KINDS,
 ) -> float:
-    """Return an epsilon whose schedule costs about ``budget``, by the frontier alone."""
+    """Return an epsilon at a price of about ``budget``, by the frontier alone."""
     _check_promise(facts, 1.0, delta, target)
     if budget < facts.num_actions:
         raise InvalidInput(
@@ -406,7 +407,7 @@ class ClosedDraft:
 
     @property
     def expected_calls(self) -> int:
-        """What a run likely pays, if the root bets."""
+        """The likely calls of a run, if the root bets."""
         bias, spread, variance = (float(x[0]) for x in self.draft.draws()[:3])
         level = level_of(
             self.draft.base.facts, self.root.target, self.root.adaptive_delta
@@ -475,7 +476,6 @@ def _build_schedule(closed: ClosedDraft, delta: float, method: str) -> Schedule:
         if closed.num_calls <= LARGEST_EXACT:
             raise
         raise Unpayable(
-            f"epsilon={draft.epsilon:g} asks for about {short(closed.num_calls)} oracle "
-            "calls, more than can be counted "
-            "exactly; ask for a larger epsilon."
+            f"epsilon={draft.epsilon:g} asks for about {short(closed.num_calls)} "
+            "oracle calls, more than can be counted exactly; ask for a larger epsilon."
         ) from error

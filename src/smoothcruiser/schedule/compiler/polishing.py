@@ -1,11 +1,11 @@
 """Better counts, queries and rungs for a draft.
 
 The frontier chooses structure and rough counts. Here the counts are moved
-together by coordinate search on the price; the root's count is what the promise
-then needs. After rounding, every count is lowered as long as the promise holds,
-so that no slack is left.
+together by coordinate search on the price; the root's count follows from the
+promise. After rounding, every count is lowered as long as the promise holds, so
+that no slack is left.
 
-What this file leaves out: what a draft promises (``draft``), and trust
+This file leaves out the promise of a draft (``draft``), and trust
 (``verify.sharp`` checks the table again).
 """
 
@@ -31,8 +31,8 @@ _MAX_ROUNDS = 40
 # length of the table.
 _WORK = 1200
 _MORE_WORK = 4 * _WORK  # for a randomized table, of which there is one
-# Counts that are worked out before they are asked for: rows times candidates. The
-# arrays of 20 rows still cost what an empty one costs.
+# Counts that are priced before they are requested: rows times candidates. Arrays of 20
+# rows cost no more than empty ones.
 _FEW = 2 * 20 * 20
 _BALANCES = 5  # rounds of a fixed point that converges within a few
 
@@ -120,10 +120,10 @@ def _smaller_step(step: float) -> float:
 
 
 class _PriceCache:
-    """The prices of counts, each worked out once.
+    """The prices of counts, each computed once.
 
-    Working out many costs little more than working out one, as long as the arrays are
-    small. So counts that the search is likely to ask for next are worked out as well.
+    Computing many costs little more than computing one, as long as the arrays are
+    small. So counts that the search is likely to request next are priced as well.
     """
 
     def __init__(self, draft: Draft) -> None:
@@ -135,7 +135,7 @@ class _PriceCache:
     ) -> Array:
         """Return the log price of every column of ``counts``.
 
-        Those of ``next_ones`` are worked out if any other has to be. Unless they are
+        Those of ``next_counts`` are priced if any other has to be. Unless they are
         ``needed`` it is not done for many of them.
         """
         column_keys = [column_key.tobytes() for column_key in counts.T]

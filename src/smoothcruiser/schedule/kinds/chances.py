@@ -2,7 +2,7 @@
 
 Corrections add sum_j e_j/p_j to the variance and sum_j p_j cost_j to the price. The
 product of both is smallest where p_j is proportional to sqrt(e_j/cost_j); the factor
-depends on the rest of the table (``schedule.compiler.draft``).
+depends on the other levels of the table (``schedule.compiler.draft``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def rung_costs(
 
 
 def rung_flaw(level: Level) -> str | None:
-    """Return what is wrong with the rungs of ``level``, None if nothing is."""
+    """Return the fault of the rungs of ``level``, None if there is none."""
     rungs = level.rungs
     if len(rungs) > MOST_RUNGS:
         return f"has {len(rungs)} rungs, more than {MOST_RUNGS}"

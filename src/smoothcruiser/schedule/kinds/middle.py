@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Middle(Estimator):
     """The middle of the user's own bounds in a state; not part of the paper.
 
-    The constant of its row only says what its samples lie around.
+    The constant of its row only tells the center of its samples.
     """
 
     kind = Kind.MIDDLE
@@ -40,7 +40,10 @@ class Middle(Estimator):
         return "value_bounds that are functions of the state"
 
     def ends_chain(self, base: Ground, remaining: int | None) -> bool:
-        """Where the bounds are functions; they claim nothing of no steps left."""
+        """Whether the bounds are functions and some steps are left.
+
+        The bounds claim nothing where no steps are left.
+        """
         return self.missing(base.facts) is None and remaining != 0
 
     def moments(

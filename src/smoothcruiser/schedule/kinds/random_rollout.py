@@ -1,7 +1,7 @@
 """RANDOM_ROLLOUT: a rollout with N0 samples and rare corrections of its mean.
 
-With probability p_j (``rungs``) it adds 1/p_j times an estimate of what a rollout with
-2^j N0 samples has over one with half of them (docs/randomized.md). So its width is
+With probability p_j (``rungs``) it adds 1/p_j times an estimate of the difference of
+rollouts with 2^j N0 samples and with half of them (docs/randomized.md). So its width is
 gamma w'' + E D(q, 2^J N0), and its price on average
 
   K (N0 + sum_j 2 p_j m_j)(1 + C_q) + (1 + sum_j p_j)(1 + C''),   m_j = 2^(j-1) N0.
@@ -31,7 +31,7 @@ def is_correctable(base: Ground) -> bool:
 
 
 class RandomRollout(Estimator):
-    """A rollout whose noise is removed from the mean; not part of the paper."""
+    """A rollout with corrections that remove noise from its mean; not in the paper."""
 
     kind = Kind.RANDOM_ROLLOUT
     word = "random rollout"
@@ -78,7 +78,7 @@ class RandomRollout(Estimator):
         query: Backup,
         onward: Backup | None,
     ) -> Terms:
-        """What the corrections of ``row`` are."""
+        """Return the moments of the corrections of ``row``."""
         assert onward is not None
         if not is_correctable(base):
             raise BrokenPromise(

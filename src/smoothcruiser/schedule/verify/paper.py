@@ -122,7 +122,7 @@ def _check_box(
 ) -> None:
     """Check that Q-hat is clipped to a box that holds Q at every stage.
 
-    The box must also lie within what C_gamma allows.
+    The box must also lie within the range that C_gamma allows.
     """
     if schedule.clip is None:
         raise BrokenPromise(

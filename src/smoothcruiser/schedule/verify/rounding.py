@@ -93,7 +93,7 @@ def _row_ends(
 def _continuation_roots(
     schedule: Schedule, row: int, node_moments: dict[Node, Moments]
 ) -> tuple[float, float]:
-    """Return what corrections take of the continuation, as roots of second moments.
+    """Return the shares of the continuation in corrections: roots of second moments.
 
     The first is that of sum_j E|delta_j|^2/p_j, and the second that of xi'' - b. Both
     are 0 for a plug-in, which has no continuation.

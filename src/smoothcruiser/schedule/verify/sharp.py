@@ -7,8 +7,8 @@ root can reach it) the moments of ``theory.moments`` are recomputed with the
 row's own constant and shift. Then the root's samples must close epsilon at
 delta - adaptive_delta. A constant must be the middle of its bounds, and a row's
 shift the one that centres it: in a table that was altered anywhere below a
-shift, the shift no longer does. What this file leaves out: whether the theory
-is right (docs/theory.md, tests/statistical) and whether the table is cheap
+shift, the shift no longer does. This file leaves out whether the theory is
+right (docs/theory.md, tests/statistical) and whether the table is cheap
 (``optimizer``).
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """What a root knows of its samples Y where these have no range.
+    """Bounds on the samples Y of a root where these have no range.
 
     The estimate is c + sum of psi(alpha (Y - c))/(n alpha).
     """
@@ -51,7 +51,7 @@ class SecondMoment:
 
 @dataclass(frozen=True)
 class RootPromise:
-    """What one sample at the root is, and what all of them promise together.
+    """Bounds on one sample at the root, and the joint promise of all of them.
 
     An executor stops and reports by it.
     """
@@ -237,8 +237,8 @@ def _root_numbers(
 def row_moments(schedule: Schedule) -> Known:
     """Return the moments of every row that the root reaches, from its children's.
 
-    The last ones are remembered, so nobody changes them. A table written by hand may have
-    lists in the place of tuples: it has no hash, and nothing is remembered of it.
+    The latest ones are cached, so nobody may change them. A table written by hand may
+    have lists in the place of tuples: it has no hash, and is not cached.
     """
     try:
         return _cached_row_moments(schedule)
@@ -287,7 +287,7 @@ def _row_moments(schedule: Schedule) -> Known:
 def _check_query(
     schedule: Schedule, index: int, steps_after: int | None, node_moments: Known
 ) -> None:
-    """Insist on queries whose samples have a range: all bounds on noise use it."""
+    """Require that samples of the query have a range: all bounds on noise use it."""
     level = schedule.levels[index]
     if level.query < 0 or schedule.epsilon == math.inf:
         return
