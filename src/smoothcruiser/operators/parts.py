@@ -86,9 +86,9 @@ def _compiled_scalar(operator: Operator, omega: bool) -> Scalar | None:
 
         raise InvalidInput(
             f"The operator {operator.name!r} ({type(operator).__name__}) cannot be "
-            f"compiled, {failing_function}: {first_line(error)} Write it in Python that Numba "
-            "can compile (math and loops), or use executor='python' where the method "
-            "takes one."
+            f"compiled, {failing_function}: {first_line(error)} Write it in Python "
+            "that Numba can compile (math and loops), or use executor='python' where "
+            "the method takes one."
         ) from error
     return scalar
 

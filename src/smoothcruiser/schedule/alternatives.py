@@ -287,7 +287,7 @@ def _next_epsilon(log_prices: dict[float, float], goal_price: float) -> float:
 def _smallest_epsilon(
     facts: Facts, delta: float, target: Target, budget: int, kinds: Kinds
 ) -> float:
-    """The compiler's inverse, cached: it takes seconds, and ``explain`` needs it too."""
+    """The compiler's inverse, cached: it takes seconds, and ``explain`` repeats it."""
     return smallest_epsilon(
         facts, budget=budget, delta=delta, target=target, kinds=kinds
     )
@@ -306,9 +306,8 @@ def payable_temperature(
     for exponent in range(1, MOST_STEPS + 1):
         try:
             temperature = operator.strength * FACTOR**exponent
-            warmer_facts = facts.under(
-                dataclasses.replace(operator, temperature=temperature)
-            )  # type: ignore[call-arg]
+            warmer = dataclasses.replace(operator, temperature=temperature)  # type: ignore[call-arg]
+            warmer_facts = facts.under(warmer)
             lower_bound = least_price(warmer_facts, epsilon, delta, target)
             if (
                 lower_bound.log_calls > math.log(budget)

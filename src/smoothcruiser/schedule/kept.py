@@ -8,9 +8,9 @@ dearer, never false.
 An entry is named by a digest of everything that a search depends on: the request, the
 sources of this package that take part, the versions of Python and NumPy. Problems with
 an operator of the user's own are searched anew, because its functions have no digest
-here. Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside
-this file, or the user's cache where that cannot be written). There are at most ``MOST``
-of them: the one that was not used for the longest time goes first.
+here. Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__``
+beside this file, or the user's cache where that cannot be written). There are at most
+``MOST`` of them: the one that was not used for the longest time goes first.
 ``python -m smoothcruiser.schedule.kept`` removes all of them, and
 ``SMOOTHCRUISER_KEEP=0`` neither reads nor writes any.
 """

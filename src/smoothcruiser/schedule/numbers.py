@@ -84,7 +84,7 @@ def _fits(value: float, digits: int) -> bool:
 
 
 def bounds(low: float, high: float, digits: int) -> str:
-    """An interval with ``digits`` decimals, rounded outwards so that it holds as printed.
+    """An interval with ``digits`` decimals, rounded outwards: it holds as printed.
 
     The last bits come from rounding the ends outwards and are ignored: the interval
     [-1, 1] is not printed as [-1.01, 1.01].

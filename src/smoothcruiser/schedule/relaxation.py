@@ -134,7 +134,7 @@ class Relaxation(Shown, Data):
         return value_band(self.schedule.facts, player)
 
     def q_band(self, player: int = 1) -> tuple[float, float]:
-        """Return the interval that holds Q_lambda - Q_0 of every action of ``player``."""
+        """Return the interval that holds Q_lambda - Q_0 of all actions of ``player``."""
         return q_band(self.schedule.facts, player)
 
     def widened(self, epsilon: float | None) -> float | None:

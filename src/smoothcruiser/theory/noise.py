@@ -45,7 +45,7 @@ _SUBSETS = 12
 
 @dataclass(frozen=True)
 class OperatorRule:
-    """Properties of F that the noise lemmas use, over at most ``num_actions`` actions."""
+    """Properties of F over at most ``num_actions`` actions, for the noise lemmas."""
 
     temperature: float
     num_actions: int

@@ -288,8 +288,8 @@ def _check_differentiable(operator: Operator, points: list[Point]) -> Condition:
                 if not abs(nearest_quotient - gradient[action]) <= MISMATCH:
                     side_name = "above" if step_sign > 0 else "below"
                     finding = (
-                        f"dF/dQ[{action}] from {side_name} is {nearest_quotient:.6g}, the gradient "
-                        f"says {gradient[action]:.6g}"
+                        f"dF/dQ[{action}] from {side_name} is {nearest_quotient:.6g}, "
+                        f"the gradient says {gradient[action]:.6g}"
                     )
                     return Condition(NAMES[0], False, requirement, finding, q)
     return Condition(NAMES[0], True, requirement)

@@ -160,7 +160,8 @@ def check_smooth(
         "L-smooth",
         False,
         requirement,
-        f"the left side is {remainder_size:.6g}, so L >= {needed_constant:.6g} would be needed",
+        f"the left side is {remainder_size:.6g}, so L >= {needed_constant:.6g} would "
+        "be needed",
         worst_pair.q,
         worst_pair.base,
     )
@@ -203,8 +204,8 @@ def check_strongly_convex(
     """D <= |h - mean h|^2 / (2 c), which follows from c-strong convexity of Omega."""
     remainder_measure, left_side = _remainder_side(probe)
     requirement = (
-        f"{left_side} <= |h - mean h|^2 / (2 c) for h = Q - Q', with strong_convexity c = "
-        f"{constant:.6g}"
+        f"{left_side} <= |h - mean h|^2 / (2 c) for h = Q - Q', with strong_convexity "
+        f"c = {constant:.6g}"
     )
 
     def pair_bound(pair: Pair) -> float:
@@ -293,7 +294,7 @@ def _worst_pair(
 def _nearby_pair(
     probe: OperatorProbe, pair: Pair, step_scale: float, rng: np.random.Generator
 ) -> Pair:
-    """Return a pair near ``pair``: Q' moved by a fraction of the step, which changes."""
+    """Return a pair near ``pair``, with Q' and the step between them changed."""
     k = len(pair.q)
     probe = probe.over(k)
     step = np.subtract(pair.q, pair.base)

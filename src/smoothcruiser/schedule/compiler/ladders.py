@@ -112,7 +112,7 @@ class Ladders:
     # --- queries ---------------------------------------------------------------
 
     def add(self, kind: IntEnum, query: int, back: Backup) -> None:
-        """Propose every ladder over one query; they are evaluated with the next level."""
+        """Propose every ladder over one query, evaluated with the next level."""
         log_calls = float(back.log_calls[0])
         if log_calls > _LARGEST or not largest(back.variance) > 0.0:
             return  # nobody pays it, or there is no noise to remove

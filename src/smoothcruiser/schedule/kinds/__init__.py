@@ -81,8 +81,8 @@ def kind_named(name: str) -> IntEnum:
             return estimator.kind
     known_names = ", ".join(estimator.kind.name.lower() for estimator in KINDS.values())
     raise InvalidInput(
-        f"There is no estimator of the kind {name!r}; known are {known_names}. Import the "
-        "module that registers it first."
+        f"There is no estimator of the kind {name!r}; known are {known_names}. Import "
+        "the module that registers it first."
     )
 
 
@@ -110,8 +110,8 @@ def register(estimator: Estimator) -> None:
     for registered in KINDS.values():
         if registered.kind == kind or registered.kind.name == kind.name:
             raise InvalidInput(
-                f"The kind {kind.name} ({int(kind)}) is taken by {registered.kind!r}; choose "
-                "another number and another name."
+                f"The kind {kind.name} ({int(kind)}) is taken by {registered.kind!r}; "
+                "choose another number and another name."
             )
     KINDS[kind] = estimator
 

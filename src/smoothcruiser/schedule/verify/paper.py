@@ -65,11 +65,12 @@ def verify_paper(schedule: Schedule) -> None:
     root_accuracy = constants.gamma * child_accuracy + constants.noise(root.samples)
     if not root_accuracy <= schedule.epsilon * (1.0 + ROUNDING):
         raise BrokenPromise(
-            f"The root reaches accuracy {root_accuracy:.9g}, above the promised epsilon "
-            f"{schedule.epsilon:.9g}: level {root.child} "
-            f"({schedule.levels[root.child].kind.name}) below it has {child_accuracy:.9g} and "
-            f"{root.samples} draws have {constants.noise(root.samples):.9g}; raise the "
-            "samples of the root or of the levels below."
+            f"The root reaches accuracy {root_accuracy:.9g}, above the promised "
+            f"epsilon {schedule.epsilon:.9g}: level {root.child} "
+            f"({schedule.levels[root.child].kind.name}) below it has "
+            f"{child_accuracy:.9g} and {root.samples} draws have "
+            f"{constants.noise(root.samples):.9g}; raise the samples of the root or of "
+            "the levels below."
         )
     _check_failure(schedule)
 
@@ -181,8 +182,8 @@ def _check_failure(schedule: Schedule) -> None:
             else f"10^{math.log10(top) - math.log10(bottom):.1f}"
         )
         raise BrokenPromise(
-            f"The table may fail with probability delta' (1 + num_calls) = {failure_text}, "
-            f"above the promised delta {schedule.delta:.9g}: "
+            "The table may fail with probability delta' (1 + num_calls) = "
+            f"{failure_text}, above the promised delta {schedule.delta:.9g}: "
             f"level {schedule.root.child} and those below make too many calls for "
             f"delta' = {schedule.delta_prime:.6g}."
         )
