@@ -47,7 +47,7 @@ BEYOND = 1.25
 FINEST, TINY = 1e-7, 1e-3
 OFFER_SECONDS = 2.0  # a refusal that comes later is no help
 STEEPEST = 1e60  # times: no promise is widened by more at once
-# A budget of which less than this share would be used is looked at again, between the
+# A budget of which less than this share would be used is searched again, between the
 # last epsilon that was too dear and the first that was not.
 HALF = 0.5
 # A quick search compiles at most so many schedules. A price falls like 1/epsilon**50 at

@@ -57,7 +57,7 @@ from smoothcruiser.theory.paper_ladder import (
 # Python refuses to print integers of more than 4300 digits, and a price must stay
 # printable.
 MAX_DIGITS = 4000
-# stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
+# stages with boxes that are joined one by one; beyond, [-V_max, V_max] holds them all
 MAX_STAGES = 64
 CASES = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
 REMEDY = "raise epsilon, or use the method 'smoothcruiser'"

@@ -237,7 +237,7 @@ def step_band(facts: Facts) -> tuple[float, float]:
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """Return [low, high], which holds V_lambda(s) - V_0(s) where ``player`` moves."""
     a, b = step_band(facts)
-    # a play may stop before a step whose distance has the other sign
+    # a play may stop before a step with a distance of the other sign
     if facts.terminals:
         a, b = min(a, 0.0), max(b, 0.0)
     if not facts.game:

@@ -277,7 +277,7 @@ class Schedule(Shown, Data):
         facts = self.facts
         middle_reward = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
         offset = 0.0 if facts.game else facts.operator.offset(facts.num_actions)
-        sample_centers: list[float] = []  # what a level's samples lie around
+        sample_centers: list[float] = []  # of the samples of each level
         query_centers: list[float] = []
         for level in self.levels:
             estimator = estimator_of(level.kind)

@@ -71,7 +71,7 @@ class _Worlds:
     """The two ends of the worlds that have these facts."""
 
     facts: Facts
-    spread: float  # of what one step pays, from the world where nothing is special
+    spread: float  # of the payments of one step, from the world without a payment
     cap: float  # on the difference of two values, by declared bounds
 
     @classmethod

@@ -164,7 +164,7 @@ def candidates(
                     if log_prices[index] < math.inf
                 ]
                 found_candidates += picked_candidates
-                # later levels cost at least what they would with a bias of 0
+                # later levels cost at least their price with a bias of 0
                 fewest_log_draws = _fewest_log_draws(
                     facts, table, root_target, epsilon, delta, int(group_levels[-1])
                 )

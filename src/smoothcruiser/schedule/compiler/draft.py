@@ -77,7 +77,7 @@ class Draft:
         new_rows = (*self.rows[:row], level, *self.rows[row + 1 :])
         new_draft = replace(self, rows=new_rows)
         new_draft.__dict__["row_moments"] = new_draft.moments(
-            known=self.row_moments[:row]
+            first_moments=self.row_moments[:row]
         )
         if row >= len(self.below):
             new_draft.__dict__["below"] = self.below
@@ -104,16 +104,16 @@ class Draft:
     def moments(
         self,
         counts: Array | None = None,
-        known: Sequence[Moments] = (),
+        first_moments: Sequence[Moments] = (),
         end: int | None = None,
     ) -> list[Moments]:
         """Return the moments of every row, or of those before ``end``.
 
-        ``counts`` has shape (counted rows, M), one candidate per column. ``known``
-        are the moments of the first rows, where these are known.
+        ``counts`` has shape (counted rows, M), one candidate per column.
+        ``first_moments`` are the moments of the first rows, where these are known.
         """
         count_index = {row: position for position, row in enumerate(self.counted_rows)}
-        row_moments: list[Moments] = list(known)
+        row_moments: list[Moments] = list(first_moments)
         backups: dict[int, Backup] = {}
         for i, row in list(enumerate(self.rows))[len(row_moments) : end]:
             num_samples = (
@@ -142,7 +142,7 @@ class Draft:
     @cached_property
     def row_moments(self) -> list[Moments]:
         """The moments of every row with the draft's own counts."""
-        return self.moments(known=self.below)
+        return self.moments(first_moments=self.below)
 
     def back(self, row: int) -> Backup | None:
         """Return the backup of ``row`` with the draft's own counts; None below 0."""
@@ -160,7 +160,7 @@ class Draft:
         if counts is None:
             last_moments = self.row_moments[-1]
         else:
-            last_moments = self.moments(counts, known=self.below)[-1]
+            last_moments = self.moments(counts, first_moments=self.below)[-1]
         steps_left = self.remaining[-1]
         if self.target == "value":
             return *itself(

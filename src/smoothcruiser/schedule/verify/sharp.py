@@ -192,10 +192,10 @@ def _check_promise(schedule: Schedule) -> None:
         )
 
 
-Known = dict[Node, Moments]
+NodeMoments = dict[Node, Moments]
 
 
-def _root_backup(schedule: Schedule) -> tuple[Backup, Known]:
+def _root_backup(schedule: Schedule) -> tuple[Backup, NodeMoments]:
     """Return the moments of one sample at the root, and those of all rows."""
     node_moments = row_moments(schedule)
     root_row, steps_left = root_node(schedule)
@@ -234,7 +234,7 @@ def _root_numbers(
     )
 
 
-def row_moments(schedule: Schedule) -> Known:
+def row_moments(schedule: Schedule) -> NodeMoments:
     """Return the moments of every row that the root reaches, from its children's.
 
     The latest ones are cached, so nobody may change them. A table written by hand may
@@ -247,14 +247,14 @@ def row_moments(schedule: Schedule) -> Known:
 
 
 @lru_cache(maxsize=8)
-def _cached_row_moments(schedule: Schedule) -> Known:
+def _cached_row_moments(schedule: Schedule) -> NodeMoments:
     return _row_moments(schedule)
 
 
-def _row_moments(schedule: Schedule) -> Known:
+def _row_moments(schedule: Schedule) -> NodeMoments:
     """Walk with an explicit stack, for tables of thousands of rows."""
     base = ground(schedule.facts)
-    node_moments: Known = {}
+    node_moments: NodeMoments = {}
     stack = [root_node(schedule)]
     while stack:
         index, remaining = stack[-1]
@@ -285,7 +285,7 @@ def _row_moments(schedule: Schedule) -> Known:
 
 
 def _check_query(
-    schedule: Schedule, index: int, steps_after: int | None, node_moments: Known
+    schedule: Schedule, index: int, steps_after: int | None, node_moments: NodeMoments
 ) -> None:
     """Require that samples of the query have a range: all bounds on noise use it."""
     level = schedule.levels[index]
@@ -299,7 +299,11 @@ def _check_query(
 
 
 def _moments(
-    base: Ground, index: int, level: Level, remaining: int | None, node_moments: Known
+    base: Ground,
+    index: int,
+    level: Level,
+    remaining: int | None,
+    node_moments: NodeMoments,
 ) -> Moments:
     estimator = estimator_of(level.kind)
     name = f"Level {index} ({level.kind.name})"
