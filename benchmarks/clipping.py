@@ -78,13 +78,13 @@ class FairLadders(Ladders):
     """
 
     def add(self, kind: IntEnum, query: int, back: Backup) -> None:
-        box = float(np.max(self.base.q_box(None))) + float(np.max(back.tilt))
+        box = float(np.max(self.base.q_box(None))) + float(np.max(back.bias_span))
         self.longest = box * box / 4.0
         super().add(kind, query, back)
 
-    def _keep(self, table, query, width, second, still, asked, guess):  # type: ignore[no-untyped-def]
+    def _keep_best(self, table, query, width, second, still, asked, guess):  # type: ignore[no-untyped-def]
         still = np.minimum(still, self.longest + 0.0 * still)
-        super()._keep(table, query, width, second, still, asked, guess)
+        super()._keep_best(table, query, width, second, still, asked, guess)
 
 
 class Clipping(Frontier):
@@ -139,10 +139,12 @@ def price(facts: Facts, epsilon: float, front: Frontier) -> float:
     """The least price that the walk finds."""
     for number in count():
         stop = front.stop(number)
-        if stop is None or np.min(front.table.tilt) < epsilon / 50.0:
+        if stop is None or np.min(front.table.bias_span) < epsilon / 50.0:
             break
     size = len(front.table)
-    prices = candidates._prices(facts, front.table, "q_values", epsilon, DELTA, size)
+    prices = candidates._root_prices(
+        facts, front.table, "q_values", epsilon, DELTA, size
+    )
     return math.exp(float(np.min(prices)))
 
 

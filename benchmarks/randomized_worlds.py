@@ -134,7 +134,7 @@ class Table:
         )
         estimator, n = KINDS[level.kind], np.array([float(level.samples)])
         moments = estimator.of_row(self.base, level, n, None, query, onward, left)
-        self.levels.append(estimator.finished(level, moments))
+        self.levels.append(estimator.finish_row(level, moments))
         self.made.append(moments)
         return len(self.levels) - 1
 

@@ -195,7 +195,9 @@ def _made(
     )
     if random is None:
         return None
-    return optimizer._schedule(optimizer._close(random, delta, 0.0), delta, "random")
+    return optimizer._build_schedule(
+        optimizer._close_draft(random, delta, 0.0), delta, "random"
+    )
 
 
 def of_set(part: str) -> list[Case]:

@@ -136,7 +136,7 @@ def test_levels_are_centred_and_consistent(facts: Facts, n: int) -> None:
         high = np.max(np.where(base.sign > 0, level.bias_high, -level.bias_low))
         assert low == pytest.approx(-high, abs=1e-9)
         assert np.all(level.bias_low <= level.bias_high)
-        assert level.width[0] >= np.max(draw.tilt) - 1e-9
+        assert level.width[0] >= np.max(draw.bias_span) - 1e-9
         assert np.all(level.variance <= (level.high - level.low) ** 2 / 4.0 + 1e-9)
 
 

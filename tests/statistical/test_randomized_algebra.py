@@ -48,7 +48,7 @@ def table(
         n = np.array([float(level.samples)])
         estimator = KINDS[level.kind]
         moments = estimator.of_row(base, level, n, None, query, onward, None)
-        levels.append(estimator.finished(level, moments))
+        levels.append(estimator.finish_row(level, moments))
         made.append(moments)
 
     add(Level(Kind.CONSTANT))

@@ -76,7 +76,7 @@ def tower(facts):
         )
         counts = np.array([float(row.samples)])
         moments = KINDS[row.kind].moments(base, counts, query, onward, left)
-        rows.append(KINDS[row.kind].finished(row, moments))
+        rows.append(KINDS[row.kind].finish_row(row, moments))
         made.append(moments)
     return tuple(rows)
 

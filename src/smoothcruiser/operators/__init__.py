@@ -1,4 +1,4 @@
-"""The smooth operators: what replaces the maximum over actions.
+"""The smooth operators, which replace the maximum over actions.
 
 ``OPERATORS`` is the table of those that have a name on the command line;
 ``register`` adds one to it (docs/extending.md).
@@ -50,10 +50,12 @@ def register(operator: OperatorClass) -> OperatorClass:
     decorator.
     """
     if not isinstance(operator, type) or not issubclass(operator, Operator):
-        came = operator.__name__ if isinstance(operator, type) else described(operator)
+        given_name = (
+            operator.__name__ if isinstance(operator, type) else described(operator)
+        )
         raise InvalidInput(
             f"register takes a subclass of Operator (the class, not an object of it), "
-            f"got {came}."
+            f"got {given_name}."
         )
     name: Any = operator.name
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w-]*", name):
@@ -63,9 +65,9 @@ def register(operator: OperatorClass) -> OperatorClass:
             f"{described(name)}."
         )
     if inspect.isabstract(operator):
-        missing = ", ".join(sorted(operator.__abstractmethods__))
+        missing_methods = ", ".join(sorted(operator.__abstractmethods__))
         raise InvalidInput(
-            f"{operator.__name__} is not complete; define {missing} as well."
+            f"{operator.__name__} is not complete; define {missing_methods} as well."
         )
     if name in OPERATORS:
         raise InvalidInput(

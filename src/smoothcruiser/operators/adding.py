@@ -1,4 +1,4 @@
-"""Sums whose bits do not depend on the version of Python.
+"""Sums with the same bits in every version of Python.
 
 From Python 3.12 on the built-in ``sum`` compensates for the rounding of floats, and its
 last bits differ from those of 3.11. Numbers of an answer are added here, from left to right.

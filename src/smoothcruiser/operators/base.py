@@ -1,4 +1,4 @@
-"""What a smooth Bellman operator is: F(Q) = max over policies of <pi, Q> - Omega(pi).
+"""Smooth Bellman operators: F(Q) = max over policies of <pi, Q> - Omega(pi).
 
 legend      symbol   public name
   Q, q               action values over the k legal actions of a state
@@ -16,7 +16,7 @@ scalar functions that Python and compiled code share (``Scalar``), and, where
 speed requires it, the same over arrays (``batch``, ``omega_rows``). Other
 modules use the object; only compiled code knows operators by a number
 (``code``, see ``dispatch``). The min player has F_min(Q) = -F(-Q); its policy
-is the gradient of F at -Q. What this file leaves out: how errors propagate
+is the gradient of F at -Q. This file leaves out how errors propagate
 (``theory``).
 """
 
@@ -113,7 +113,7 @@ class Operator(ABC):
 
     @property
     def built_in(self) -> bool:
-        """Whether the operator is one of this package, whose promises are proved."""
+        """Whether the operator is one of this package, with proved promises."""
         return self.code != OWN
 
     @property
@@ -133,17 +133,21 @@ class Operator(ABC):
     def offset_bounds(self, num_actions: int) -> Interval:
         """Return floats between which the exact F(0) lies.
 
-        Here they have room for the rounding of F. An operator whose F(0) has a formula
-        has nearer ones.
+        Here they leave a margin for the rounding of F. An operator with a formula for
+        F(0) has nearer ones.
         """
-        room = value_rounding(num_actions, 0.0, self.rounding_scale(num_actions))
+        rounding_error = value_rounding(
+            num_actions, 0.0, self.rounding_scale(num_actions)
+        )
         offset = self.offset(num_actions)
-        return widened((offset, offset), room if offset != 0.0 else 0.0)
+        return widened((offset, offset), rounding_error if offset != 0.0 else 0.0)
 
     def offset_range(self, fewest: int, most: int) -> Interval:
         """Return bounds of F(0) over all numbers of legal actions between the two."""
-        bounds = [self.offset_bounds(k) for k in range(fewest, most + 1)]
-        return min(low for low, _ in bounds), max(high for _, high in bounds)
+        offset_intervals = [self.offset_bounds(k) for k in range(fewest, most + 1)]
+        return min(lower_end for lower_end, _ in offset_intervals), max(
+            upper_end for _, upper_end in offset_intervals
+        )
 
     @abstractmethod
     def curvature(self, num_actions: int) -> float:
@@ -174,8 +178,8 @@ class Operator(ABC):
 
         This is the drop: how far -Omega can lie below F(0).
         """
-        low, high = self.omega_range(num_actions)
-        return high - low
+        omega_min, omega_max = self.omega_range(num_actions)
+        return omega_max - omega_min
 
     def policy_bend(self) -> float:
         """Return a number b that bounds second differences of the policy.
@@ -194,7 +198,7 @@ class Operator(ABC):
         return 0.0
 
     def rounding_scale(self, num_actions: int) -> float:
-        """What the rounding error of F is proportional to, beside the size of Q."""
+        """Return the scale of the rounding error of F, beside the size of Q."""
         return self.strength
 
     @property
@@ -247,14 +251,14 @@ class Operator(ABC):
     ) -> Interval:
         """Return floats between which F lies wherever Q lies between low and high.
 
-        F is monotone; the ends have room for the rounding of its two values.
+        F is monotone; the ends leave a margin for the rounding of its two values.
         """
-        ends = (
+        end_values = (
             self.value(low, player=player, weights=weights),
             self.value(high, player=player, weights=weights),
         )
-        scale = max(abs(x) for x in (*low, *high))
-        return widened(ends, self.value_error(len(low), scale))
+        largest_q = max(abs(x) for x in (*low, *high))
+        return widened(end_values, self.value_error(len(low), largest_q))
 
     def value_error(self, num_actions: int, scale: float) -> float:
         """Return how far ``value`` may be off where |Q| <= ``scale``."""
@@ -280,7 +284,7 @@ class Operator(ABC):
         return self.gradient([0.0] * len(w), weights=w)
 
     def omega(self, p: Sequence[float], w: Sequence[float]) -> float:
-        """Omega of a policy over the legal actions, whose prior weights are ``w``."""
+        """Omega of a policy over the legal actions, which have prior weights ``w``."""
         return self.scalar.omega(p, w, self.strength)
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
@@ -289,16 +293,19 @@ class Operator(ABC):
         They are for the max player; ``w`` (K,) are the prior weights. Columns
         are states, so that every reduction runs along memory. An action that is
         not legal has q = -inf and gets weight 0. This default works column by
-        column. Operators with an array form use NumPy's exp and log, whose last
-        bits differ: the batched executor agrees with the others in law and in
+        column. Operators with an array form use NumPy's exp and log, which differ in
+        their last bits: the batched executor agrees with the others in law and in
         counts, not in bits.
         """
         value, g = np.empty(q.shape[1]), np.zeros_like(q)
         for i in range(q.shape[1]):
-            legal = np.flatnonzero(q[:, i] > -np.inf)
-            numbers, shares = q[legal, i].tolist(), w[legal].tolist()
-            value[i] = self.value(numbers, weights=shares)
-            g[legal, i] = self.gradient(numbers, weights=shares)
+            legal_actions = np.flatnonzero(q[:, i] > -np.inf)
+            legal_values, legal_weights = (
+                q[legal_actions, i].tolist(),
+                w[legal_actions].tolist(),
+            )
+            value[i] = self.value(legal_values, weights=legal_weights)
+            g[legal_actions, i] = self.gradient(legal_values, weights=legal_weights)
         return value, g
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:
@@ -308,8 +315,8 @@ class Operator(ABC):
         """
         return np.array(
             [
-                self.omega(row[legal].tolist(), prior[legal].tolist())
-                for row, prior, legal in zip(p, w, w > 0.0, strict=True)
+                self.omega(policy[legal_mask].tolist(), prior[legal_mask].tolist())
+                for policy, prior, legal_mask in zip(p, w, w > 0.0, strict=True)
             ]
         )
 

@@ -38,9 +38,9 @@ def custom_value(q: Any, w: Any, t: float) -> float:
 
 def custom_gradient(q: Any, w: Any, t: float, out: Any) -> None:
     """Write a user's gradient to ``out``, with the arguments of the other operators."""
-    found = GRADIENT(q.copy())
+    user_gradient = GRADIENT(q.copy())
     for a in range(len(q)):
-        out[a] = found[a]
+        out[a] = user_gradient[a]
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class CustomOperator(Operator):
     def _gradient(self, q: Any, w: Any, t: float, out: Any) -> None:
         # As many numbers as the user's function returns. A wrong count is reported by
         # the caller that needs one per action.
-        found = self.gradient_function(np.array(q, dtype=np.float64))
-        out[:] = [float(g) for g in found]
+        user_gradient = self.gradient_function(np.array(q, dtype=np.float64))
+        out[:] = [float(g) for g in user_gradient]
 
     def _omega(self, p: Any, w: Any, t: float) -> float:
         raise InvalidInput(

@@ -40,7 +40,7 @@ from smoothcruiser.operators.square_root import (
 ENTROPY, KL_PRIOR, SPARSEMAX = Entropy.code, KL.code, Sparsemax.code
 SQUARE_ROOT, MAX = SquareRoot.code, Max.code
 
-# The operator whose functions the hottest loop inlines: the paper's.
+# The hottest loop inlines the functions of one operator: the paper's.
 inlined_value, inlined_both = entropy_value, entropy_both
 
 

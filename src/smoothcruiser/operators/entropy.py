@@ -20,28 +20,28 @@ def entropy_value(q: Vector, w: Vector, t: float) -> float:
 
     It is shifted by the maximum so that nothing overflows.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
-    total = 0.0
+        if q[a] > max_q:
+            max_q = q[a]
+    exp_sum = 0.0
     for a in range(len(q)):
-        total += math.exp((q[a] - top) / t)
-    return top + t * math.log(total)
+        exp_sum += math.exp((q[a] - max_q) / t)
+    return max_q + t * math.log(exp_sum)
 
 
 def entropy_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
     """Write softmax(q / lambda) to ``out``."""
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
-    total = 0.0
+        if q[a] > max_q:
+            max_q = q[a]
+    exp_sum = 0.0
     for a in range(len(q)):
-        out[a] = math.exp((q[a] - top) / t)
-        total += out[a]
+        out[a] = math.exp((q[a] - max_q) / t)
+        exp_sum += out[a]
     for a in range(len(q)):
-        out[a] = out[a] / total
+        out[a] = out[a] / exp_sum
 
 
 def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
@@ -49,26 +49,26 @@ def entropy_both(q: Vector, w: Vector, t: float, out: Vector) -> float:
 
     The exponentials are computed once, and the bits are those of each.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
-    total = 0.0
+        if q[a] > max_q:
+            max_q = q[a]
+    exp_sum = 0.0
     for a in range(len(q)):
-        out[a] = math.exp((q[a] - top) / t)
-        total += out[a]
+        out[a] = math.exp((q[a] - max_q) / t)
+        exp_sum += out[a]
     for a in range(len(q)):
-        out[a] = out[a] / total
-    return top + t * math.log(total)
+        out[a] = out[a] / exp_sum
+    return max_q + t * math.log(exp_sum)
 
 
 def entropy_omega(p: Vector, w: Vector, t: float) -> float:
     """Return lambda sum p log p."""
-    total = 0.0
+    exp_sum = 0.0
     for a in range(len(p)):
         if p[a] > 0.0:
-            total += p[a] * math.log(p[a])
-    return t * total
+            exp_sum += p[a] * math.log(p[a])
+    return t * exp_sum
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,12 @@ class Entropy(TemperedOperator):
 
     def policy_bend(self) -> float:
         """Return 1/(24 sqrt(3) lambda^2), attained by two actions."""
-        square = self.temperature**2  # 0 below 1e-162
-        return 1.0 / (24.0 * math.sqrt(3.0) * square) if square > 0.0 else math.inf
+        squared_temperature = self.temperature**2  # 0 below 1e-162
+        return (
+            1.0 / (24.0 * math.sqrt(3.0) * squared_temperature)
+            if squared_temperature > 0.0
+            else math.inf
+        )
 
     def strong_convexity(self) -> float:
         """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""
@@ -116,13 +120,13 @@ class Entropy(TemperedOperator):
         return entropy_both(q, w, self.strength, out), out
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:  # noqa: D102
-        t, top = self.strength, q.max(axis=0)
-        g = np.exp((q - top) / t)
-        total = g.sum(axis=0)
-        g /= total
-        return top + t * np.log(total), g
+        t, max_q = self.strength, q.max(axis=0)
+        g = np.exp((q - max_q) / t)
+        exp_sum = g.sum(axis=0)
+        g /= exp_sum
+        return max_q + t * np.log(exp_sum), g
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
-        logs = np.log(np.where(p > 0.0, p, 1.0))
-        rows: Floats = self.strength * np.sum(p * logs, axis=1)
-        return rows
+        log_p = np.log(np.where(p > 0.0, p, 1.0))
+        omega_values: Floats = self.strength * np.sum(p * log_p, axis=1)
+        return omega_values

@@ -23,43 +23,43 @@ def kl_value(q: Vector, w: Vector, t: float) -> float:
 
     This is mellowmax when w is uniform. An action of weight 0 does not count.
     """
-    top = -math.inf
+    max_q = -math.inf
     for a in range(len(q)):
-        if w[a] > 0.0 and q[a] > top:
-            top = q[a]
-    total = 0.0
-    mass = 0.0
+        if w[a] > 0.0 and q[a] > max_q:
+            max_q = q[a]
+    exp_sum = 0.0
+    prior_mass = 0.0
     for a in range(len(q)):
         if w[a] > 0.0:
-            total += w[a] * math.exp((q[a] - top) / t)
-            mass += w[a]
-    return top + t * math.log(total / mass)
+            exp_sum += w[a] * math.exp((q[a] - max_q) / t)
+            prior_mass += w[a]
+    return max_q + t * math.log(exp_sum / prior_mass)
 
 
 def kl_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
     """Write the policy proportional to mu exp(q / lambda) to ``out``."""
-    top = -math.inf
+    max_q = -math.inf
     for a in range(len(q)):
-        if w[a] > 0.0 and q[a] > top:
-            top = q[a]
-    total = 0.0
+        if w[a] > 0.0 and q[a] > max_q:
+            max_q = q[a]
+    exp_sum = 0.0
     for a in range(len(q)):
-        out[a] = w[a] * math.exp((q[a] - top) / t) if w[a] > 0.0 else 0.0
-        total += out[a]
+        out[a] = w[a] * math.exp((q[a] - max_q) / t) if w[a] > 0.0 else 0.0
+        exp_sum += out[a]
     for a in range(len(q)):
-        out[a] = out[a] / total
+        out[a] = out[a] / exp_sum
 
 
 def kl_omega(p: Vector, w: Vector, t: float) -> float:
     """Return lambda sum p log(p / mu) with mu = w / sum(w)."""
-    total = 0.0
-    mass = 0.0
+    divergence = 0.0
+    prior_mass = 0.0
     for a in range(len(p)):
-        mass += w[a]
+        prior_mass += w[a]
     for a in range(len(p)):
         if p[a] > 0.0:
-            total += p[a] * math.log(p[a] * mass / w[a])
-    return t * total
+            divergence += p[a] * math.log(p[a] * prior_mass / w[a])
+    return t * divergence
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class KL(TemperedOperator):
                 f"KL needs a prior of positive weights, got {prior}; an action "
                 "that must not be taken belongs in legal=."
             )
-        total = added(prior)
-        object.__setattr__(self, "prior", tuple(p / total for p in prior))
+        prior_mass = added(prior)
+        object.__setattr__(self, "prior", tuple(p / prior_mass for p in prior))
 
     @property
     def has_prior(self) -> bool:  # noqa: D102
@@ -132,26 +132,30 @@ class KL(TemperedOperator):
 
     def policy_bend(self) -> float:
         """Return 1/(24 sqrt(3) lambda^2), attained by two actions."""
-        square = self.temperature**2  # 0 below 1e-162
-        return 1.0 / (24.0 * math.sqrt(3.0) * square) if square > 0.0 else math.inf
+        squared_temperature = self.temperature**2  # 0 below 1e-162
+        return (
+            1.0 / (24.0 * math.sqrt(3.0) * squared_temperature)
+            if squared_temperature > 0.0
+            else math.inf
+        )
 
     def strong_convexity(self) -> float:
         """2 lambda: the Hessian is at most (I - 11'/k)/(2 lambda) (Boehning)."""
         return 2.0 * self.temperature
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:  # noqa: D102
-        t, top = self.strength, q.max(axis=0)
-        g = np.exp((q - top) / t)
+        t, max_q = self.strength, q.max(axis=0)
+        g = np.exp((q - max_q) / t)
         g *= w[:, None]
-        total = g.sum(axis=0)
-        g /= total
-        total = total / np.where(q > -np.inf, w[:, None], 0.0).sum(axis=0)
-        return top + t * np.log(total), g
+        exp_sum = g.sum(axis=0)
+        g /= exp_sum
+        exp_sum = exp_sum / np.where(q > -np.inf, w[:, None], 0.0).sum(axis=0)
+        return max_q + t * np.log(exp_sum), g
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
-        logs = np.log(np.where(p > 0.0, p, 1.0))
+        log_p = np.log(np.where(p > 0.0, p, 1.0))
         prior = w / np.maximum(w.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        rows: Floats = self.strength * np.sum(
-            p * (logs - np.log(np.where(prior > 0.0, prior, 1.0))), axis=1
+        omega_values: Floats = self.strength * np.sum(
+            p * (log_p - np.log(np.where(prior > 0.0, prior, 1.0))), axis=1
         )
-        return rows
+        return omega_values

@@ -14,21 +14,21 @@ from smoothcruiser.operators.outward import Interval
 
 def max_value(q: Vector, w: Vector, t: float) -> float:
     """Return the maximum of ``q``."""
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
-    return float(top)
+        if q[a] > max_q:
+            max_q = q[a]
+    return float(max_q)
 
 
 def max_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
     """Write the policy to ``out``: all weight on the first of the largest values."""
-    best = 0
+    best_action = 0
     for a in range(len(q)):
         out[a] = 0.0
-        if q[a] > q[best]:
-            best = a
-    out[best] = 1.0
+        if q[a] > q[best_action]:
+            best_action = a
+    out[best_action] = 1.0
 
 
 def max_omega(p: Vector, w: Vector, t: float) -> float:
@@ -70,9 +70,9 @@ class Max(Operator):
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
         """Return (F, gradient), with all weight on the first of the largest values."""
-        best = q.argmax(axis=0)
+        best_action = q.argmax(axis=0)
         g = np.zeros_like(q)
-        g[best, np.arange(q.shape[1])] = 1.0
+        g[best_action, np.arange(q.shape[1])] = 1.0
         return q.max(axis=0), g
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102

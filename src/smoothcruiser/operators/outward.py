@@ -1,4 +1,4 @@
-"""Arithmetic of intervals whose ends are rounded outwards, and never without need.
+"""Interval arithmetic that rounds ends outwards, and never without need.
 
 A bound that is rounded to nearest may exclude the number that it bounds: one unit in the
 last place is enough. Here every end lies on the safe side, and it is the exact number
@@ -22,64 +22,69 @@ LOG_DIGITS = 40  # of logarithms before they are rounded to floats
 
 
 def rounded(numerator: int, denominator: int) -> Interval:
-    """The narrowest interval of floats that holds the quotient; the second is above 0."""
+    """Return the narrowest interval of floats around the quotient.
+
+    The denominator is above 0.
+    """
     try:
         nearest = numerator / denominator  # whole numbers are divided correctly
     except OverflowError:
         nearest = math.copysign(math.inf, numerator)
-    return _around(nearest, numerator, denominator)
+    return _enclose_nearest(nearest, numerator, denominator)
 
 
-def _around(nearest: float, numerator: int, denominator: int) -> Interval:
-    """The same, of which the float that lies nearest is known."""
+def _enclose_nearest(nearest: float, numerator: int, denominator: int) -> Interval:
+    """Return the same interval, from the float that lies nearest to the quotient."""
     if math.isinf(nearest):
-        inner = math.nextafter(nearest, 0.0)
-        return (inner, nearest) if nearest > 0.0 else (nearest, inner)
+        largest_float = math.nextafter(nearest, 0.0)
+        return (largest_float, nearest) if nearest > 0.0 else (nearest, largest_float)
     top, bottom = nearest.as_integer_ratio()
-    beyond = top * denominator - numerator * bottom
-    if beyond == 0:
+    excess = top * denominator - numerator * bottom
+    if excess == 0:
         return nearest, nearest
-    if beyond > 0:
+    if excess > 0:
         return math.nextafter(nearest, -math.inf), nearest
     return nearest, math.nextafter(nearest, math.inf)
 
 
-def _sum(x: float, y: float) -> Interval:
+def _add_numbers(x: float, y: float) -> Interval:
     if not (math.isfinite(x) and math.isfinite(y)):
         return x + y, x + y
     if x == 0.0 or y == 0.0:
         return x + y, x + y
     (a, b), (c, d) = x.as_integer_ratio(), y.as_integer_ratio()
-    return _around(x + y, a * d + c * b, b * d)
+    return _enclose_nearest(x + y, a * d + c * b, b * d)
 
 
-def _product(x: float, y: float) -> Interval:
+def _multiply_numbers(x: float, y: float) -> Interval:
     if x == 0.0 or y == 0.0:  # nothing stays nothing, also infinitely often
         return 0.0, 0.0
     if not (math.isfinite(x) and math.isfinite(y)):
         return x * y, x * y
     (a, b), (c, d) = x.as_integer_ratio(), y.as_integer_ratio()
-    return _around(x * y, a * c, b * d)
+    return _enclose_nearest(x * y, a * c, b * d)
 
 
 def added(x: Interval, y: Interval) -> Interval:
-    """What the sum of a number of each interval lies in."""
-    return _sum(x[0], y[0])[0], _sum(x[1], y[1])[1]
+    """Return the interval of all sums of a number of ``x`` and one of ``y``."""
+    return _add_numbers(x[0], y[0])[0], _add_numbers(x[1], y[1])[1]
 
 
 def scaled(x: Interval, factor: Interval) -> Interval:
-    """What the product with a factor of at least 0 lies in."""
-    low = factor[0] if x[0] >= 0.0 else factor[1]
-    high = factor[1] if x[1] >= 0.0 else factor[0]
-    return _product(x[0], low)[0], _product(x[1], high)[1]
+    """Return the interval of all products with a factor of at least 0."""
+    lower_factor = factor[0] if x[0] >= 0.0 else factor[1]
+    upper_factor = factor[1] if x[1] >= 0.0 else factor[0]
+    return _multiply_numbers(x[0], lower_factor)[0], _multiply_numbers(
+        x[1], upper_factor
+    )[1]
 
 
-def widened(x: Interval, room: float) -> Interval:
-    """The interval with so much room on either side."""
-    return added(x, (-room, room))
+def widened(x: Interval, margin: float) -> Interval:
+    """Return the interval extended by ``margin`` on either side."""
+    return added(x, (-margin, margin))
 
 
-@lru_cache(maxsize=4096)  # bounds with a horizon ask for every number of steps left
+@lru_cache(maxsize=4096)  # bounds with a horizon need every number of steps left
 def discounted_sum(discount: float, steps: int | None, sign: int = 1) -> Interval:
     """Bounds of 1 + x + ... + x**(steps - 1) for x = sign * discount.
 
@@ -94,27 +99,30 @@ def discounted_sum(discount: float, steps: int | None, sign: int = 1) -> Interva
         return rounded(bottom, bottom - top)
     if top == bottom:
         return rounded(steps, 1)
-    least, most = _power(discount, steps)
+    power_min, power_max = _power(discount, steps)
     if sign < 0 and steps % 2 == 1:
-        least, most = -most, -least
-    one, scale = 1 << POWER_BITS, (bottom - top) << POWER_BITS
-    low = rounded((one - most) * bottom, scale)[0]
-    return low, rounded((one - least) * bottom, scale)[1]
+        power_min, power_max = -power_max, -power_min
+    fixed_one, scale = 1 << POWER_BITS, (bottom - top) << POWER_BITS
+    lower_end = rounded((fixed_one - power_max) * bottom, scale)[0]
+    return lower_end, rounded((fixed_one - power_min) * bottom, scale)[1]
 
 
 def _power(base: float, exponent: int) -> tuple[int, int]:
     """Bounds of base**exponent, for a base in [0, 1], as multiples of 2**-POWER_BITS."""
     top, bottom = base.as_integer_ratio()
-    low = (top << POWER_BITS) // bottom
-    high = -((-top << POWER_BITS) // bottom)
-    least = most = 1 << POWER_BITS
+    base_min = (top << POWER_BITS) // bottom
+    base_max = -((-top << POWER_BITS) // bottom)
+    power_min = power_max = 1 << POWER_BITS
     while exponent > 0:
         if exponent & 1:
-            least = least * low >> POWER_BITS
-            most = -(-most * high >> POWER_BITS)
-        low, high = low * low >> POWER_BITS, -(-high * high >> POWER_BITS)
+            power_min = power_min * base_min >> POWER_BITS
+            power_max = -(-power_max * base_max >> POWER_BITS)
+        base_min, base_max = (
+            base_min * base_min >> POWER_BITS,
+            -(-base_max * base_max >> POWER_BITS),
+        )
         exponent >>= 1
-    return least, most
+    return power_min, power_max
 
 
 @lru_cache(maxsize=256)
@@ -126,14 +134,14 @@ def log_bounds(number: int) -> Interval:
     top, bottom = nearest.as_integer_ratio()
     # ``nearest`` is below 1000 and off by less than 1/shift
     shift = 10 ** (LOG_DIGITS - 3)
-    low = rounded(top * shift - bottom, bottom * shift)[0]
-    return low, rounded(top * shift + bottom, bottom * shift)[1]
+    lower_end = rounded(top * shift - bottom, bottom * shift)[0]
+    return lower_end, rounded(top * shift + bottom, bottom * shift)[1]
 
 
 def root_bounds(number: int) -> Interval:
     """Bounds of the square root of a whole number."""
     scaled_up = number << 2 * POWER_BITS
     root = math.isqrt(scaled_up)
-    exact = root * root == scaled_up
-    low = rounded(root, 1 << POWER_BITS)[0]
-    return low, rounded(root if exact else root + 1, 1 << POWER_BITS)[1]
+    is_square = root * root == scaled_up
+    lower_end = rounded(root, 1 << POWER_BITS)[0]
+    return lower_end, rounded(root if is_square else root + 1, 1 << POWER_BITS)[1]

@@ -34,15 +34,15 @@ class OperatorParts(NamedTuple):
 def parts_of(operator: Operator, *, omega: bool = False) -> OperatorParts | None:
     """The operator's own functions; None where those of ``dispatch`` serve it.
 
-    They are compiled here, before they are put into a loop: what is wrong with them
-    would otherwise be taken for a fault of the loop or of the oracle in it. Omega
+    They are compiled here, before they are put into a loop: a fault of theirs would
+    otherwise be taken for one of the loop or of the oracle in it. Omega is compiled
     only if the caller needs it (``omega``).
     """
     if operator.built_in:
         return None
     scalar = _compiled_scalar(operator, omega and operator.has_omega)
     if scalar is None:
-        return _plain(operator)
+        return _plain_parts(operator)
     gradient = compiled(own_gradient, GRADIENT=scalar.gradient)
     return OperatorParts(
         value=compiled(own_value, VALUE=scalar.value),
@@ -55,26 +55,30 @@ def parts_of(operator: Operator, *, omega: bool = False) -> OperatorParts | None
 
 
 def _compiled_scalar(operator: Operator, omega: bool) -> Scalar | None:
-    """``operator.compiled_scalar()`` for the types that every loop passes: nothing
-    is compiled twice. What cannot be compiled is named.
+    """Return ``operator.compiled_scalar()``, compiled for the types of every loop.
+
+    So nothing is compiled twice. An error names the function that cannot be compiled.
     """
-    function = "its functions"
+    failing_function = "its functions"
     try:
         scalar = operator.compiled_scalar()
         if scalar is None:
             return None
         from numba import float64
 
-        numbers = float64[::1]
-        policy = (numbers, numbers, float64)
-        signatures = {"value": policy, "gradient": (*policy, numbers)}
+        array_type = float64[::1]
+        policy_signature = (array_type, array_type, float64)
+        signatures = {
+            "value": policy_signature,
+            "gradient": (*policy_signature, array_type),
+        }
         if omega:
-            signatures["omega"] = policy
+            signatures["omega"] = policy_signature
         for name, signature in signatures.items():
-            function = f"its {name}"
-            found = getattr(scalar, name)
-            if is_compiled(found):
-                found.compile(signature)
+            failing_function = f"its {name}"
+            scalar_function = getattr(scalar, name)
+            if is_compiled(scalar_function):
+                scalar_function.compile(signature)
     except SmoothcruiserError:
         raise
     except Exception as error:
@@ -82,15 +86,15 @@ def _compiled_scalar(operator: Operator, omega: bool) -> Scalar | None:
 
         raise InvalidInput(
             f"The operator {operator.name!r} ({type(operator).__name__}) cannot be "
-            f"compiled, {function}: {first_line(error)} Write it in Python that Numba "
-            "can compile (math and loops), or use executor='python' where the method "
-            "takes one."
+            f"compiled, {failing_function}: {first_line(error)} Write it in Python "
+            "that Numba can compile (math and loops), or use executor='python' where "
+            "the method takes one."
         ) from error
     return scalar
 
 
-def _plain(operator: Operator) -> OperatorParts:
-    """The same in plain Python."""
+def _plain_parts(operator: Operator) -> OperatorParts:
+    """Return the functions of ``parts_of`` in plain Python."""
     scalar, strength = operator.scalar, operator.strength
 
     def value(code: int, q: Vector, w: Vector, t: float) -> float:

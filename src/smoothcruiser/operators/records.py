@@ -15,7 +15,7 @@ from smoothcruiser.operators.base import Operator
 from smoothcruiser.records.fields import DataclassShape
 from smoothcruiser.records.shapes import refused
 
-Known = Mapping[str, type[Operator]]
+OperatorTable = Mapping[str, type[Operator]]
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -27,35 +27,41 @@ SCHEMA = {
 }
 
 
-def operator_data(operator: Operator, known: Known) -> dict[str, Any]:
+def operator_data(operator: Operator, operator_table: OperatorTable) -> dict[str, Any]:
     """The name and the fields of an operator; ``own`` marks one that is not listed."""
-    if known.get(operator.name) is not type(operator):
+    if operator_table.get(operator.name) is not type(operator):
         return {"name": operator.name, "own": True}
-    found: dict[str, Any] = DataclassShape(type(operator)).data(operator)
-    return {"name": operator.name, **found}
+    field_data: dict[str, Any] = DataclassShape(type(operator)).data(operator)
+    return {"name": operator.name, **field_data}
 
 
-def operator_from(data: Any, where: str, known: Known) -> Operator:
+def operator_from(data: Any, where: str, operator_table: OperatorTable) -> Operator:
     """The operator that ``operator_data`` wrote."""
     if not isinstance(data, Mapping):
         raise refused(where, "an object with the name of an operator", data)
     name = data.get("name")
-    if data.get("own") or not isinstance(name, str) or name not in known:
+    if data.get("own") or not isinstance(name, str) or name not in operator_table:
         raise InvalidInput(
-            f"{where} must be one of {', '.join(known)}, got {described(name)}: an operator of "
-            "one's own is code, which JSON cannot hold; give facts=problem.facts."
+            f"{where} must be one of {', '.join(operator_table)}, got "
+            f"{described(name)}: an operator of one's own is code, which JSON cannot "
+            "hold; give facts=problem.facts."
         )
-    cls = known[name]
-    given = DataclassShape(cls).arguments(data, where)
-    operator = cls(**given)
-    for part in fields(operator):
+    cls = operator_table[name]
+    field_values = DataclassShape(cls).arguments(data, where)
+    operator = cls(**field_values)
+    for data_field in fields(operator):
         # weights that were scaled to 1 before may lose a last bit when they are again
-        if part.name in given and _near(getattr(operator, part.name), given[part.name]):
-            object.__setattr__(operator, part.name, given[part.name])
+        if data_field.name in field_values and _is_near(
+            getattr(operator, data_field.name), field_values[data_field.name]
+        ):
+            object.__setattr__(operator, data_field.name, field_values[data_field.name])
     return operator
 
 
-def _near(found: Any, given: Any) -> bool:
-    if not isinstance(given, tuple):
+def _is_near(scaled_weights: Any, written_weights: Any) -> bool:
+    if not isinstance(written_weights, tuple):
         return False
-    return all(abs(x - y) <= 1e-12 for x, y in zip(found, given, strict=True))
+    return all(
+        abs(x - y) <= 1e-12
+        for x, y in zip(scaled_weights, written_weights, strict=True)
+    )

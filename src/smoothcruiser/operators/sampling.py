@@ -15,13 +15,13 @@ def proportional(p: Vector, size: int, goal: float) -> int:
 
     It is never one of weight 0. With goal = u sum(p) it is a sample of p.
     """
-    running = 0.0
+    running_sum = 0.0
     chosen = 0
     for j in range(size):
         if p[j] > 0.0:
             chosen = j
-            running += p[j]
-            if goal < running:
+            running_sum += p[j]
+            if goal < running_sum:
                 break
     return chosen
 
@@ -31,22 +31,24 @@ def running_sums(g: Floats) -> Floats:
 
     NumPy goes down one column after the other; here whole rows are added.
     """
-    running = np.empty_like(g)
-    running[0] = g[0]
+    running_sum = np.empty_like(g)
+    running_sum[0] = g[0]
     for a in range(1, len(g)):
-        np.add(running[a - 1], g[a], out=running[a])
-    return running
+        np.add(running_sum[a - 1], g[a], out=running_sum[a])
+    return running_sum
 
 
 def sampled_columns(
     g: Floats, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], Floats]:
     """Return (A ~ g / |g|_1 for every column, |g|_1), with one uniform per column."""
-    running = running_sums(g)
-    norm = running[-1]
+    running_sum = running_sums(g)
+    norm = running_sum[-1]
     u = rng.random(g.shape[1]) * norm
-    action: Any = (u >= running).sum(axis=0)
-    late = action >= len(g)  # u rounded up to the norm: the last action with any weight
-    if late.any():
-        action[late] = len(g) - 1 - (g[::-1, late] > 0.0).argmax(axis=0)
+    action: Any = (u >= running_sum).sum(axis=0)
+    past_end = action >= len(
+        g
+    )  # u rounded up to the norm: the last action with any weight
+    if past_end.any():
+        action[past_end] = len(g) - 1 - (g[::-1, past_end] > 0.0).argmax(axis=0)
     return action.astype(np.int64), norm

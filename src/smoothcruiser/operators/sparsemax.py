@@ -22,37 +22,37 @@ def sparsemax_threshold(q: Vector, t: float) -> float:
     Michelot's algorithm: the support only shrinks, so at most k passes are
     needed.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
+        if q[a] > max_q:
+            max_q = q[a]
     tau = -math.inf
-    size = len(q) + 1
+    support_size = len(q) + 1
     while True:
         total = 0.0
-        count = 0
+        new_size = 0
         for a in range(len(q)):
-            z = (q[a] - top) / t
+            z = (q[a] - max_q) / t
             if z > tau:
                 total += z
-                count += 1
+                new_size += 1
         # The support only shrinks. Rounding at a tie could make it grow again, which
         # also means that the search is over.
-        if count >= size:
+        if new_size >= support_size:
             return tau
-        size = count
-        tau = (total - 1.0) / count
+        support_size = new_size
+        tau = (total - 1.0) / new_size
 
 
 def sparsemax_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
     """Write the Euclidean projection of q / lambda on the simplex to ``out``."""
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
+        if q[a] > max_q:
+            max_q = q[a]
     tau = sparsemax_threshold(q, t)
     for a in range(len(q)):
-        z = (q[a] - top) / t - tau
+        z = (q[a] - max_q) / t - tau
         out[a] = z if z > 0.0 else 0.0
 
 
@@ -61,20 +61,20 @@ def sparsemax_value(q: Vector, w: Vector, t: float) -> float:
 
     It is written around the maximum of q.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
+        if q[a] > max_q:
+            max_q = q[a]
     tau = sparsemax_threshold(q, t)
-    linear = 0.0
-    square = 0.0
+    linear_term = 0.0
+    squared_norm = 0.0
     for a in range(len(q)):
-        z = (q[a] - top) / t
+        z = (q[a] - max_q) / t
         p = z - tau
         if p > 0.0:
-            linear += p * (q[a] - top)
-            square += p * p
-    return top + linear - 0.5 * t * (square - 1.0)
+            linear_term += p * (q[a] - max_q)
+            squared_norm += p * p
+    return max_q + linear_term - 0.5 * t * (squared_norm - 1.0)
 
 
 def sparsemax_omega(p: Vector, w: Vector, t: float) -> float:
@@ -102,8 +102,8 @@ class Sparsemax(TemperedOperator):
         return 0.5 * self.temperature * (1.0 - 1.0 / num_actions)
 
     def offset_bounds(self, num_actions: int) -> Interval:  # noqa: D102
-        top, bottom = self.strength.as_integer_ratio()
-        return rounded(top * (num_actions - 1), 2 * bottom * num_actions)
+        numerator, denominator = self.strength.as_integer_ratio()
+        return rounded(numerator * (num_actions - 1), 2 * denominator * num_actions)
 
     def offset_range(self, fewest: int, most: int) -> Interval:
         """Return bounds of the ends: F(0) rises with the number of actions."""
@@ -128,18 +128,20 @@ class Sparsemax(TemperedOperator):
 
     def batch(self, q: Floats, w: Floats) -> tuple[Floats, Floats]:
         """Return (F, gradient); sorting finds the thresholds of all columns at once."""
-        t, top = self.strength, q.max(axis=0)
-        z = (q - top) / t
+        t, max_q = self.strength, q.max(axis=0)
+        z = (q - max_q) / t
         ordered = np.sort(z, axis=0)[::-1]
-        running = running_sums(ordered)
+        running_sum = running_sums(ordered)
         k = np.arange(1.0, len(q) + 1.0)[:, None]
-        size = (1.0 + k * ordered > running).sum(axis=0)
-        tau = (np.take_along_axis(running, size[None] - 1, axis=0)[0] - 1.0) / size
+        support_size = (1.0 + k * ordered > running_sum).sum(axis=0)
+        tau = (
+            np.take_along_axis(running_sum, support_size[None] - 1, axis=0)[0] - 1.0
+        ) / support_size
         g = np.maximum(z - tau, 0.0)
-        below = np.where(g > 0.0, q - top, 0.0)
-        square = (g * g).sum(axis=0)
-        return top + (g * below).sum(axis=0) - 0.5 * t * (square - 1.0), g
+        below = np.where(g > 0.0, q - max_q, 0.0)
+        squared_norm = (g * g).sum(axis=0)
+        return max_q + (g * below).sum(axis=0) - 0.5 * t * (squared_norm - 1.0), g
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
-        rows: Floats = 0.5 * self.strength * (np.sum(p * p, axis=1) - 1.0)
-        return rows
+        omega_values: Floats = 0.5 * self.strength * (np.sum(p * p, axis=1) - 1.0)
+        return omega_values

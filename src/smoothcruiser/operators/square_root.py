@@ -27,29 +27,29 @@ def square_root_level(q: Vector, t: float) -> float:
     the last place): below that, steps are rounding and may go back and forth
     for ever.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
+        if q[a] > max_q:
+            max_q = q[a]
     half = 0.5 * t
-    low = half
-    high = half * math.sqrt(len(q))
-    level = low
+    lower_bound = half
+    upper_bound = half * math.sqrt(len(q))
+    level = lower_bound
     for _ in range(100):
-        total = 0.0
+        policy_sum = 0.0
         slope = 0.0
         for a in range(len(q)):
-            gap = level + (top - q[a])
+            gap = level + (max_q - q[a])
             ratio = half / gap
-            total += ratio * ratio
+            policy_sum += ratio * ratio
             slope += ratio * ratio / gap
-        if total > 1.0:
-            low = level
+        if policy_sum > 1.0:
+            lower_bound = level
         else:
-            high = level
-        proposal = level + (total - 1.0) / (2.0 * slope)
-        if not (low <= proposal <= high):
-            proposal = 0.5 * (low + high)
+            upper_bound = level
+        proposal = level + (policy_sum - 1.0) / (2.0 * slope)
+        if not (lower_bound <= proposal <= upper_bound):
+            proposal = 0.5 * (lower_bound + upper_bound)
         if abs(proposal - level) <= 1e-15 * level:
             return proposal
         level = proposal
@@ -61,17 +61,17 @@ def square_root_value(q: Vector, w: Vector, t: float) -> float:
 
     This is the dual form, insensitive to first order in an error of U.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
+        if q[a] > max_q:
+            max_q = q[a]
     level = square_root_level(q, t)
     half = 0.5 * t
     total = level
     for a in range(len(q)):
         # in this order, because half * half overflows for lambda above 1e154
-        total += half * (half / (level + (top - q[a])))
-    return top + total
+        total += half * (half / (level + (max_q - q[a])))
+    return max_q + total
 
 
 def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
@@ -79,19 +79,19 @@ def square_root_gradient(q: Vector, w: Vector, t: float, out: Vector) -> None:
 
     It is normalized so that Newton's last bit does not matter.
     """
-    top = q[0]
+    max_q = q[0]
     for a in range(1, len(q)):
-        if q[a] > top:
-            top = q[a]
+        if q[a] > max_q:
+            max_q = q[a]
     level = square_root_level(q, t)
     half = 0.5 * t
-    total = 0.0
+    policy_sum = 0.0
     for a in range(len(q)):
-        ratio = half / (level + (top - q[a]))
+        ratio = half / (level + (max_q - q[a]))
         out[a] = ratio * ratio
-        total += out[a]
+        policy_sum += out[a]
     for a in range(len(q)):
-        out[a] = out[a] / total
+        out[a] = out[a] / policy_sum
 
 
 def square_root_omega(p: Vector, w: Vector, t: float) -> float:
@@ -129,8 +129,8 @@ class SquareRoot(TemperedOperator):
 
     def policy_bend(self) -> float:
         """Return 0.577/lambda^2; numerically, 0.2265/lambda^2 would do."""
-        square = float(self.temperature) ** 2  # 0 below 1e-162
-        return 0.577 / square if square > 0.0 else math.inf
+        squared_temperature = float(self.temperature) ** 2  # 0 below 1e-162
+        return 0.577 / squared_temperature if squared_temperature > 0.0 else math.inf
 
     def smoothness(self, num_actions: int) -> float:
         """Return 1/lambda.
@@ -171,5 +171,5 @@ class SquareRoot(TemperedOperator):
         return value, g / g.sum(axis=0)
 
     def omega_rows(self, p: Floats, w: Floats) -> Floats:  # noqa: D102
-        rows: Floats = -self.strength * np.sum(np.sqrt(p), axis=1)
-        return rows
+        omega_values: Floats = -self.strength * np.sum(np.sqrt(p), axis=1)
+        return omega_values

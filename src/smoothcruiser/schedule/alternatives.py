@@ -3,8 +3,8 @@
 They are a larger epsilon, a larger temperature, or another method. An
 alternative is a sentence that a user can act on: a plan with the numbers in it,
 as printed, fits the budget. Epsilon comes from the compiler's inverse.
-Temperatures are raised in steps until the price fits, and each comes with what
-it means for the value: |V_lambda - V_0| <= M/(1-gamma).
+Temperatures are raised in steps until the price fits, and each comes with its
+effect on the value: |V_lambda - V_0| <= M/(1-gamma).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BEYOND = 1.25
 FINEST, TINY = 1e-7, 1e-3
 OFFER_SECONDS = 2.0  # a refusal that comes later is no help
 STEEPEST = 1e60  # times: no promise is widened by more at once
-# A budget of which less than this share would be used is looked at again, between the
+# A budget of which less than this share would be used is searched again, between the
 # last epsilon that was too dear and the first that was not.
 HALF = 0.5
 # A quick search compiles at most so many schedules. A price falls like 1/epsilon**50 at
@@ -56,7 +56,7 @@ MOST_TABLES, STEEP_PRICE, FARTHEST_STEP = 8, -50.0, math.log(2.0)
 
 
 class Wish(NamedTuple):
-    """A promise that was asked for, and the method that should keep it."""
+    """A requested promise, and the method that should keep it."""
 
     method: str
     epsilon: float
@@ -72,18 +72,20 @@ class Wish(NamedTuple):
 
 
 def refusal(facts: Facts, wish: Wish, price: str, budget: int, looks: int) -> Unpayable:
-    """The error for a promise that costs ``price``, with what can be paid instead."""
-    lines = "".join(f"\n  - {offer}" for offer in offers(facts, wish, budget - looks))
+    """The error for a promise that costs ``price``, with payable alternatives."""
+    offer_lines = "".join(
+        f"\n  - {sentence}" for sentence in offers(facts, wish, budget - looks)
+    )
     return Unpayable(
         f"This promise costs {price} oracle calls, above the budget of {short(budget)} "
-        f"(budget=). What can be paid:{lines}"
+        f"(budget=). What can be paid:{offer_lines}"
     )
 
 
 def out_of_reach(
     facts: Facts, wish: Wish, error: OutOfReach, budget: int, looks: int
 ) -> Unpayable:
-    """The error for a promise for which no schedule is looked for."""
+    """The error for a promise for which no schedule is searched."""
     price = f"at least {power_of_ten(error.log_calls)}"
     if error.log_calls <= math.log(budget):  # its table is too long, not its price
         return error
@@ -102,46 +104,46 @@ def offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
 def _offers(facts: Facts, schedule: Schedule | Wish, budget: int) -> list[str]:
     wish = schedule if isinstance(schedule, Wish) else Wish.of(schedule)
     target = wish.target
-    found: list[str] = []
+    sentences: list[str] = []
     if wish.method != "smoothcruiser":
-        found += _sharp(facts, wish, budget)
+        sentences += _sharp_alternative(facts, wish, budget)
     try:
         delta = wish.delta if wish.delta < 1.0 else 0.1
         _check_useful(facts, delta, target, budget)
         epsilon = payable_epsilon(facts, delta, target, budget)
-        share = epsilon / facts.value_span() if facts.value_span() > 0 else 0.0
-        found.append(
-            f"epsilon {epsilon:g} ({100 * share:.3g}% of the value span) with "
+        span_share = epsilon / facts.value_span() if facts.value_span() > 0 else 0.0
+        sentences.append(
+            f"epsilon {epsilon:g} ({100 * span_share:.3g}% of the value span) with "
             "method smoothcruiser, within this budget"
         )
     except SmoothcruiserError:
         pass
-    hotter = payable_temperature(
+    warmer_plan = payable_temperature(
         facts, wish.epsilon, min(wish.delta, 0.5), target, budget
     )
-    if hotter is not None:
-        temperature, calls, distance = hotter
-        found.append(
-            f"temperature {temperature:g} at this epsilon: {calls:,} calls; its "
+    if warmer_plan is not None:
+        temperature, num_calls, distance = warmer_plan
+        sentences.append(
+            f"temperature {temperature:g} at this epsilon: {num_calls:,} calls; its "
             f"value differs from that of plain max by at most {distance:.3g}"
         )
-    found.append(
+    sentences.append(
         "method certified, if states can be told apart (by == and hash, or key=): its "
         "price depends on the problem, not on the worst case"
     )
-    return found
+    return sentences
 
 
 def _check_useful(facts: Facts, delta: float, target: Target, budget: int) -> None:
-    """Refuse to look for an epsilon where none that says something can be paid."""
-    span = facts.value_span()
-    least = least_price(facts, USEFUL * span or 1.0, delta, target)
-    if least.log_calls > math.log(max(1, budget)):
+    """Refuse to search an epsilon where no informative one can be paid."""
+    value_span = facts.value_span()
+    lower_bound = least_price(facts, USEFUL * value_span or 1.0, delta, target)
+    if lower_bound.log_calls > math.log(max(1, budget)):
         raise Unpayable("No schedule that is worth its price costs so little.")
 
 
 def payable_epsilon(facts: Facts, delta: float, target: Target, budget: int) -> float:
-    """An epsilon of three digits, near the smallest, whose schedule fits the budget."""
+    """An epsilon of three digits, near the smallest that fits the budget."""
     return payable_schedule(facts, delta, target, budget).epsilon
 
 
@@ -155,10 +157,10 @@ def payable_schedule(
 ) -> Schedule:
     """The schedule that fits the budget with an epsilon near the smallest.
 
-    The compiler's inverse does not count what bets on the data add to the worst case
-    (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
+    The compiler's inverse does not count the share of bets on the data in the worst
+    case (10 to 25%), so its answer is raised, by 1% or more, until that is paid too.
     """
-    at = partial(
+    compile_at = partial(
         compile_schedule,
         facts,
         delta=delta,
@@ -166,26 +168,29 @@ def payable_schedule(
         kinds=kinds,
         method=method,
     )
-    smallest = _smallest_epsilon(facts, delta, target, budget, kinds)
-    low, high = 0.0, max(_up(smallest), FINEST * max(facts.value_span(), TINY))
-    schedule = at(epsilon=high)
+    smallest_found = _smallest_epsilon(facts, delta, target, budget, kinds)
+    epsilon_low, epsilon_high = (
+        0.0,
+        max(_round_up(smallest_found), FINEST * max(facts.value_span(), TINY)),
+    )
+    schedule = compile_at(epsilon=epsilon_high)
     while schedule.num_calls > budget:
-        low = high
-        above = math.exp(0.2 * (math.log(schedule.num_calls) - math.log(budget)))
-        high = _up(max(1.01, min(above, STEEPEST)) * high)
-        schedule = at(epsilon=high)
+        epsilon_low = epsilon_high
+        raise_factor = math.exp(0.2 * (math.log(schedule.num_calls) - math.log(budget)))
+        epsilon_high = _round_up(max(1.01, min(raise_factor, STEEPEST)) * epsilon_high)
+        schedule = compile_at(epsilon=epsilon_high)
     # Where discounts are large a price falls as steeply as 1/epsilon**500, and the last
     # step went far beyond.
     with suppress(OutOfTime):
-        while low > 0.0 and schedule.num_calls < HALF * budget:
-            middle = _up(math.sqrt(low * high))
-            if middle >= high:
+        while epsilon_low > 0.0 and schedule.num_calls < HALF * budget:
+            middle_epsilon = _round_up(math.sqrt(epsilon_low * epsilon_high))
+            if middle_epsilon >= epsilon_high:
                 break
-            finer = at(epsilon=middle)
-            if finer.num_calls <= budget:
-                schedule, high = finer, middle
+            finer_schedule = compile_at(epsilon=middle_epsilon)
+            if finer_schedule.num_calls <= budget:
+                schedule, epsilon_high = finer_schedule, middle_epsilon
             else:
-                low = middle
+                epsilon_low = middle_epsilon
     return schedule
 
 
@@ -203,7 +208,7 @@ def quick_schedule(
     line through the last two schedules, until one costs more than ``HALF`` of the
     budget. Where the time ends (``reach.patience``), the best so far is returned.
     """
-    at = partial(
+    compile_at = partial(
         compile_schedule,
         facts,
         delta=delta,
@@ -211,7 +216,7 @@ def quick_schedule(
         kinds=kinds,
         method=method,
     )
-    epsilon = _up(
+    epsilon = _round_up(
         max(
             affordable_epsilon(
                 facts, budget=budget, delta=delta, target=target, kinds=kinds
@@ -219,52 +224,70 @@ def quick_schedule(
             FINEST * max(facts.value_span(), TINY),
         )
     )
-    best, goal = None, math.log(max(1, budget)) + math.log(HALF) / 2.0
-    prices: dict[float, float] = {}  # log price by log epsilon
+    best_schedule, goal_price = None, math.log(max(1, budget)) + math.log(HALF) / 2.0
+    log_prices: dict[float, float] = {}  # log price by log epsilon
     with suppress(OutOfTime):
         for _ in range(MOST_TABLES):
-            schedule = at(epsilon=epsilon)
+            schedule = compile_at(epsilon=epsilon)
             if schedule.num_calls <= budget:
-                if best is None or schedule.num_calls > best.num_calls:
-                    best = schedule
+                if (
+                    best_schedule is None
+                    or schedule.num_calls > best_schedule.num_calls
+                ):
+                    best_schedule = schedule
                 if schedule.num_calls >= HALF * budget:
                     break
-            prices[math.log(epsilon)] = math.log(schedule.num_calls)
-            epsilon = _up(math.exp(_next_epsilon(prices, goal)))
-            if math.log(epsilon) in prices:
+            log_prices[math.log(epsilon)] = math.log(schedule.num_calls)
+            epsilon = _round_up(math.exp(_next_epsilon(log_prices, goal_price)))
+            if math.log(epsilon) in log_prices:
                 break
-    if best is None:
+    if best_schedule is None:
         check_patience()
         raise Unpayable(f"No schedule of at most {budget:,} calls was found.")
-    return best
+    return best_schedule
 
 
-def _next_epsilon(prices: dict[float, float], goal: float) -> float:
+def _next_epsilon(log_prices: dict[float, float], goal_price: float) -> float:
     """The log epsilon at which a line through two known prices reaches ``goal``.
 
     The line goes through the nearest price on each side, and stays away from both; from
     one side alone it goes ``FARTHEST_STEP`` at the most.
     """
-    dear = max((x for x, y in prices.items() if y > goal), default=None)
-    cheap = min((x for x, y in prices.items() if y <= goal), default=None)
-    if dear is not None and cheap is not None:
-        share = (prices[dear] - goal) / (prices[dear] - prices[cheap])
-        return dear + min(max(share, 0.1), 0.9) * (cheap - dear)
-    last = dear if cheap is None else cheap
-    assert last is not None
+    dear_epsilon = max(
+        (x for x, y in log_prices.items() if y > goal_price), default=None
+    )
+    cheap_epsilon = min(
+        (x for x, y in log_prices.items() if y <= goal_price), default=None
+    )
+    if dear_epsilon is not None and cheap_epsilon is not None:
+        line_share = (log_prices[dear_epsilon] - goal_price) / (
+            log_prices[dear_epsilon] - log_prices[cheap_epsilon]
+        )
+        return dear_epsilon + min(max(line_share, 0.1), 0.9) * (
+            cheap_epsilon - dear_epsilon
+        )
+    nearest_epsilon = dear_epsilon if cheap_epsilon is None else cheap_epsilon
+    assert nearest_epsilon is not None
     slope = STEEP_PRICE
-    if len(prices) > 1:
-        before = min((x for x in prices if x != last), key=lambda x: abs(x - last))
-        slope = min((prices[last] - prices[before]) / (last - before), -1.0)
-    step = (goal - prices[last]) / slope
-    return last + min(max(step, -FARTHEST_STEP), FARTHEST_STEP)
+    if len(log_prices) > 1:
+        previous_epsilon = min(
+            (x for x in log_prices if x != nearest_epsilon),
+            key=lambda x: abs(x - nearest_epsilon),
+        )
+        slope = min(
+            (log_prices[nearest_epsilon] - log_prices[previous_epsilon])
+            / (nearest_epsilon - previous_epsilon),
+            -1.0,
+        )
+    step = (goal_price - log_prices[nearest_epsilon]) / slope
+    return nearest_epsilon + min(max(step, -FARTHEST_STEP), FARTHEST_STEP)
 
 
 @lru_cache(maxsize=64)
 def _smallest_epsilon(
     facts: Facts, delta: float, target: Target, budget: int, kinds: Kinds
 ) -> float:
-    """The compiler's inverse, which takes seconds: it is asked again by ``explain``."""
+    """The compiler's inverse, cached: it takes seconds, and ``explain`` repeats it."""
     return smallest_epsilon(
         facts, budget=budget, delta=delta, target=target, kinds=kinds
     )
@@ -273,54 +296,61 @@ def _smallest_epsilon(
 def payable_temperature(
     facts: Facts, epsilon: float, delta: float, target: Target, budget: int
 ) -> tuple[float, int, float] | None:
-    """Return the first raised temperature whose schedule fits the budget.
+    """Return the first raised temperature with a schedule within the budget.
 
     It comes as (temperature, calls, bound on |V_lambda - V_0|).
     """
     operator = facts.operator
     if operator.strength == 0.0 or not dataclasses.is_dataclass(operator):
         return None
-    for k in range(1, MOST_STEPS + 1):
+    for exponent in range(1, MOST_STEPS + 1):
         try:
-            temperature = operator.strength * FACTOR**k
-            warmer = facts.under(dataclasses.replace(operator, temperature=temperature))  # type: ignore[call-arg]
-            least = least_price(warmer, epsilon, delta, target)
-            if least.log_calls > math.log(budget) or least.depth > MOST_ROWS:
+            temperature = operator.strength * FACTOR**exponent
+            warmer = dataclasses.replace(operator, temperature=temperature)  # type: ignore[call-arg]
+            warmer_facts = facts.under(warmer)
+            lower_bound = least_price(warmer_facts, epsilon, delta, target)
+            if (
+                lower_bound.log_calls > math.log(budget)
+                or lower_bound.depth > MOST_ROWS
+            ):
                 continue
-            near = affordable_epsilon(warmer, budget=budget, delta=delta, target=target)
-            if near > BEYOND * epsilon:
+            affordable = affordable_epsilon(
+                warmer_facts, budget=budget, delta=delta, target=target
+            )
+            if affordable > BEYOND * epsilon:
                 continue
-            calls = compile_schedule(
-                warmer, epsilon=epsilon, delta=delta, target=target
+            num_calls = compile_schedule(
+                warmer_facts, epsilon=epsilon, delta=delta, target=target
             ).num_calls
         except (SmoothcruiserError, TypeError):
             continue
-        if calls <= budget:
-            return temperature, calls, warmer.relaxation_bound()
+        if num_calls <= budget:
+            return temperature, num_calls, warmer_facts.relaxation_bound()
     return None
 
 
-def _sharp(facts: Facts, wish: Wish, budget: int) -> list[str]:
+def _sharp_alternative(facts: Facts, wish: Wish, budget: int) -> list[str]:
     if wish.delta >= 1.0:
         return []
     try:
-        sharp = compile_schedule(
+        sharp_schedule = compile_schedule(
             facts, epsilon=wish.epsilon, delta=wish.delta, target=wish.target
         )
     except SmoothcruiserError:
         return []
-    if sharp.num_calls > budget:
+    if sharp_schedule.num_calls > budget:
         return []
     return [
-        f"method smoothcruiser keeps this very promise for {sharp.num_calls:,} calls"
+        "method smoothcruiser keeps this very promise for "
+        f"{sharp_schedule.num_calls:,} calls"
     ]
 
 
-def _up(epsilon: float) -> float:
+def _round_up(epsilon: float) -> float:
     """Return epsilon rounded up to three digits, so that it is payable as printed."""
     from math import ceil, floor, log10
 
     if epsilon <= 0.0:
         return epsilon
-    unit = 10.0 ** (floor(log10(epsilon)) - 2)
-    return float(f"{ceil(epsilon / unit) * unit:.3g}")
+    last_digit = 10.0 ** (floor(log10(epsilon)) - 2)
+    return float(f"{ceil(epsilon / last_digit) * last_digit:.3g}")

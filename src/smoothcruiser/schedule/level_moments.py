@@ -1,4 +1,4 @@
-"""What each level of a table promises: bias and range, recomputed from the table.
+"""Bias and range of each level of a table, recomputed from the table.
 
 They are for readers (``text``, ``display``).
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LevelMoments:
-    """What is promised of one sample of a level, the worst over players and stages."""
+    """Bias and range of one sample of a level, the worst over players and stages."""
 
     bias: float
     spread: float
@@ -35,17 +35,18 @@ def level_moments(schedule: Schedule) -> tuple[LevelMoments, ...]:
 
     They come from ``theory.moments``, or from Lemma 2 for the paper's tables.
     """
-    pairs = (
+    node_moments = (
         _paper_moments(schedule)
         if schedule.delta_prime is not None
         else _sharp_moments(schedule)
     )
-    worst = [LevelMoments(0.0, 0.0)] * len(schedule.levels)
-    for (index, _), (bias, spread) in pairs.items():
-        worst[index] = LevelMoments(
-            max(bias, worst[index].bias), max(spread, worst[index].spread)
+    worst_moments = [LevelMoments(0.0, 0.0)] * len(schedule.levels)
+    for (index, _), (bias, spread) in node_moments.items():
+        worst_moments[index] = LevelMoments(
+            max(bias, worst_moments[index].bias),
+            max(spread, worst_moments[index].spread),
         )
-    return tuple(worst)
+    return tuple(worst_moments)
 
 
 def _sharp_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
@@ -64,17 +65,17 @@ def _paper_moments(schedule: Schedule) -> dict[Node, tuple[float, float]]:
     Every sample that is not a constant lies in [-C_gamma, C_gamma].
     """
     constants = PaperConstants.of(schedule.facts, schedule.delta_prime)
-    known: dict[Node, tuple[float, float]] = {}
-    nothing = (math.nan, math.nan)
+    node_moments: dict[Node, tuple[float, float]] = {}
+    no_moments = (math.nan, math.nan)
     for index, remaining in nodes(schedule):
         level = schedule.levels[index]
-        after = None if remaining is None else remaining - 1
+        steps_after = None if remaining is None else remaining - 1
         query, onward = (
-            known.get((child, after), nothing)[0]
+            node_moments.get((child, steps_after), no_moments)[0]
             for child in (level.query, level.continuation)
         )
         estimator = estimator_of(level.kind)
         accuracy = estimator.paper_accuracy(constants, level, query, onward, remaining)
         spread = 0.0 if estimator.is_leaf else 2.0 * constants.ceiling
-        known[index, remaining] = (accuracy, spread)
-    return known
+        node_moments[index, remaining] = (accuracy, spread)
+    return node_moments

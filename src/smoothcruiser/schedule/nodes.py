@@ -1,4 +1,4 @@
-"""Which levels a run reaches, and with how many steps left before the horizon."""
+"""The levels that a run reaches, with the steps left before the horizon."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def children(level: Level) -> list[int]:
 
 def root_node(schedule: Schedule) -> Node:
     """The root's child, with the steps left there."""
-    steps = schedule.facts.horizon
-    if steps is not None and schedule.root.target == "q_values":
-        steps -= 1
-    return schedule.root.child, steps
+    steps_left = schedule.facts.horizon
+    if steps_left is not None and schedule.root.target == "q_values":
+        steps_left -= 1
+    return schedule.root.child, steps_left
 
 
 def nodes(schedule: Schedule) -> list[Node]:
@@ -33,18 +33,20 @@ def nodes(schedule: Schedule) -> list[Node]:
 
     Children stand before their parents.
     """
-    found: set[Node] = set()
-    todo = [root_node(schedule)]
-    while todo:
-        node = todo.pop()
-        if node in found:
+    found_nodes: set[Node] = set()
+    open_nodes = [root_node(schedule)]
+    while open_nodes:
+        node = open_nodes.pop()
+        if node in found_nodes:
             continue
-        found.add(node)
-        if len(found) > MOST_NODES:
+        found_nodes.add(node)
+        if len(found_nodes) > MOST_NODES:
             raise BrokenPromise(
                 f"More than {MOST_NODES} pairs of a level and its steps left: too "
                 "many to verify."
             )
-        after = None if node[1] is None else node[1] - 1
-        todo += [(child, after) for child in children(schedule.levels[node[0]])]
-    return sorted(found, key=lambda node: node[0])
+        steps_after = None if node[1] is None else node[1] - 1
+        open_nodes += [
+            (child, steps_after) for child in children(schedule.levels[node[0]])
+        ]
+    return sorted(found_nodes, key=lambda node: node[0])

@@ -57,7 +57,7 @@ from smoothcruiser.theory.paper_ladder import (
 # Python refuses to print integers of more than 4300 digits, and a price must stay
 # printable.
 MAX_DIGITS = 4000
-# stages whose boxes are hulled one by one; beyond, [-V_max, V_max] holds them all
+# stages with boxes that are joined one by one; beyond, [-V_max, V_max] holds them all
 MAX_STAGES = 64
 CASES = {1: Kind.CONSTANT, 2: Kind.PLUGIN, 3: Kind.ROLLOUT}
 REMEDY = "raise epsilon, or use the method 'smoothcruiser'"
@@ -111,51 +111,57 @@ def _fill(
     setting: PaperSetting,
     epsilon: float,
     delta: float | None,
-    given: float | None,
+    fixed_delta_prime: float | None,
 ) -> Schedule:
-    _check_promise(epsilon, delta, given)
+    _check_promise(epsilon, delta, fixed_delta_prime)
     remaining = None if facts.horizon is None else facts.horizon - 1
     rungs = ladder(setting, child_accuracy(setting, epsilon), remaining)
     if rungs is None:
         raise Unpayable(
-            _too_long(method, setting, epsilon, delta, given, facts.horizon)
+            _too_long(method, setting, epsilon, delta, fixed_delta_prime, facts.horizon)
         )
     per_node = (
-        given
-        if given is not None
+        fixed_delta_prime
+        if fixed_delta_prime is not None
         else delta_prime(setting, epsilon, delta or 0.0, facts.horizon)
     )
     ell = log_term(setting, per_node)
-    digits = log_counts(setting, rungs, ell)[-1] / math.log(10.0)
-    if digits > MAX_DIGITS:
+    log10_calls = log_counts(setting, rungs, ell)[-1] / math.log(10.0)
+    if log10_calls > MAX_DIGITS:
         raise Unpayable(
             f"The {method} schedule for epsilon {epsilon:g} takes more than "
-            f"10^{digits:.1f} oracle calls; {REMEDY}."
+            f"10^{log10_calls:.1f} oracle calls; {REMEDY}."
         )
-    samples = samples_at(setting, epsilon, ell)
-    price = setting.K * samples * exact_counts(setting, rungs, ell)[-1]
-    failure = failure_probability(per_node, price)
+    root_samples = samples_at(setting, epsilon, ell)
+    num_calls = setting.K * root_samples * exact_counts(setting, rungs, ell)[-1]
+    failure_bound = failure_probability(per_node, num_calls)
     return Schedule(
         method=method,
         facts=facts,
         levels=tuple(_level(setting, rung, ell) for rung in rungs),
-        root=Root("q_values", samples, len(rungs) - 1, "paper"),
+        root=Root("q_values", root_samples, len(rungs) - 1, "paper"),
         epsilon=epsilon,
-        delta=delta if delta is not None else float(failure) if failure < 1 else 1.0,
+        delta=delta
+        if delta is not None
+        else float(failure_bound)
+        if failure_bound < 1
+        else 1.0,
         clip=clip_box(facts, rungs),
         delta_prime=per_node,
     )
 
 
-def _check_promise(epsilon: float, delta: float | None, given: float | None) -> None:
+def _check_promise(
+    epsilon: float, delta: float | None, fixed_delta_prime: float | None
+) -> None:
     if not 0.0 < epsilon < math.inf:
         raise InvalidInput(f"epsilon must be positive and finite, got {epsilon!r}.")
-    if (delta is None) == (given is None):
+    if (delta is None) == (fixed_delta_prime is None):
         raise InvalidInput(
             "Give either delta or delta_prime, not both or neither; got "
-            f"delta={delta!r}, delta_prime={given!r}."
+            f"delta={delta!r}, delta_prime={fixed_delta_prime!r}."
         )
-    for name, value in (("delta", delta), ("delta_prime", given)):
+    for name, value in (("delta", delta), ("delta_prime", fixed_delta_prime)):
         if value is not None and not 0.0 < value < 1.0:
             raise InvalidInput(f"{name} must lie in (0, 1), got {value!r}.")
 
@@ -176,19 +182,19 @@ def _too_long(
     setting: PaperSetting,
     epsilon: float,
     delta: float | None,
-    given: float | None,
+    fixed_delta_prime: float | None,
     horizon: int | None,
 ) -> str:
     """Return the sentence of a refusal, with an upper bound on the price in log10."""
-    if given is not None:
-        log10 = oracle_calls(setting, epsilon, given, horizon).log10
+    if fixed_delta_prime is not None:
+        log10_calls = oracle_calls(setting, epsilon, fixed_delta_prime, horizon).log10
     else:
-        log10 = log_delta_prime(setting, epsilon, delta or 0.0, horizon)[1] / math.log(
-            10.0
-        )
+        log10_calls = log_delta_prime(setting, epsilon, delta or 0.0, horizon)[
+            1
+        ] / math.log(10.0)
     return (
         f"The {method} schedule for epsilon {epsilon:g} has over {MAX_LEVELS} "
-        f"levels and up to 10^{log10:.4g} oracle calls; {REMEDY}."
+        f"levels and up to 10^{log10_calls:.4g} oracle calls; {REMEDY}."
     )
 
 
@@ -201,11 +207,13 @@ def clip_box(facts: Facts, rungs: tuple[Rung, ...]) -> tuple[float, float]:
     """
     stages = {facts.horizon} | {rung.remaining for rung in rungs if rung.case != 1}
     if len(stages) > MAX_STAGES:
-        top = value_bound(PaperSetting.of(facts))
-        return -top, top
-    boxes = [
+        value_cap = value_bound(PaperSetting.of(facts))
+        return -value_cap, value_cap
+    q_intervals = [
         facts.q_bounds(player, stage)
         for stage in stages
         for player in ((1, 2) if facts.game else (1,))
     ]
-    return min(low for low, _ in boxes), max(high for _, high in boxes)
+    return min(q_low for q_low, _ in q_intervals), max(
+        q_high for _, q_high in q_intervals
+    )

@@ -27,23 +27,27 @@ RARELY = 1e-9  # the chance that a run makes more calls than a schedule's price 
 _FINEST = 2**40
 _STEPS = 120  # of a golden section: the golden ratio to the power 120 is 10^25
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-# relative: what rounding may do to a sum over some thousand rows, with room to spare
+# relative: more than the rounding error of a sum over some thousand rows
 _ROUNDING = 1e-9
 
 
-def _up(x: Number) -> Number:
+def _round_up(x: Number) -> Number:
     return x if isinstance(x, int) else Fraction(math.ceil(x * _FINEST), _FINEST)
 
 
-def _asked(level: Level) -> Number:
+def _query_samples(level: Level) -> Number:
     """Return how many samples of its query one sample of ``level`` takes per action."""
     if level.query < 0:
         return 0
-    more = sum(Fraction(p) * 2**j for j, p in enumerate(level.rungs, 1))
-    return level.samples if more == 0 else level.samples * (1 + more)
+    correction_factor = sum(Fraction(p) * 2**j for j, p in enumerate(level.rungs, 1))
+    return (
+        level.samples
+        if correction_factor == 0
+        else level.samples * (1 + correction_factor)
+    )
 
 
-def _followed(level: Level) -> Number:
+def _num_continuations(level: Level) -> Number:
     """Return how many continuations one sample of ``level`` follows."""
     if level.continuation < 0:
         return 0
@@ -52,32 +56,36 @@ def _followed(level: Level) -> Number:
 
 def _calls_per_sample(level: Level, num_actions: int) -> Number:
     """Return the oracle calls of one sample of ``level``, without its children's."""
-    return num_actions * _asked(level) + _followed(level)
+    return num_actions * _query_samples(level) + _num_continuations(level)
 
 
 def mean_level_calls(levels: Sequence[Level], num_actions: int) -> tuple[Number, ...]:
     """Return the calls of one sample of each level, its children's included."""
-    calls: list[Number] = []
+    level_means: list[Number] = []
     for level in levels:
-        total = _calls_per_sample(level, num_actions)
+        sample_calls = _calls_per_sample(level, num_actions)
         if level.query >= 0:
-            total += num_actions * _asked(level) * calls[level.query]
+            sample_calls += (
+                num_actions * _query_samples(level) * level_means[level.query]
+            )
         if level.continuation >= 0:
-            total += _followed(level) * calls[level.continuation]
-        calls.append(_up(total))
-    return tuple(calls)
+            sample_calls += _num_continuations(level) * level_means[level.continuation]
+        level_means.append(_round_up(sample_calls))
+    return tuple(level_means)
 
 
 def level_calls(levels: Sequence[Level], num_actions: int) -> tuple[int, ...]:
     """Return ``mean_level_calls`` as whole numbers, rounded up."""
-    return tuple(math.ceil(calls) for calls in mean_level_calls(levels, num_actions))
+    return tuple(
+        math.ceil(mean_calls) for mean_calls in mean_level_calls(levels, num_actions)
+    )
 
 
 def price(levels: Sequence[Level], root: Root, num_actions: int) -> int:
     """Return the oracle calls of the whole run, on average over the rungs."""
-    child = mean_level_calls(levels, num_actions)[root.child]
-    visits = root_visits(root, num_actions)
-    return root_calls(root, num_actions) + math.ceil(visits * child)
+    child_calls = mean_level_calls(levels, num_actions)[root.child]
+    num_visits = root_visits(root, num_actions)
+    return root_calls(root, num_actions) + math.ceil(num_visits * child_calls)
 
 
 def root_calls(root: Root, num_actions: int) -> int:
@@ -97,16 +105,20 @@ def root_visits(root: Root, num_actions: int) -> int:
 def _visits(
     levels: Sequence[Level], child: int, times: int, num_actions: int
 ) -> list[Number]:
-    counts: list[Number] = [0] * len(levels)
-    counts[child] = times
+    visit_counts: list[Number] = [0] * len(levels)
+    visit_counts[child] = times
     for i in range(len(levels) - 1, -1, -1):
         level = levels[i]
-        counts[i] = _up(counts[i])
+        visit_counts[i] = _round_up(visit_counts[i])
         if level.query >= 0:
-            counts[level.query] += counts[i] * num_actions * _asked(level)
+            visit_counts[level.query] += (
+                visit_counts[i] * num_actions * _query_samples(level)
+            )
         if level.continuation >= 0:
-            counts[level.continuation] += counts[i] * _followed(level)
-    return counts
+            visit_counts[level.continuation] += visit_counts[i] * _num_continuations(
+                level
+            )
+    return visit_counts
 
 
 def level_visits(
@@ -121,11 +133,11 @@ def own_calls(levels: Sequence[Level], root: Root, num_actions: int) -> tuple[in
 
     With the root's they add up to the price, up to rounding where it is an average.
     """
-    times = root_visits(root, num_actions)
-    visits = _visits(levels, root.child, times, num_actions)
+    num_root_visits = root_visits(root, num_actions)
+    visit_counts = _visits(levels, root.child, num_root_visits, num_actions)
     return tuple(
         math.ceil(count * _calls_per_sample(level, num_actions))
-        for count, level in zip(visits, levels, strict=True)
+        for count, level in zip(visit_counts, levels, strict=True)
     )
 
 
@@ -138,49 +150,59 @@ def most_calls(levels: Sequence[Level], root: Root, num_actions: int) -> int:
     For every theta > 0, P(calls > x) <= exp(visits Lambda(theta) - theta x), Lambda the
     cumulant function of the calls of one root sample. Without rungs it is the price.
     """
-    mean = price(levels, root, num_actions)
+    mean_calls = price(levels, root, num_actions)
     if not any(level.rungs for level in levels):
-        return mean
-    own = 1.0 if root.target == "q_values" else 0.0
-    visits = float(root_visits(root, num_actions))
-    if mean > 1e250:  # nobody runs it; Markov's inequality
-        return math.ceil(mean / Fraction(RARELY))
+        return mean_calls
+    own_call = 1.0 if root.target == "q_values" else 0.0
+    num_visits = float(root_visits(root, num_actions))
+    if mean_calls > 1e250:  # nobody runs it; Markov's inequality
+        return math.ceil(mean_calls / Fraction(RARELY))
 
-    def bound(log_theta: float) -> float:
+    def tail_bound(log_theta: float) -> float:
         theta = math.exp(log_theta)
-        log_mean = visits * (own * theta + _cumulant(levels, root, num_actions, theta))
+        log_mean = num_visits * (
+            own_call * theta + _cumulant(levels, root, num_actions, theta)
+        )
         return (log_mean - math.log(RARELY)) / theta
 
-    low, high = math.log(1e-6 / mean), math.log(1e3)
+    theta_low, theta_high = math.log(1e-6 / mean_calls), math.log(1e3)
     for _ in range(_STEPS):  # the bound is quasi-convex in theta
-        inner = _GOLDEN * (high - low)
-        if bound(high - inner) <= bound(low + inner):
-            high = low + inner
+        golden_step = _GOLDEN * (theta_high - theta_low)
+        if tail_bound(theta_high - golden_step) <= tail_bound(theta_low + golden_step):
+            theta_high = theta_low + golden_step
         else:
-            low = high - inner
-    return max(mean, math.ceil(bound(0.5 * (low + high)) * (1.0 + _ROUNDING)))
+            theta_low = theta_high - golden_step
+    return max(
+        mean_calls,
+        math.ceil(tail_bound(0.5 * (theta_low + theta_high)) * (1.0 + _ROUNDING)),
+    )
 
 
 def _cumulant(
     levels: Sequence[Level], root: Root, num_actions: int, theta: float
 ) -> float:
     """Return log E exp(theta calls) of one sample of the root's child."""
-    found: list[float] = []
+    level_cumulants: list[float] = []
     for level in levels:
-        asked = step = 0.0
+        query_part = onward_part = 0.0
         if level.query >= 0:
-            asked = num_actions * level.samples * (theta + found[level.query])
-        if level.continuation >= 0:
-            step = theta + found[level.continuation]
-        total = asked + step
-        # a correction takes 2 m_j = 2^j N samples per action and a continuation
-        costs = [asked * 2.0**j + step for j in range(1, len(level.rungs) + 1)]
-        if costs and max(costs) > 700.0:
-            return math.inf
-        if costs:
-            grown = sum(
-                p * math.expm1(c) for p, c in zip(level.rungs, costs, strict=True)
+            query_part = (
+                num_actions * level.samples * (theta + level_cumulants[level.query])
             )
-            total += math.log1p(grown)
-        found.append(total)
-    return found[root.child]
+        if level.continuation >= 0:
+            onward_part = theta + level_cumulants[level.continuation]
+        level_sum = query_part + onward_part
+        # a correction takes 2 m_j = 2^j N samples per action and a continuation
+        rung_exponents = [
+            query_part * 2.0**j + onward_part for j in range(1, len(level.rungs) + 1)
+        ]
+        if rung_exponents and max(rung_exponents) > 700.0:
+            return math.inf
+        if rung_exponents:
+            growth_sum = sum(
+                p * math.expm1(exponent)
+                for p, exponent in zip(level.rungs, rung_exponents, strict=True)
+            )
+            level_sum += math.log1p(growth_sum)
+        level_cumulants.append(level_sum)
+    return level_cumulants[root.child]

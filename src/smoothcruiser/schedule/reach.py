@@ -1,9 +1,9 @@
-"""Promises for which no table is looked for: nobody could pay it, or wait for it.
+"""Promises for which no table is searched: nobody could pay it, or wait for it.
 
-A search for a table takes a second for some hundred levels, and hours for a horizon of a
-million steps. What every table needs at the least is known before
-(``theory.least_price``), so a promise beyond ``LOG_FARTHEST`` calls or ``MOST_ROWS`` rows
-is refused at once. And who has a time limit gives the search a time of its own:
+A search for a table takes a second for some hundred levels, and hours for a horizon of
+a million steps. Lower bounds on every table are known before (``theory.least_price``),
+so a promise beyond ``LOG_FARTHEST`` calls or ``MOST_ROWS`` rows is refused at once. A
+caller with a time limit gives the search a time of its own:
 
   with patience(0.1, clock): compile_schedule(…)     # OutOfTime when clock() >= 0.1
 
@@ -33,7 +33,7 @@ LONG_HORIZON = 3.0
 
 
 class OutOfReach(Unpayable):
-    """No table is looked for; ``log_calls`` is the logarithm of the least price."""
+    """No table is searched; ``log_calls`` is the logarithm of the least price."""
 
     def __init__(self, message: str, log_calls: float) -> None:
         super().__init__(message)
@@ -53,24 +53,24 @@ def is_staged(facts: Facts) -> bool:
 
 
 def check_reach(facts: Facts, epsilon: float, delta: float, target: str) -> None:
-    """Refuse what no table could keep that anybody pays or writes down."""
-    least = least_price(facts, epsilon, delta, target)
-    useful = USEFUL * facts.value_span()
-    if is_staged(facts) and epsilon > useful > 0.0:
-        least = least_price(facts, useful, delta, target)
-    if least.log_calls <= LOG_FARTHEST and least.depth <= MOST_ROWS:
+    """Refuse a promise that no table of a payable price and length could keep."""
+    lower_bound = least_price(facts, epsilon, delta, target)
+    useful_epsilon = USEFUL * facts.value_span()
+    if is_staged(facts) and epsilon > useful_epsilon > 0.0:
+        lower_bound = least_price(facts, useful_epsilon, delta, target)
+    if lower_bound.log_calls <= LOG_FARTHEST and lower_bound.depth <= MOST_ROWS:
         return
-    rows = (
+    rows_text = (
         f", in a table of more than {MOST_ROWS:,} levels"
-        if least.depth > MOST_ROWS
+        if lower_bound.depth > MOST_ROWS
         else ""
     )
     raise OutOfReach(
         f"No schedule for epsilon={epsilon:g} at discount {facts.discount:.12g} can be "
-        f"paid: every one costs at least {power_of_ten(least.log_calls)} oracle calls"
-        f"{rows}; ask for a larger epsilon or temperature, or a smaller discount or "
-        "horizon.",
-        least.log_calls,
+        f"paid: every one costs at least {power_of_ten(lower_bound.log_calls)} oracle "
+        f"calls{rows_text}; ask for a larger epsilon or temperature, or a smaller "
+        "discount or horizon.",
+        lower_bound.log_calls,
     )
 
 
@@ -82,7 +82,7 @@ _limits: ContextVar[tuple[tuple[float, Clock], ...]] = ContextVar("_limits", def
 
 @contextmanager
 def patience(seconds: float, clock: Clock) -> Iterator[None]:
-    """Searches for tables end with ``OutOfTime`` once ``clock`` shows so many seconds."""
+    """End searches for tables with ``OutOfTime`` once ``clock`` shows ``seconds``."""
     token = _limits.set((*_limits.get(), (seconds, clock)))
     try:
         yield

@@ -2,8 +2,8 @@
 
 The temperature and the split of epsilon are chosen by price.
 
-  V_lambda - V_0 lies in a band [low, high] whose middle is known, so the
-  answer for V_0 is V-hat - (low + high)/2, and
+  V_lambda - V_0 lies in a known band [low, high], so the answer for V_0 is
+  V-hat - (low + high)/2, and
   |answer - V_0| <= |V-hat - V_lambda| + (high - low)/2 <= epsilon
   if V-hat keeps epsilon - (high - low)/2 for V_lambda.
 
@@ -19,15 +19,15 @@ legend   symbol   public name
   lambda          ``temperature``
   [a, b]          ``step_band``: [0, lambda log K] for entropy,
                   [lambda log min mu, 0] for KL, [0, F(0)] for sparsemax,
-                  [lambda, lambda sqrt K] for the square root (its width
-                  lambda (sqrt K - 1) is what counts), [0, 0] for max
+                  [lambda, lambda sqrt K] for the square root (only its width
+                  lambda (sqrt K - 1) counts), [0, 0] for max
   [low, high]     ``value_band(facts, player)``; for entropy in an MDP
-                  [0, lambda log K/(1-gamma)], the paper's bound, whose middle is
-                  known: only half of it is an error
-  share           (high - low)/2 over epsilon: what of the promise is spent on
+                  [0, lambda log K/(1-gamma)], the paper's bound; its middle is
+                  known, so only half of it is an error
+  share           (high - low)/2 over epsilon: the share of the promise spent on
                   the relaxation; 0 is plain max
 
-What this file decides: the split of epsilon, by trying shares with the schedule
+This file decides the split of epsilon, by trying shares with the schedule
 compiler. It leaves out running the plan (``methods.relaxing``). Proofs:
 docs/theory.md, section 11.
 """
@@ -78,7 +78,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Promised:
-    """What a relaxation has in JSON beside its schedule."""
+    """The JSON data of a relaxation beside its schedule."""
 
     epsilon: float
     delta: float
@@ -113,7 +113,7 @@ class Relaxation(Shown, Data):
 
     @property
     def sampling_epsilon(self) -> float:
-        """The part of epsilon that is left for the sampling."""
+        """The share of epsilon that is left for the sampling."""
         return self.schedule.epsilon
 
     @property
@@ -124,17 +124,17 @@ class Relaxation(Shown, Data):
     def unregularized(self, value: float, player: int = 1) -> float:
         """Return the estimate of V_0 from an estimate of V_lambda.
 
-        ``player`` is who moves at the state.
+        ``player`` is the player to move at the state.
         """
-        low, high = self.band(player)
-        return value - 0.5 * (low + high)
+        band_low, band_high = self.band(player)
+        return value - 0.5 * (band_low + band_high)
 
     def band(self, player: int = 1) -> tuple[float, float]:
-        """Return what holds V_lambda - V_0 where ``player`` moves."""
+        """Return the interval that holds V_lambda - V_0 where ``player`` moves."""
         return value_band(self.schedule.facts, player)
 
     def q_band(self, player: int = 1) -> tuple[float, float]:
-        """Return what holds Q_lambda - Q_0 of every action of ``player``."""
+        """Return the interval that holds Q_lambda - Q_0 of all actions of ``player``."""
         return q_band(self.schedule.facts, player)
 
     def widened(self, epsilon: float | None) -> float | None:
@@ -145,34 +145,34 @@ class Relaxation(Shown, Data):
 
     @property
     def verdict(self) -> str:
-        """Say in one sentence what was chosen, and what the other way costs."""
-        plain = [x.num_calls for x in self.tried if x.temperature == 0.0]
-        soft = [x for x in self.tried if x.temperature > 0.0 and x.num_calls]
-        best = min(soft, key=lambda x: x.num_calls or 0, default=None)
+        """The choice and the price of the alternative, in one sentence."""
+        plain_calls = [x.num_calls for x in self.tried if x.temperature == 0.0]
+        soft_splits = [x for x in self.tried if x.temperature > 0.0 and x.num_calls]
+        best_soft = min(soft_splits, key=lambda x: x.num_calls or 0, default=None)
         if self.temperature > 0.0:
-            against = (
-                f"{plain[0]:,} calls with plain max, which is usually cheaper"
-                if plain and plain[0] is not None
+            other_text = (
+                f"{plain_calls[0]:,} calls with plain max, which is usually cheaper"
+                if plain_calls and plain_calls[0] is not None
                 else "no schedule with plain max"
             )
             return (
                 f"The value is the unregularized one, through {self.operator.label}: "
-                f"{self.num_calls:,} calls, against {against}."
+                f"{self.num_calls:,} calls, against {other_text}."
             )
-        against = (
+        other_text = (
             f"no schedule with {self.family}"
-            if best is None
-            else f"{best.num_calls:,} with {self.family} at its best temperature, "
-            f"{best.temperature:.3g}"
+            if best_soft is None
+            else f"{best_soft.num_calls:,} with {self.family} at its best temperature, "
+            f"{best_soft.temperature:.3g}"
         )
         return (
             f"The value is the unregularized one, by plain max: {self.num_calls:,} "
-            f"calls, against {against}."
+            f"calls, against {other_text}."
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data: its schedule, the promise, and what was tried."""
-        split = DataclassShape(Split).data(
+        """The plan as plain data: its schedule, the promise, and the splits tried."""
+        split_data = DataclassShape(Split).data(
             Split(
                 family=self.family,
                 temperature=self.temperature,
@@ -181,33 +181,33 @@ class Relaxation(Shown, Data):
                 operator=self.operator,
             )
         )
-        shown = self.schedule.to_dict() | head(self.json_kind)
-        return shown | {"epsilon": self.epsilon, "relaxation": split}
+        schedule_data = self.schedule.to_dict() | head(self.json_kind)
+        return schedule_data | {"epsilon": self.epsilon, "relaxation": split_data}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The plan that ``to_dict`` wrote; its schedule is verified again.
 
         Args:
-            data: what ``to_dict`` returned, or the same after JSON.
+            data: the result of ``to_dict``, or the same after JSON.
         """
         check_head(data, cls.json_kind, "Relaxation.from_dict")
         kind = cls.json_kind
-        outer = DataclassShape(Promised).value(data, kind)
-        split = outer.relaxation
-        inner = {**data, **head("schedule"), "epsilon": split.sampling_epsilon}
+        promise_data = DataclassShape(Promised).value(data, kind)
+        split = promise_data.relaxation
+        schedule_data = {**data, **head("schedule"), "epsilon": split.sampling_epsilon}
         return cls(
-            epsilon=outer.epsilon,
-            delta=outer.delta,
+            epsilon=promise_data.epsilon,
+            delta=promise_data.delta,
             operator=split.operator,
-            schedule=Schedule.from_dict(inner),
+            schedule=Schedule.from_dict(schedule_data),
             tried=split.tried,
             family=split.family,
         )
 
     @classmethod
     def json_schema(cls) -> Schema:
-        """The JSON Schema: that of a schedule, with what a relaxation adds."""
+        """The JSON Schema: that of a schedule, with the fields of a relaxation."""
         return schema_of(cls.json_kind, cls.__doc__, Schedule, Promised)
 
     def __repr__(self) -> str:
@@ -230,27 +230,32 @@ def step_band(facts: Facts) -> tuple[float, float]:
             f"The distance of {operator.name} to plain max is not known; relax "
             f"with one of {_names()}."
         )
-    low, high = operator.omega_range(facts.num_actions)
-    return 0.0 - high, 0.0 - low
+    omega_min, omega_max = operator.omega_range(facts.num_actions)
+    return 0.0 - omega_max, 0.0 - omega_min
 
 
 def value_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """Return [low, high], which holds V_lambda(s) - V_0(s) where ``player`` moves."""
     a, b = step_band(facts)
-    # a play may stop before a step whose distance has the other sign
+    # a play may stop before a step with a distance of the other sign
     if facts.terminals:
         a, b = min(a, 0.0), max(b, 0.0)
     if not facts.game:
-        steps = facts.steps(facts.horizon)
-        return a * steps, b * steps
-    own, other = ((a, b), (-b, -a)) if player == 1 else ((-b, -a), (a, b))
-    even, odd = _turns(facts)
+        step_sum = facts.steps(facts.horizon)
+        return a * step_sum, b * step_sum
+    own_step, other_step = ((a, b), (-b, -a)) if player == 1 else ((-b, -a), (a, b))
+    even_sum, odd_sum = _turns(facts)
     if facts.alternating and not facts.terminals:
-        return own[0] * even + other[0] * odd, own[1] * even + other[1] * odd
-    # who moves later is not known
-    low, high = min(own[0], other[0]), max(own[1], other[1])
-    after = even + odd - 1.0
-    return own[0] + low * after, own[1] + high * after
+        return own_step[0] * even_sum + other_step[0] * odd_sum, own_step[
+            1
+        ] * even_sum + other_step[1] * odd_sum
+    # the players that move later are not known
+    step_low, step_high = (
+        min(own_step[0], other_step[0]),
+        max(own_step[1], other_step[1]),
+    )
+    later_sum = even_sum + odd_sum - 1.0
+    return own_step[0] + step_low * later_sum, own_step[1] + step_high * later_sum
 
 
 def q_band(facts: Facts, player: int = 1) -> tuple[float, float]:
@@ -260,17 +265,17 @@ def q_band(facts: Facts, player: int = 1) -> tuple[float, float]:
     """
     if facts.horizon == 1:
         return 0.0, 0.0
-    after = facts
+    next_facts = facts
     if facts.horizon is not None:
-        after = replace(facts, horizon=facts.horizon - 1)
+        next_facts = replace(facts, horizon=facts.horizon - 1)
     movers = (
         (1,) if not facts.game else ((3 - player,) if facts.alternating else (1, 2))
     )
-    bands = [value_band(after, mover) for mover in movers]
-    low, high = min(band[0] for band in bands), max(band[1] for band in bands)
+    bands = [value_band(next_facts, mover) for mover in movers]
+    band_low, band_high = min(band[0] for band in bands), max(band[1] for band in bands)
     if facts.terminals:
-        low, high = min(low, 0.0), max(high, 0.0)
-    return facts.discount * low, facts.discount * high
+        band_low, band_high = min(band_low, 0.0), max(band_high, 0.0)
+    return facts.discount * band_low, facts.discount * band_high
 
 
 def _turns(facts: Facts) -> tuple[float, float]:
@@ -278,8 +283,8 @@ def _turns(facts: Facts) -> tuple[float, float]:
     gamma = facts.discount
     if facts.horizon is None:
         return 1.0 / (1.0 - gamma * gamma), gamma / (1.0 - gamma * gamma)
-    powers = [gamma**t for t in range(facts.horizon)]
-    return math.fsum(powers[::2]), math.fsum(powers[1::2])
+    discount_powers = [gamma**t for t in range(facts.horizon)]
+    return math.fsum(discount_powers[::2]), math.fsum(discount_powers[1::2])
 
 
 def relaxed(
@@ -292,18 +297,18 @@ def relaxed(
 ) -> Relaxation:
     """Return the plan for V_0 through ``operator``, whatever its price.
 
-    A plan whose band alone exceeds epsilon is refused.
+    A plan is refused if its band alone exceeds epsilon.
     """
-    softened = facts.under(operator)
-    half = _half_width(softened)
-    if not half < epsilon:
+    soft_facts = facts.under(operator)
+    half_width = _half_width(soft_facts)
+    if not half_width < epsilon:
         raise InvalidInput(
             f"{operator.name} at temperature {operator.strength:g} may move the value "
-            f"by {half:g}, not less than epsilon = {epsilon:g}; "
+            f"by {half_width:g}, not less than epsilon = {epsilon:g}; "
             "lower the temperature or raise epsilon."
         )
     schedule = compile_schedule(
-        softened, epsilon=epsilon - half, delta=delta, target=target
+        soft_facts, epsilon=epsilon - half_width, delta=delta, target=target
     )
     return Relaxation(epsilon, delta, operator, schedule)
 
@@ -333,62 +338,64 @@ def relax(
             "largest error you accept."
         )
     # bands are linear in the temperature
-    unit = _half_width(facts.under(family(1.0)))
-    found: dict[float, Relaxation] = {}
-    tried: dict[float, Tried] = {}
+    unit_width = _half_width(facts.under(family(1.0)))
+    plans: dict[float, Relaxation] = {}
+    tried_splits: dict[float, Tried] = {}
 
     def price(share: float) -> float:
         operator = (
-            Max() if share == 0.0 or unit == 0.0 else family(share * epsilon / unit)
+            Max()
+            if share == 0.0 or unit_width == 0.0
+            else family(share * epsilon / unit_width)
         )
         try:
-            found[share] = relaxed(
+            plans[share] = relaxed(
                 facts, operator, epsilon=epsilon, delta=delta, target=target
             )
         except Unpayable:
-            tried[share] = Tried(share, operator.strength, None)
+            tried_splits[share] = Tried(share, operator.strength, None)
             return math.inf
-        tried[share] = Tried(share, operator.strength, found[share].num_calls)
-        return float(found[share].num_calls)
+        tried_splits[share] = Tried(share, operator.strength, plans[share].num_calls)
+        return float(plans[share].num_calls)
 
-    prices = {share: price(share) for share in SHARES}
-    if not found:
+    share_prices = {share: price(share) for share in SHARES}
+    if not plans:
         raise Unpayable(
             f"No temperature makes epsilon={epsilon:g} payable for the "
             "unregularized value; ask for a larger epsilon."
         )
-    best = min(found, key=lambda share: prices[share])
+    best_share = min(plans, key=lambda share: share_prices[share])
     for _ in range(_REFINEMENTS):
-        shares = sorted(prices)
-        at = shares.index(best)
-        for neighbour in shares[max(at - 1, 0) : at + 2]:
-            middle = 0.5 * (best + neighbour)
-            if middle not in prices:
-                prices[middle] = price(middle)
-        best = min(found, key=lambda share: prices[share])
-        if best == 0.0:
+        priced_shares = sorted(share_prices)
+        best_index = priced_shares.index(best_share)
+        for neighbour in priced_shares[max(best_index - 1, 0) : best_index + 2]:
+            middle_share = 0.5 * (best_share + neighbour)
+            if middle_share not in share_prices:
+                share_prices[middle_share] = price(middle_share)
+        best_share = min(plans, key=lambda share: share_prices[share])
+        if best_share == 0.0:
             break  # shares still closer to 0 are plain max for every purpose
     return replace(
-        found[best],
-        tried=tuple(tried[share] for share in sorted(tried)),
+        plans[best_share],
+        tried=tuple(tried_splits[share] for share in sorted(tried_splits)),
         family=str(family.name),
     )
 
 
 def _half_width(facts: Facts) -> float:
     bands = [value_band(facts, player) for player in ((1, 2) if facts.game else (1,))]
-    return max(0.5 * (high - low) for low, high in bands)
+    return max(0.5 * (band_high - band_low) for band_low, band_high in bands)
 
 
 def family_of(name: Any) -> type[TemperedOperator]:
     """Return the operators called ``name``, with any temperature."""
-    named = {str(family.name): family for family in _families()}
-    if name not in named:
+    families = {str(family.name): family for family in _families()}
+    if name not in families:
         raise InvalidInput(
             "relax must name operators with a known distance to max, one of "
-            f"{', '.join(named)}, got {name!r}."
+            f"{', '.join(families)}, got {name!r}."
         )
-    return named[name]
+    return families[name]
 
 
 def _names() -> str:

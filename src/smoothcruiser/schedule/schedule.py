@@ -9,8 +9,8 @@ legend   symbol   public name
                   sampled action
   c               ``constant``
 
-What one sample of a level returns in a state s where the mover has sign +1
-(max) or -1 (min); F, Omega are the mover's (each kind's file has the details):
+One sample of a level, in a state s where the mover has sign +1 (max) or -1 (min);
+F, Omega are the mover's (each kind's file has the details):
 
   CONSTANT   c
   PLUGIN     F(Q-hat), Q-hat(a) = mean of N samples of r + gamma X'(z)
@@ -90,7 +90,7 @@ class Level:
     ``query`` and ``continuation`` are row indices, -1 where there is none.
     """
 
-    # what ``Schedule.to_dict`` adds to a row
+    # keys that ``Schedule.to_dict`` adds to a row
     json_more: ClassVar[Mapping[str, Any]] = {"calls": Count, "visits": Count}
 
     kind: IntEnum  # a ``Kind``, or one that ``schedule.kinds.register`` has added
@@ -100,13 +100,13 @@ class Level:
     constant: float = 0.0
     shift: float = 0.0  # added to the output with the sign of the player to move
     # chance of each correction of a randomized kind: rung j (from 1) compares means of
-    # 2**(j-1) ``samples`` with their average; with the rest there is no correction
+    # 2**(j-1) ``samples`` with their average; otherwise there is no correction
     rungs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Root:
-    """What happens at the requested state.
+    """The sampling at the requested state.
 
     It takes ``samples`` samples over level ``child``, per action for q_values.
     """
@@ -117,7 +117,7 @@ class Root:
     bound: str  # which inequality closes the promise: "hoeffding", "catoni", "paper"
     # checkpoints: counts below ``samples`` at which the data may stop an action
     looks: tuple[Count, ...] = ()
-    # share of delta for the checkpoints; the fixed promise keeps the rest
+    # share of delta for the checkpoints; the fixed promise keeps the remainder
     adaptive_delta: float = 0.0
 
 
@@ -149,7 +149,7 @@ class Schedule(Shown, Data):
     delta_prime: float | None = None
     # calls beside its samples that inspect or time the step of a problem, at the most
     calls_beside: int = field(default=0, compare=False)
-    # what the run's first samples let expect (``Prepared.with_pilot``); None: none drawn
+    # forecast by the run's first samples (``Prepared.with_pilot``); None: none taken
     piloted_calls: Count | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -161,9 +161,11 @@ class Schedule(Shown, Data):
     def _check_shape(self) -> None:
         for i, level in enumerate(self.levels):
             estimator = estimator_of(level.kind)
-            missing = estimator.missing(self.facts)
-            if missing is not None:
-                raise BrokenPromise(f"Level {i} ({level.kind.name}) needs {missing}.")
+            missing_fact = estimator.missing(self.facts)
+            if missing_fact is not None:
+                raise BrokenPromise(
+                    f"Level {i} ({level.kind.name}) needs {missing_fact}."
+                )
             if estimator.asks and not (level.samples >= 1 and 0 <= level.query < i):
                 raise BrokenPromise(
                     f"Level {i} ({level.kind.name}) needs samples >= 1 and a query "
@@ -183,9 +185,9 @@ class Schedule(Shown, Data):
                 raise BrokenPromise(
                     f"Level {i} ({level.kind.name}) makes no corrections, got {level}."
                 )
-            wrong = rung_flaw(level)
-            if wrong is not None:
-                raise BrokenPromise(f"Level {i} ({level.kind.name}) {wrong}.")
+            rung_fault = rung_flaw(level)
+            if rung_fault is not None:
+                raise BrokenPromise(f"Level {i} ({level.kind.name}) {rung_fault}.")
             if not (math.isfinite(level.constant) and math.isfinite(level.shift)):
                 raise BrokenPromise(
                     f"Level {i} has a constant or shift that is not finite: {level}."
@@ -229,11 +231,11 @@ class Schedule(Shown, Data):
 
     @cached_property
     def expected_calls(self) -> int:
-        """What a run likely pays, at most ``num_calls``.
+        """The likely calls of a run, at most ``num_calls``.
 
-        It is a forecast by the run's first samples where they were drawn, and for
-        samples at the root that deviate by a third of what they could otherwise
-        (``theory.betting.DEVIATION``); no promise rests on it.
+        It is a forecast by the run's first samples where they were taken. Otherwise
+        samples at the root are assumed to deviate by a third of their bound
+        (``theory.betting.DEVIATION``). No promise rests on it.
         """
         if self.piloted_calls is not None:
             return min(self.piloted_calls, self.num_calls)
@@ -241,27 +243,27 @@ class Schedule(Shown, Data):
 
     @cached_property
     def expected_range(self) -> tuple[int, int]:
-        """What a run likely pays where samples do not vary, and where they do fully.
+        """The likely calls where samples do not vary, and where they vary fully.
 
-        No run was seen for it: it holds whatever the problem is.
+        No run is needed for it: it holds whatever the problem is.
         """
         return self._calls_at(0.0), self._calls_at(1.0)
 
     def _calls_at(self, deviation: float) -> int:
-        """What a run likely pays where samples deviate by this share of their bound."""
+        """The likely calls where samples deviate by this share of their bound."""
         root = self.root
         if root.adaptive_delta == 0.0:
             return self.mean_calls
         from smoothcruiser.schedule.verify.sharp import root_promise
 
-        known = root_promise(self)
-        likely = likely_samples(
-            self.epsilon - known.bias,
-            known.spread,
-            deviation**2 * known.variance,
-            known.bet_level,
+        promise = root_promise(self)
+        num_likely = likely_samples(
+            self.epsilon - promise.bias,
+            promise.spread,
+            deviation**2 * promise.variance,
+            promise.bet_level,
         )
-        return likely_calls(self.num_calls, root.samples, likely)
+        return likely_calls(self.num_calls, root.samples, num_likely)
 
     @cached_property
     def centers(self) -> tuple[float, ...]:
@@ -273,37 +275,41 @@ class Schedule(Shown, Data):
         offset.
         """
         facts = self.facts
-        middle = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
+        middle_reward = 0.5 * facts.reward_range[0] + 0.5 * facts.reward_range[1]
         offset = 0.0 if facts.game else facts.operator.offset(facts.num_actions)
-        values: list[float] = []  # what a level's samples lie around
-        found: list[float] = []
+        sample_centers: list[float] = []  # of the samples of each level
+        query_centers: list[float] = []
         for level in self.levels:
             estimator = estimator_of(level.kind)
             if estimator.is_leaf:
-                values.append(level.constant)
-                found.append(0.0)
+                sample_centers.append(level.constant)
+                query_centers.append(0.0)
                 continue
-            query, onward = (
-                middle + facts.discount * values[child] if child >= 0 else 0.0
+            query_center, onward_center = (
+                middle_reward + facts.discount * sample_centers[child]
+                if child >= 0
+                else 0.0
                 for child in (level.query, level.continuation)
             )
-            values.append((onward if estimator.goes_on else query) + offset)
-            found.append(query)
-        return tuple(found)
+            sample_centers.append(
+                (onward_center if estimator.goes_on else query_center) + offset
+            )
+            query_centers.append(query_center)
+        return tuple(query_centers)
 
     def stretch_root(self, calls: float) -> Schedule:
-        """The same levels with more samples at the root, for about so many calls.
+        """The same levels with more samples at the root, for about ``calls`` calls.
 
-        The promise is the same, and what its bounds reach with the samples is narrower.
-        Paper mode promises at its last sample alone and stays as it is.
+        The promise is the same, and the samples reach narrower bounds. Paper mode
+        promises at its last sample alone and stays as it is.
         """
-        root, factor = self.root, calls / self.num_calls
-        if self.delta_prime is not None or factor <= 1.0:
+        root, call_factor = self.root, calls / self.num_calls
+        if self.delta_prime is not None or call_factor <= 1.0:
             return self
-        samples, looks = int(factor * root.samples), list(root.looks)
-        if looks:
-            looks += checkpoints(looks[-1], samples)[1:]
-        root = replace(root, samples=samples, looks=tuple(looks))
+        samples, checkpoint_counts = int(call_factor * root.samples), list(root.looks)
+        if checkpoint_counts:
+            checkpoint_counts += checkpoints(checkpoint_counts[-1], samples)[1:]
+        root = replace(root, samples=samples, looks=tuple(checkpoint_counts))
         return replace(self, root=root)
 
     @property
@@ -314,23 +320,28 @@ class Schedule(Shown, Data):
     @cached_property
     def depth(self) -> int:
         """The length of the longest chain of levels below the root."""
-        depths: list[int] = []
+        level_depths: list[int] = []
         for level in self.levels:
-            below = [
-                depths[child]
+            child_depths = [
+                level_depths[child]
                 for child in (level.query, level.continuation)
                 if child >= 0
             ]
-            depths.append(1 + max(below, default=0))
-        return depths[self.root.child]
+            level_depths.append(1 + max(child_depths, default=0))
+        return level_depths[self.root.child]
 
     def visits(self) -> tuple[int, ...]:
         """How often each level is sampled in a run.
 
         These are upper bounds where the price is one.
         """
-        k = self.facts.num_actions
-        return level_visits(self.levels, self.root.child, root_visits(self.root, k), k)
+        num_actions = self.facts.num_actions
+        return level_visits(
+            self.levels,
+            self.root.child,
+            root_visits(self.root, num_actions),
+            num_actions,
+        )
 
     def __repr__(self) -> str:
         return brief(
@@ -348,7 +359,7 @@ class Schedule(Shown, Data):
         *,
         against: Literal["level", "epsilon"] = "level",
     ) -> Axes:
-        """Draw what the plan costs, and return the Axes.
+        """Draw the price of the plan, and return the Axes.
 
         It needs matplotlib (extra ``report``).
 
@@ -375,28 +386,30 @@ class Schedule(Shown, Data):
         Counts beyond 2**53 are None, and every count has its log10 beside it; those
         that are no consequence of others have their digits too (``samples_hex``).
         """
-        found = super().to_dict()
-        for row, calls, visits in zip(
-            found["levels"], self.level_calls, self.visits(), strict=True
+        schedule_data = super().to_dict()
+        for row, num_calls, num_visits in zip(
+            schedule_data["levels"], self.level_calls, self.visits(), strict=True
         ):
-            row |= counted("calls", calls) | counted("visits", visits)
-        return found
+            row |= counted("calls", num_calls) | counted("visits", num_visits)
+        return schedule_data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], facts: Facts | None = None) -> Self:
         """The schedule that ``to_dict`` wrote, verified again.
 
-        What follows from the table (prices, calls, visits) is computed anew.
+        Prices, calls and visits follow from the table and are computed anew.
 
         Args:
-            data: what ``to_dict`` returned, or the same after JSON.
+            data: the result of ``to_dict``, or the same after JSON.
             facts: of the problem; by default those that were written. They have to be
                 given where the operator is the user's own.
         """
         check_head(data, cls.json_kind, "Schedule.from_dict")
-        known = {} if facts is None else {"facts": facts}
+        known_fields = {} if facts is None else {"facts": facts}
         try:
-            return cls(**DataclassShape(cls).arguments(data, cls.json_kind, **known))
+            return cls(
+                **DataclassShape(cls).arguments(data, cls.json_kind, **known_fields)
+            )
         except (ArithmeticError, TypeError, IndexError, RecursionError) as error:
             raise InvalidInput(
                 f"Schedule.from_dict needs levels that keep a promise ({said(error)})."

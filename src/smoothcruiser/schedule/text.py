@@ -1,14 +1,14 @@
 """A schedule as text, like a database's EXPLAIN: one line per level.
 
-A line says what the level uses, what it promises and what it costs.
+A line has the children of a level, its promise and its price.
 
   root      samples at the requested state, over level ``then``
-  asks      ``draws`` samples for each action, whose next states are valued by
-            the level named under ``asks`` (plug-in, rollout)
+  asks      ``draws`` samples for each action; the level named under ``asks``
+            values their next states (plug-in, rollout)
   goes on   one path: the level named under ``then`` takes over where the sampled
             action leads (rollout, blind)
 
-legend   column   what it is
+legend   column   meaning
   bias            half-width: |E X - V| is at most this in every state (paper
                   mode: the accuracy of Lemma 2)
   range           length of the interval that holds one sample X of the level
@@ -20,8 +20,8 @@ legend   column   what it is
 Levels form a graph without cycles, not a tree: each is printed once, under its
 first parent, and named by its number elsewhere. The path of a rollout may be
 long, so it keeps one depth of indentation; only its queries are indented.
-Tables of more than ``MOST_LINES`` levels keep the lines that cost most. What
-this file leaves out: other methods' prices and seconds (``display``).
+Tables of more than ``MOST_LINES`` levels keep the lines that cost most. This
+file leaves out other methods' prices and seconds (``display``).
 """
 
 from __future__ import annotations
@@ -79,41 +79,43 @@ class Line:
 
 def plan_lines(schedule: Schedule) -> list[Line]:
     """Return the root and every level that it reaches, in the order of the picture."""
-    moments, calls, visits = (
+    moments, level_calls, level_visits = (
         level_moments(schedule),
         schedule.level_calls,
         schedule.visits(),
     )
-    own = own_calls(schedule.levels, schedule.root, schedule.facts.num_actions)
-    price = max(1, schedule.mean_calls)
-    lines = [_root_line(schedule, moments[schedule.root.child], price)]
+    level_costs = own_calls(schedule.levels, schedule.root, schedule.facts.num_actions)
+    mean_calls = max(1, schedule.mean_calls)
+    lines = [_root_line(schedule, moments[schedule.root.child], mean_calls)]
     for stem, index in _walk(schedule):
         level = schedule.levels[index]
         cells = (
-            _draws(level),
+            _draws_text(level),
             str(level.query) if level.query >= 0 else "",
             str(level.continuation) if level.continuation >= 0 else "",
             f"{moments[index].bias:.3g}",
-            _range(moments[index].spread),
-            compact(calls[index]),
-            compact(visits[index]),
-            percent(own[index] / price),
+            _range_text(moments[index].spread),
+            compact(level_calls[index]),
+            compact(level_visits[index]),
+            percent(level_costs[index] / mean_calls),
         )
-        word = estimator_of(level.kind).word
-        lines.append(Line(f"{stem} {index} {word}", index, cells, own[index]))
+        kind_word = estimator_of(level.kind).word
+        lines.append(
+            Line(f"{stem} {index} {kind_word}", index, cells, level_costs[index])
+        )
     return lines
 
 
-def _range(spread: float) -> str:
+def _range_text(spread: float) -> str:
     return f"{spread:.3g}" if spread < math.inf else "none"
 
 
-def _draws(level: Level) -> str:
-    """Return the count of a level, and the count whose mean its corrections reach."""
+def _draws_text(level: Level) -> str:
+    """Return the count of a level, and the count that its corrections stand for."""
     if level.query < 0:
         return ""
-    last = level.samples * 2 ** len(level.rungs)
-    return compact(level.samples) + (f"→{compact(last)}" if level.rungs else "")
+    last_samples = level.samples * 2 ** len(level.rungs)
+    return compact(level.samples) + (f"→{compact(last_samples)}" if level.rungs else "")
 
 
 def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
@@ -122,7 +124,7 @@ def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
     One of its samples is r + gamma X for action values, X itself for the value.
     """
     root, facts = schedule.root, schedule.facts
-    mine = root_calls(root, facts.num_actions)
+    root_cost = root_calls(root, facts.num_actions)
     per_draw = schedule.level_calls[root.child]
     bias, spread = child.bias, child.spread
     if root.target == "q_values":
@@ -132,17 +134,17 @@ def _root_line(schedule: Schedule, child: LevelMoments, price: int) -> Line:
         promise = root_promise(schedule)
         bias = promise.bias
         spread = promise.spread if promise.moment is None else math.inf
-    cells = (
+    line_cells = (
         compact(root.samples),
         "",
         str(root.child),
         f"{bias:.3g}",
-        _range(spread),
+        _range_text(spread),
         compact(per_draw),
         "1",
-        percent(mine / price),
+        percent(root_cost / price),
     )
-    return Line("root", -1, cells, mine)
+    return Line("root", -1, line_cells, root_cost)
 
 
 def _walk(schedule: Schedule) -> list[tuple[str, int]]:
@@ -151,59 +153,64 @@ def _walk(schedule: Schedule) -> list[tuple[str, int]]:
     A path goes straight down, and the queries of its rollouts are indented
     beside it.
     """
-    seen: set[int] = set()
-    rows: list[tuple[int, int]] = []  # (depth of indentation, row)
-    todo = [(0, schedule.root.child)]
-    while todo:
-        depth, index = todo.pop()
-        if index in seen:
+    seen_rows: set[int] = set()
+    indented_rows: list[tuple[int, int]] = []  # (depth of indentation, row)
+    open_rows = [(0, schedule.root.child)]
+    while open_rows:
+        depth, index = open_rows.pop()
+        if index in seen_rows:
             continue
-        seen.add(index)
-        rows.append((depth, index))
+        seen_rows.add(index)
+        indented_rows.append((depth, index))
         level = schedule.levels[index]
         estimator = estimator_of(level.kind)
         if estimator.asks and estimator.goes_on:
-            todo += [(depth, level.continuation), (depth + 1, level.query)]
+            open_rows += [(depth, level.continuation), (depth + 1, level.query)]
         else:
-            todo += [(depth, child) for child in children(level)]
+            open_rows += [(depth, child) for child in children(level)]
     open_stems: set[int] = set()  # depths at which a later line follows
-    stems: list[str] = []
-    for depth, _ in reversed(rows):
+    reversed_stems: list[str] = []
+    for depth, _ in reversed(indented_rows):
         open_stems = {d for d in open_stems if d <= depth}
-        stems.append(
+        reversed_stems.append(
             "".join("│ " if d in open_stems else "  " for d in range(depth))
             + ("├" if depth in open_stems else "└")
         )
         open_stems.add(depth)
     return [
-        (stem, index) for stem, (_, index) in zip(reversed(stems), rows, strict=True)
+        (stem, index)
+        for stem, (_, index) in zip(
+            reversed(reversed_stems), indented_rows, strict=True
+        )
     ]
 
 
-def _cut(lines: list[Line]) -> list[Line | str]:
+def _shorten_lines(lines: list[Line]) -> list[Line | str]:
     """Return the lines, or for long tables the costliest ones.
 
     Each gap has a count of the lines that are left out.
     """
     if len(lines) <= MOST_LINES:
         return list(lines)
-    kept = {0, 1} | set(
+    kept_lines = {0, 1} | set(
         sorted(range(2, len(lines)), key=lambda i: (-lines[i].cost, i))[
             : MOST_LINES - 12
         ]
     )
-    found: list[Line | str] = []
-    gap = 0
+    short_lines: list[Line | str] = []
+    num_hidden = 0
     for i, line in enumerate([*lines, None]):
-        if line is not None and i not in kept:
-            gap += 1
+        if line is not None and i not in kept_lines:
+            num_hidden += 1
             continue
-        if gap:
-            found.append(f"  … {gap:,} more level{'s' if gap > 1 else ''}")
-            gap = 0
+        if num_hidden:
+            short_lines.append(
+                f"  … {num_hidden:,} more level{'s' if num_hidden > 1 else ''}"
+            )
+            num_hidden = 0
         if line is not None:
-            found.append(line)
-    return found
+            short_lines.append(line)
+    return short_lines
 
 
 def picture(schedule: Schedule) -> list[str]:
@@ -211,24 +218,28 @@ def picture(schedule: Schedule) -> list[str]:
 
     They are about 78 characters wide.
     """
-    shown = _cut(plan_lines(schedule))
-    rows = [line for line in shown if isinstance(line, Line)]
-    first = max(len(HEADINGS[0]), *(len(line.stem) for line in rows))
-    widths = [
-        max(len(HEADINGS[i + 1]), *(len(line.cells[i]) for line in rows))
+    visible_lines = _shorten_lines(plan_lines(schedule))
+    table_lines = [line for line in visible_lines if isinstance(line, Line)]
+    stem_width = max(len(HEADINGS[0]), *(len(line.stem) for line in table_lines))
+    cell_widths = [
+        max(len(HEADINGS[i + 1]), *(len(line.cells[i]) for line in table_lines))
         for i in range(len(HEADINGS) - 1)
     ]
 
-    def row(name: str, cells: tuple[str, ...]) -> str:
+    def format_row(name: str, cells: tuple[str, ...]) -> str:
         return "  ".join(
             [
-                name.ljust(first),
-                *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)),
+                name.ljust(stem_width),
+                *(
+                    cell.rjust(width)
+                    for cell, width in zip(cells, cell_widths, strict=True)
+                ),
             ]
         ).rstrip()
 
-    return [row(HEADINGS[0], HEADINGS[1:])] + [
-        line if isinstance(line, str) else row(line.stem, line.cells) for line in shown
+    return [format_row(HEADINGS[0], HEADINGS[1:])] + [
+        line if isinstance(line, str) else format_row(line.stem, line.cells)
+        for line in visible_lines
     ]
 
 
@@ -245,41 +256,50 @@ KEY = (
 
 
 def describe_facts(facts: Facts) -> str:
-    """What the plan relies on, in one line."""
+    """The facts that the plan relies on, in one line."""
     operator = facts.operator
-    strength = (
+    temperature_text = (
         f" at temperature {operator.strength:g}" if operator.strength > 0.0 else ""
     )
-    actions = f"{facts.num_actions} actions" if facts.num_actions != 1 else "1 action"
+    actions_text = (
+        f"{facts.num_actions} actions" if facts.num_actions != 1 else "1 action"
+    )
     if facts.min_actions != facts.num_actions:
-        actions = f"{facts.min_actions} to {facts.num_actions} actions"
-    parts = [actions, f"discount {facts.discount:g}", f"{operator.name}{strength}"]
-    parts.append(f"rewards {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
+        actions_text = f"{facts.min_actions} to {facts.num_actions} actions"
+    phrases = [
+        actions_text,
+        f"discount {facts.discount:g}",
+        f"{operator.name}{temperature_text}",
+    ]
+    phrases.append(f"rewards {facts.reward_range[0]:g} to {facts.reward_range[1]:g}")
     if facts.game:
-        parts.append("two players, alternating" if facts.alternating else "two players")
+        phrases.append(
+            "two players, alternating" if facts.alternating else "two players"
+        )
     if facts.terminals:
-        parts.append("terminal states")
+        phrases.append("terminal states")
     if facts.horizon is not None:
-        parts.append(f"horizon {facts.horizon}")
-    return ", ".join(parts)
+        phrases.append(f"horizon {facts.horizon}")
+    return ", ".join(phrases)
 
 
 def describe_half_width(what: str, facts: Facts, epsilon: float, delta: float) -> str:
-    """The promise that ``what`` is within epsilon, in one sentence."""
-    return f"{what} within ±{epsilon:.4g}{_share(facts, epsilon)} with probability {1.0 - delta:g}"
+    """The promise of a half-width epsilon for ``what``, in one sentence."""
+    half_width = f"±{epsilon:.4g}{_share_text(facts, epsilon)}"
+    return f"{what} within {half_width} with probability {1.0 - delta:g}"
 
 
-def _share(facts: Facts, epsilon: float) -> str:
-    span = facts.value_span()
-    if not span > 0.0:
+def _share_text(facts: Facts, epsilon: float) -> str:
+    value_span = facts.value_span()
+    if not value_span > 0.0:
         return ""
-    return f" ({100.0 * epsilon / span:.3g}% of the value span {span:.4g})"
+    return f" ({100.0 * epsilon / value_span:.3g}% of the value span {value_span:.4g})"
 
 
 def describe_promise(schedule: Schedule) -> str:
     """The promise in one sentence."""
     facts, epsilon = schedule.facts, schedule.epsilon
-    what = (
+    quantity = (
         "the value"
         if schedule.root.target == "value"
         else "the value and every action value"
@@ -287,9 +307,9 @@ def describe_promise(schedule: Schedule) -> str:
     if schedule.delta >= 1.0:
         return (
             f"none: delta' = {schedule.delta_prime:g} is too large for one; epsilon "
-            f"is {epsilon:g}{_share(facts, epsilon)}"
+            f"is {epsilon:g}{_share_text(facts, epsilon)}"
         )
-    return describe_half_width(what, facts, epsilon, schedule.delta)
+    return describe_half_width(quantity, facts, epsilon, schedule.delta)
 
 
 def describe_price(schedule: Schedule) -> str:
@@ -300,38 +320,45 @@ def describe_price(schedule: Schedule) -> str:
             f"corrections are made by chance; more than {short(schedule.num_calls)} "
             "with a chance below 1e-9"
         )
-    beside = schedule.calls_beside
-    looks = f", {short(beside)} of them to try the step" if beside else ""
-    price = f"{short(schedule.num_calls + beside)} oracle calls{looks}"
-    if schedule.price_is_exact and not (schedule.root.looks or beside):
-        return f"exactly {price}"
-    why = ""
+    calls_beside = schedule.calls_beside
+    beside_text = (
+        f", {short(calls_beside)} of them to try the step" if calls_beside else ""
+    )
+    price_text = f"{short(schedule.num_calls + calls_beside)} oracle calls{beside_text}"
+    if schedule.price_is_exact and not (schedule.root.looks or calls_beside):
+        return f"exactly {price_text}"
+    reason_text = ""
     if schedule.root.looks:
-        low, high = (compact(calls) for calls in schedule.expected_range)
-        source = f"(between {low} and {high}), as the data may allow an early stop"
+        low_calls, high_calls = (compact(calls) for calls in schedule.expected_range)
+        expectation_text = (
+            f"(between {low_calls} and {high_calls}), as the data may allow an early "
+            "stop"
+        )
         if schedule.piloted_calls is not None:
-            source = "by its first samples, which allow an early stop"
-        why = f"; about {compact(schedule.expected_calls)} expected {source}"
+            expectation_text = "by its first samples, which allow an early stop"
+        reason_text = (
+            f"; about {compact(schedule.expected_calls)} expected {expectation_text}"
+        )
     elif not schedule.price_is_exact:
-        why = "; less where actions are missing or states end"
-    return f"at most {price}{why}"
+        reason_text = "; less where actions are missing or states end"
+    return f"at most {price_text}{reason_text}"
 
 
 def describe_root(schedule: Schedule) -> str:
     """How the root closes the promise."""
     root = schedule.root
-    each = (
+    per_action = (
         f"of each of {schedule.facts.num_actions} actions"
         if root.target == "q_values"
         else "of the state"
     )
-    text = (
-        f"{short(root.samples)} draws {each}; bound: "
+    sentence = (
+        f"{short(root.samples)} draws {per_action}; bound: "
         f"{BOUND_NAMES.get(root.bound, root.bound)}"
     )
     if root.looks:
-        text += (
+        sentence += (
             f"; bets on the data may stop it early at {len(root.looks)} checkpoints "
             f"from draw {short(root.looks[0])} on"
         )
-    return text
+    return sentence

@@ -12,7 +12,7 @@ W_n(Q) >= 1/alpha (Ville). W_n(q) grows with q, so the smallest q with W_n(q) >=
 lower bound is the same for M - X. Proofs, also of the grid: docs/theory.md, section 5.
 
 Samples come as weights of grid points 0, 1, ..., M: a sample between two points is
-spread over both. The logarithm is concave, so what stands for log(nu - X) is below
+spread over both. The logarithm is concave, so the stand-in for log(nu - X) is below
 it, and the bound only gets wider.
 
 legend   symbol        name
@@ -41,7 +41,7 @@ import numpy as np
 # shares need 8% more samples on the noisiest of them and 10% fewer on the quietest.
 FARTHEST, RATIO = 0.3, 4.0
 SHARES = (0.1, 0.45, 0.3, 0.15)
-# More than what 257 logarithms, their products with weights and an exact sum lose.
+# More than 257 logarithms, their products with weights and an exact sum lose.
 _ROUNDING = 512.0 * 2.0**-53
 _HALVINGS = 6  # before Newton's steps, of which four or five are enough then
 _FINE = 1e-10  # of the range: where a bound is near enough to its best
@@ -52,8 +52,8 @@ def offsets(radius: float, spread: float, variance: float) -> tuple[float, ...]:
 
     ``radius`` is the half-width at which a run would stop.
     """
-    top = FARTHEST * variance / (spread * max(radius, 1e-9 * spread))
-    return (0.0, *(top / RATIO**j for j in range(len(SHARES) - 1)))
+    largest_offset = FARTHEST * variance / (spread * max(radius, 1e-9 * spread))
+    return (0.0, *(largest_offset / RATIO**j for j in range(len(SHARES) - 1)))
 
 
 @lru_cache(maxsize=256)
@@ -65,76 +65,97 @@ def bet_interval(
     ``weights`` are those of the grid points, where a sample weighs ``whole``. Each
     side fails with probability at most exp(-level).
     """
-    last = len(weights) - 1
-    shares = [(k, weight / whole) for k, weight in enumerate(weights) if weight]
-    high = _upper(shares, last, poles, level)
-    low = _upper([(last - k, weight) for k, weight in shares], last, poles, level)
-    return last - low, high
+    last_point = len(weights) - 1
+    point_weights = [
+        (point, weight / whole) for point, weight in enumerate(weights) if weight
+    ]
+    upper_bound = _upper_bound(point_weights, last_point, poles, level)
+    mirrored_bound = _upper_bound(
+        [(last_point - point, weight) for point, weight in point_weights],
+        last_point,
+        poles,
+        level,
+    )
+    return last_point - mirrored_bound, upper_bound
 
 
-def _upper(
-    shares: Sequence[tuple[int, float]],
-    last: int,
+def _upper_bound(
+    point_weights: Sequence[tuple[int, float]],
+    last_point: int,
     poles: tuple[float, ...],
     level: float,
 ) -> float:
     """Return the upper bound on a mean of samples in [0, ``last``].
 
     The log of W_n is convex and increasing, and at most 0 at the mean: bisection
-    between there and the end comes near, and Newton's steps from above, which never
-    pass the root, do the rest. Every bound on the way has W_n >= 1/alpha, or is the end.
+    between there and the end comes near. Newton's steps from above, which never pass
+    the root, complete the search. Every bound on the way has W_n >= 1/alpha, or is the
+    end.
     """
-    number = math.fsum(weight for _, weight in shares)
+    num_samples = math.fsum(weight for _, weight in point_weights)
     bets = []  # (pole, log of its share and of the product without its divisors)
     for share, offset in zip(SHARES, poles, strict=True):
-        logs = _logs(last, offset)
-        if all(logs[x] > -math.inf for x, _ in shares):
-            product = math.fsum(weight * logs[x] for x, weight in shares)
-            start = math.log(share) + product * (1.0 + _ROUNDING)
-            bets.append((last * (1.0 + offset), start))
-    wanted = level * (1.0 + 1e-12)
-    low = min(math.fsum(x * weight for x, weight in shares) / number, float(last))
-    high, tries = float(last), 0
-    while tries < _HALVINGS or (high == last and last - low > _FINE * last):
-        tries += 1
-        middle = 0.5 * (low + high)
-        if _wealth(bets, number, middle)[0] >= wanted:
-            high = middle
+        pole_logs = _pole_logs(last_point, offset)
+        if all(pole_logs[x] > -math.inf for x, _ in point_weights):
+            log_product = math.fsum(
+                weight * pole_logs[x] for x, weight in point_weights
+            )
+            log_start = math.log(share) + log_product * (1.0 + _ROUNDING)
+            bets.append((last_point * (1.0 + offset), log_start))
+    target_wealth = level * (1.0 + 1e-12)
+    lower_end = min(
+        math.fsum(x * weight for x, weight in point_weights) / num_samples,
+        float(last_point),
+    )
+    upper_bound, num_halvings = float(last_point), 0
+    while num_halvings < _HALVINGS or (
+        upper_bound == last_point and last_point - lower_end > _FINE * last_point
+    ):
+        num_halvings += 1
+        middle = 0.5 * (lower_end + upper_bound)
+        if _log_wealth(bets, num_samples, middle)[0] >= target_wealth:
+            upper_bound = middle
         else:
-            low = middle
-    while high < last:
-        wealth, slope = _wealth(bets, number, high)
-        below = high - (wealth - wanted) / slope
-        if high - below <= _FINE * last or _wealth(bets, number, below)[0] < wanted:
+            lower_end = middle
+    while upper_bound < last_point:
+        wealth, slope = _log_wealth(bets, num_samples, upper_bound)
+        next_bound = upper_bound - (wealth - target_wealth) / slope
+        if (
+            upper_bound - next_bound <= _FINE * last_point
+            or _log_wealth(bets, num_samples, next_bound)[0] < target_wealth
+        ):
             break
-        high = below
-    return high
+        upper_bound = next_bound
+    return upper_bound
 
 
 @lru_cache(maxsize=64)
-def _logs(last: int, offset: float) -> tuple[float, ...]:
+def _pole_logs(last_point: int, offset: float) -> tuple[float, ...]:
     """Return log(1 - x/pole) at the grid points: log(pole - x), up to a constant."""
-    pole = last * (1.0 + offset)
+    pole = last_point * (1.0 + offset)
     return tuple(
-        math.log1p(-x / pole) if x < pole else -math.inf for x in range(last + 1)
+        math.log1p(-x / pole) if x < pole else -math.inf for x in range(last_point + 1)
     )
 
 
-def _wealth(
-    bets: list[tuple[float, float]], number: float, q: float
+def _log_wealth(
+    bets: list[tuple[float, float]], num_samples: float, q: float
 ) -> tuple[float, float]:
     """Return the log of W_n(q), rounded down, and its derivative."""
     if not bets or any(q >= pole for pole, _ in bets):
         return (math.inf, math.inf) if bets else (-math.inf, 0.0)
     terms = [
-        start - number * math.log1p(-q / pole) * (1.0 - _ROUNDING)
-        for pole, start in bets
+        log_start - num_samples * math.log1p(-q / pole) * (1.0 - _ROUNDING)
+        for pole, log_start in bets
     ]
-    top = max(terms)
-    parts = [math.exp(term - top) for term in terms]
-    total = math.fsum(parts)
-    rates = (part / (pole - q) for part, (pole, _) in zip(parts, bets, strict=True))
-    return top + math.log(total), number * math.fsum(rates) / total
+    largest_term = max(terms)
+    scaled_terms = [math.exp(term - largest_term) for term in terms]
+    term_sum = math.fsum(scaled_terms)
+    rates = (
+        scaled_term / (pole - q)
+        for scaled_term, (pole, _) in zip(scaled_terms, bets, strict=True)
+    )
+    return largest_term + math.log(term_sum), num_samples * math.fsum(rates) / term_sum
 
 
 # --- checkpoints --------------------------------------------------------------
@@ -158,9 +179,9 @@ def likely_samples(t: Any, spread: Any, variance: Any, level: float) -> Any:
     """Return about how many samples let bets close the radius t.
 
     ``variance`` is that of the samples; numbers or arrays. It is a forecast, on which
-    no promise rests: what a known variance needs and what samples that do not vary
-    need, joined by two constants that were fitted to a few simulated stops, at a
-    level that is raised by what several poles cost.
+    no promise rests. It joins the counts for a known variance and for samples that do
+    not vary by two constants, fitted to a few simulated stops. The level is raised by
+    the cost of several poles.
     """
     return (level + 1.0) * np.hypot(2.0 * variance / (t * t), 0.62 * spread / t)
 
@@ -170,11 +191,15 @@ def likely_calls(calls: int, samples: int, likely: float) -> int:
 
     Whole numbers, because prices are beyond 10^1000.
     """
-    share = min(1.0, likely / samples)
-    return calls if share >= 1.0 else max(1, calls * int(share * 2**30) >> 30)
+    sample_share = min(1.0, likely / samples)
+    return (
+        calls
+        if sample_share >= 1.0
+        else max(1, calls * int(sample_share * 2**30) >> 30)
+    )
 
 
-def choose_looks(
+def choose_checkpoints(
     t: float, spread: float, actions: int, samples: int, adaptive_delta: float
 ) -> tuple[int, ...]:
     """Return the checkpoints: increasing counts below ``samples``.
@@ -193,8 +218,8 @@ def choose_looks(
 
 def checkpoints(count: int, samples: int) -> tuple[int, ...]:
     """Return geometric counts from ``count`` on, below ``samples``."""
-    looks: list[int] = []
+    checkpoint_counts: list[int] = []
     while count < samples / 1.05:
-        looks.append(count)
+        checkpoint_counts.append(count)
         count = max(count + 1, math.ceil(count * CHECKPOINT_RATIO))
-    return tuple(looks)
+    return tuple(checkpoint_counts)

@@ -25,8 +25,8 @@ import math
 
 def psi(x: float) -> float:
     """Return sgn(x) log(1 + |x| + x^2/2), which grows like a logarithm."""
-    grown = math.log1p(abs(x) + 0.5 * x * x)
-    return grown if x >= 0.0 else -grown
+    log_growth = math.log1p(abs(x) + 0.5 * x * x)
+    return log_growth if x >= 0.0 else -log_growth
 
 
 def catoni_rate(t: float, second: float) -> float:
@@ -42,8 +42,8 @@ def catoni_slope(n: int, second: float, level: float) -> float:
 def catoni_radius(n: int, slope: float, second: float, level: float) -> float:
     """Return how far the estimate after ``n`` samples can be from the mean.
 
-    For one ``slope`` it holds at every n at once, for whatever reason the count is
-    what it is: each side fails with probability at most exp(-level).
+    For one ``slope`` it holds at every n at once, whatever the reason for the count:
+    each side fails with probability at most exp(-level).
     """
     if n < 1:
         return math.inf

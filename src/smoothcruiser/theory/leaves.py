@@ -26,18 +26,20 @@ def constant(
     The default is the middle of each player's bounds. With no steps left it is
     exact.
     """
-    low, high = base.values(remaining)
-    middle = 0.5 * (low + high)
+    value_low, value_high = base.values(remaining)
+    middle_values = 0.5 * (value_low + value_high)
     if value is None:
-        value = float(np.mean(middle))
+        value = float(np.mean(middle_values))
     if shift is None:
         shift = (
-            float(middle[0, 0] - middle[1, 0]) / 2.0 if base.sign.shape[0] == 2 else 0.0
+            float(middle_values[0, 0] - middle_values[1, 0]) / 2.0
+            if base.sign.shape[0] == 2
+            else 0.0
         )
     guess = value + base.sign * shift
     return Moments(
-        guess - high,
-        guess - low,
+        guess - value_high,
+        guess - value_low,
         guess,
         guess,
         np.zeros_like(guess),
@@ -55,16 +57,16 @@ def middle(base: Ground, remaining: int | None) -> Moments:
     """
     facts = base.facts
     assert facts.given_gap is not None
-    room = slack(facts)
-    half = 0.5 * facts.given_gap + room
-    low, high = base.values(remaining)
-    bottom, top = facts.value_hull()
-    zero = np.zeros_like(low)
+    rounding_slack = slack(facts)
+    half_gap = 0.5 * facts.given_gap + rounding_slack
+    value_low, value_high = base.values(remaining)
+    hull_low, hull_high = facts.value_hull()
+    zero = np.zeros_like(value_low)
     return Moments(
-        zero - half,
-        zero + half,
-        np.maximum(low - half, bottom - room),
-        np.minimum(high + half, top + room),
+        zero - half_gap,
+        zero + half_gap,
+        np.maximum(value_low - half_gap, hull_low - rounding_slack),
+        np.minimum(value_high + half_gap, hull_high + rounding_slack),
         zero,
         np.array([-math.inf]),
         np.array([0.0]),

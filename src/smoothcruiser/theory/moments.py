@@ -27,7 +27,7 @@ legend   symbol      name
   C                  ``log_calls``: natural log of the oracle calls of one
                      sample (-inf for none)
 
-What this file leaves out: bounds on V (``ground``), which levels to build
+This file leaves out bounds on V (``ground``), which levels to build
 (``schedule.compiler``) and the root (``stopping``).
 """
 
@@ -64,7 +64,7 @@ def largest(x: Array) -> float:
 
 @dataclass(frozen=True)
 class Moments:
-    """What is promised of one sample of a level, per player to move: shape (P, M).
+    """Bounds on one sample of a level, per player to move: shape (P, M).
 
     ``log_calls``, ``shift`` and ``baseline`` have shape (M,). A sample X lies in
     [low, high] where ``rare`` is 0. Otherwise X = Y + Z with Y in [low, high], E Z = 0
@@ -78,9 +78,9 @@ class Moments:
     high: Array
     variance: Array
     log_calls: Array
-    shift: Array  # (M,): what the level adds with the sign of the player
+    shift: Array  # (M,): number that the level adds with the sign of the player
     rare: Array = 0.0
-    baseline: Array = 0.0  # (M,): what the corrections of a rollout measure from
+    baseline: Array = 0.0  # (M,): origin of the corrections of a rollout
 
     @property
     def width(self) -> Array:
@@ -113,7 +113,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Backup:
-    """What is promised of one backup xi = r + gamma X(z), per player: shape (P, M).
+    """Bounds on one backup xi = r + gamma X(z), per player: shape (P, M).
 
     ``log_calls`` has shape (M,) and includes the call that samples r and z.
     """
@@ -136,7 +136,7 @@ class Backup:
         return self.high - self.low
 
     @property
-    def tilt(self) -> Array:
+    def bias_span(self) -> Array:
         """The bias span gamma w: how far the biases of xi can be apart in one state."""
         return self.bias_high - self.bias_low
 
@@ -147,15 +147,15 @@ class Backup:
 
     def about(self, center: Array) -> Array:
         """Return a bound on E (xi - center)^2, shape (P, M)."""
-        ends = (
+        enclosures = (
             (self.low, self.high, self.rare),
             (self.mean_low, self.mean_high, self.within),
         )
-        first, second = (
+        range_moment, mean_moment = (
             np.maximum(np.abs(a - center), np.abs(b - center)) ** 2 + v
-            for a, b, v in ends
+            for a, b, v in enclosures
         )
-        return np.minimum(first, second)
+        return np.minimum(range_moment, mean_moment)
 
     @property
     def center(self) -> Array:
@@ -164,48 +164,56 @@ class Backup:
         It is the middle of an interval that holds xi, its part Y or its conditional
         mean, over both players.
         """
-        return self.centered[0]
+        return self.center_and_moment[0]
 
     @property
-    def centered(self) -> tuple[Array, Array]:
+    def center_and_moment(self) -> tuple[Array, Array]:
         """``center``, and a bound on the second moment about it, shape (P, M)."""
-        ends = (self.low, self.high), (self.mean_low, self.mean_high)
+        end_pairs = (self.low, self.high), (self.mean_low, self.mean_high)
         if len(self.low) == 1:
-            middles = [0.5 * (a[0] + b[0]) for a, b in ends]
+            middles = [0.5 * (a[0] + b[0]) for a, b in end_pairs]
         else:
-            middles = [0.5 * (np.min(a, axis=0) + np.max(b, axis=0)) for a, b in ends]
-        about = [self.about(middle) for middle in middles]
-        first, second = about
+            middles = [
+                0.5 * (np.min(a, axis=0) + np.max(b, axis=0)) for a, b in end_pairs
+            ]
+        second_moments = [self.about(middle) for middle in middles]
+        range_moment, mean_moment = second_moments
         if len(self.low) > 1:
-            first, second = np.max(first, axis=0), np.max(second, axis=0)
-        nearer = first <= second
-        seconds = np.where(nearer, *about)
-        return np.where(nearer if nearer.ndim == 1 else nearer[0], *middles), seconds
+            range_moment, mean_moment = (
+                np.max(range_moment, axis=0),
+                np.max(mean_moment, axis=0),
+            )
+        is_range_nearer = range_moment <= mean_moment
+        smaller_moments = np.where(is_range_nearer, *second_moments)
+        return np.where(
+            is_range_nearer if is_range_nearer.ndim == 1 else is_range_nearer[0],
+            *middles,
+        ), smaller_moments
 
     @property
     def centers(self) -> Array:
-        """The same for each player, who is known at the root: shape (P, M)."""
-        ends = (self.low, self.high), (self.mean_low, self.mean_high)
-        middles = [0.5 * (a + b) for a, b in ends]
-        first, second = (self.about(middle) for middle in middles)
-        return np.where(first <= second, middles[0], middles[1])
+        """The center of each player, for roots where the player is known: (P, M)."""
+        end_pairs = (self.low, self.high), (self.mean_low, self.mean_high)
+        middles = [0.5 * (a + b) for a, b in end_pairs]
+        range_moment, mean_moment = (self.about(middle) for middle in middles)
+        return np.where(range_moment <= mean_moment, middles[0], middles[1])
 
     @property
     def draw(self) -> tuple[Array, Array, Array]:
-        """What a root needs to know: (bias, spread, variance), each of shape (M,).
+        """The numbers that a root needs: (bias, spread, variance), each of shape (M,).
 
         Where xi has no range the spread is infinite, and a second moment about
         ``centers`` takes the place of the variance (docs/randomized.md, R8).
         """
-        nothing = 0.0 * self.low
+        zeros = 0.0 * self.low
         spread, variance, rare = (
-            over_players(x + nothing) for x in (self.spread, self.variance, self.rare)
+            over_players(x + zeros) for x in (self.spread, self.variance, self.rare)
         )
         if isinstance(self.rare, float):
             return self.bias, spread, variance
         if np.any(rare > 0.0):
-            second = np.max(self.about(self.centers), axis=0)
-            variance = np.where(rare > 0.0, second, variance)
+            second_moment = np.max(self.about(self.centers), axis=0)
+            variance = np.where(rare > 0.0, second_moment, variance)
             spread = np.where(rare > 0.0, np.inf, spread)
         return self.bias, spread, variance
 
@@ -236,53 +244,56 @@ def backup(base: Ground, child: Moments, child_remaining: int | None) -> Backup:
 
     Var xi <= min(R^2/4 + gamma^2 rare, (rho + gamma m)^2/4 + gamma^2 v'), where m is
     the length of the interval that holds E[X(z) | z]. The first bound is Popoviciu
-    for xi, or for its part Y (Lemma V). The second is Popoviciu for E[xi | r, z] plus the mean of
-    Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has a span
-    of its own (Lemma T), and the bias is added to it.
+    for xi, or for its part Y (Lemma V). The second is Popoviciu for E[xi | r, z] plus
+    the mean of Var[xi | r, z]. Where the total of rewards is known, r + gamma V(z) has
+    a span of its own (Lemma T), and the bias is added to it.
     """
     facts = base.facts
-    gamma, (least, most) = facts.discount, facts.reward_range
-    squared, reward_span = gamma * gamma, facts.reward_span
+    gamma, (reward_min, reward_max) = facts.discount, facts.reward_range
+    squared_discount, reward_span = gamma * gamma, facts.reward_span
     low, high = base.after(child.low, child.high)
     value_low, value_high = base.values(child_remaining)
     mean_low, mean_high = base.after(
         np.maximum(child.low, value_low + child.bias_low),
         np.minimum(child.high, value_high + child.bias_high),
     )
-    within = squared * base.largest_after(child.variance)
+    within_variance = squared_discount * base.largest_after(child.variance)
     rare = child.rare
     if not isinstance(rare, float):  # which may be infinite
         rare = rare + np.zeros(child.variance.shape)
-        rare = squared * base.largest_after(rare)
+        rare = squared_discount * base.largest_after(rare)
     bias_low, bias_high = base.after(child.bias_low, child.bias_high)
-    length = high - low
-    span = reward_span + gamma * length
-    between = reward_span + gamma * np.minimum(
-        length, np.maximum(mean_high - mean_low, 0.0)
+    child_span = high - low
+    backup_span = reward_span + gamma * child_span
+    mean_span = reward_span + gamma * np.minimum(
+        child_span, np.maximum(mean_high - mean_low, 0.0)
     )
     if facts.known_total is not None:
         # E[xi | r, z] = r + gamma V(z) + gamma bias(z): a total holds the first two
-        between = np.minimum(
-            between, base.next_span(child_remaining) + gamma * (bias_high - bias_low)
+        mean_span = np.minimum(
+            mean_span, base.next_span(child_remaining) + gamma * (bias_high - bias_low)
         )
     return Backup(
         bias_low=gamma * bias_low,
         bias_high=gamma * bias_high,
-        low=least + gamma * low,
-        high=most + gamma * high,
-        variance=np.minimum(span * span / 4.0 + rare, between * between / 4.0 + within),
+        low=reward_min + gamma * low,
+        high=reward_max + gamma * high,
+        variance=np.minimum(
+            backup_span * backup_span / 4.0 + rare,
+            mean_span * mean_span / 4.0 + within_variance,
+        ),
         log_calls=np.logaddexp(0.0, child.log_calls),
-        mean_low=least + gamma * mean_low,
-        mean_high=most + gamma * np.maximum(mean_low, mean_high),
-        within=within,
+        mean_low=reward_min + gamma * mean_low,
+        mean_high=reward_max + gamma * np.maximum(mean_low, mean_high),
+        within=within_variance,
         rare=rare,
     )
 
 
 def itself(base: Ground, x: Moments, remaining: int | None) -> Backup:
-    """Return X itself in the form of a backup: what a root of the value samples."""
-    low, high = base.values(remaining)
-    mean_low = np.maximum(x.low, low + x.bias_low)
+    """Return X itself in the form of a backup, which a root of the value samples."""
+    value_low, value_high = base.values(remaining)
+    mean_low = np.maximum(x.low, value_low + x.bias_low)
     return Backup(
         bias_low=x.bias_low,
         bias_high=x.bias_high,
@@ -291,32 +302,32 @@ def itself(base: Ground, x: Moments, remaining: int | None) -> Backup:
         variance=x.variance,
         log_calls=x.log_calls,
         mean_low=mean_low,
-        mean_high=np.maximum(mean_low, np.minimum(x.high, high + x.bias_high)),
+        mean_high=np.maximum(mean_low, np.minimum(x.high, value_high + x.bias_high)),
         within=x.variance,
         rare=x.rare,
     )
 
 
-def shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
+def shift_moments(base: Ground, x: Moments, shift: Array | None) -> Moments:
     """Return ``x`` plus sign * shift.
 
     Without a shift, the one number is taken that makes the largest |bias| over
     the players smallest.
     """
     if shift is None and base.alone:
-        shift = move = -0.5 * (x.bias_low[0] + x.bias_high[0])
+        shift = signed_shift = -0.5 * (x.bias_low[0] + x.bias_high[0])
     elif shift is None:
-        low = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
-        high = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
-        shift = -0.5 * (low + high)
-        move = base.sign * shift
+        bias_min = np.min(np.where(base.sign > 0.0, x.bias_low, -x.bias_high), axis=0)
+        bias_max = np.max(np.where(base.sign > 0.0, x.bias_high, -x.bias_low), axis=0)
+        shift = -0.5 * (bias_min + bias_max)
+        signed_shift = base.sign * shift
     else:
-        move = base.sign * shift
+        signed_shift = base.sign * shift
     return Moments(
-        x.bias_low + move,
-        x.bias_high + move,
-        x.low + move,
-        x.high + move,
+        x.bias_low + signed_shift,
+        x.bias_high + signed_shift,
+        x.low + signed_shift,
+        x.high + signed_shift,
         x.variance,
         x.log_calls,
         shift + np.zeros(x.shift.shape),
@@ -325,14 +336,14 @@ def shifted(base: Ground, x: Moments, shift: Array | None) -> Moments:
     )
 
 
-def moved(base: Ground, x: Moments, shift: float) -> Moments:
+def replace_shift(base: Ground, x: Moments, shift: float) -> Moments:
     """``x`` with its shift replaced by ``shift``."""
-    move = base.sign * (shift - x.shift)
+    shift_change = base.sign * (shift - x.shift)
     return Moments(
-        x.bias_low + move,
-        x.bias_high + move,
-        x.low + move,
-        x.high + move,
+        x.bias_low + shift_change,
+        x.bias_high + shift_change,
+        x.low + shift_change,
+        x.high + shift_change,
         x.variance,
         x.log_calls,
         np.full_like(x.shift, shift),
@@ -342,17 +353,17 @@ def moved(base: Ground, x: Moments, shift: float) -> Moments:
 
 
 def one_sided(base: Ground, gap: Array, *, above: bool) -> tuple[Array, Array]:
-    """Split an error of at most ``gap`` into its parts (down, up), per player.
+    """Split an error of at most ``gap`` into (down, up), per player.
 
     A max player makes the error upwards if ``above``, else downwards; a min
     player the other way round. Where F is not convex, both parts are ``gap``.
     """
     if not base.rule.convex:
         return gap, gap
-    if base.alone:  # who maximizes
+    if base.alone:  # the max player
         return (0.0, gap) if above else (gap, 0.0)
-    up = (base.sign > 0) == above
-    return np.where(up, 0.0, gap), np.where(up, gap, 0.0)
+    is_upward = (base.sign > 0) == above
+    return np.where(is_upward, 0.0, gap), np.where(is_upward, gap, 0.0)
 
 
 def plug_in(
@@ -364,18 +375,18 @@ def plug_in(
     """
     n = np.asarray(samples, dtype=np.float64)
     phi = plug_in_noise(base.rule, n, query.spread, query.variance)
-    down, up = one_sided(base, phi, above=True)
-    calls = np.log(n * base.facts.num_actions) + query.log_calls
+    noise_down, noise_up = one_sided(base, phi, above=True)
+    log_calls = np.log(n * base.facts.num_actions) + query.log_calls
     moments = Moments(
-        bias_low=query.bias_low - down,
-        bias_high=query.bias_high + up,
+        bias_low=query.bias_low - noise_down,
+        bias_high=query.bias_high + noise_up,
         low=query.low + base.offset_low + 0.0 * n,
         high=query.high + base.offset_high + 0.0 * n,
         variance=plug_in_variance(base.rule, n, query.spread, query.variance),
-        log_calls=calls,
-        shift=np.zeros(calls.shape),
+        log_calls=log_calls,
+        shift=np.zeros(log_calls.shape),
     )
-    return shifted(base, moments, shift)
+    return shift_moments(base, moments, shift)
 
 
 def rollout_loss(
@@ -384,10 +395,10 @@ def rollout_loss(
     """Return (E D, sup D), the mean and the largest loss of following grad F(Q-hat)."""
     n = np.asarray(samples, dtype=np.float64)
     spread = query.spread
-    cap = bregman_cap(base.rule, base.q_box(remaining) + spread)
-    ceiling = np.minimum(cap, base.policy_ceiling(remaining))
-    noise = bregman_noise(base.rule, n, spread, query.variance, query.tilt)
-    return np.minimum(noise, ceiling), ceiling
+    span_cap = bregman_cap(base.rule, base.q_box(remaining) + spread)
+    loss_ceiling = np.minimum(span_cap, base.policy_ceiling(remaining))
+    noise_loss = bregman_noise(base.rule, n, spread, query.variance, query.bias_span)
+    return np.minimum(noise_loss, loss_ceiling), loss_ceiling
 
 
 def rollout(
@@ -406,16 +417,18 @@ def rollout(
     n = np.asarray(samples, dtype=np.float64)
     rule, spread = base.rule, query.spread
     # as ``rollout_loss`` and ``regularizer_range`` have it, in one pass
-    cap, fall = bregman_caps(rule, base.q_box(remaining) + spread, spread)
-    ceiling = np.minimum(cap, base.policy_ceiling(remaining))
-    fall = np.minimum(fall, rule.drop)
-    loss = bregman_noise(rule, n, spread, query.variance, query.tilt)
-    loss = np.minimum(loss, ceiling)
-    calls = np.logaddexp(
+    span_cap, omega_drop = bregman_caps(rule, base.q_box(remaining) + spread, spread)
+    loss_ceiling = np.minimum(span_cap, base.policy_ceiling(remaining))
+    omega_drop = np.minimum(omega_drop, rule.drop)
+    loss = bregman_noise(rule, n, spread, query.variance, query.bias_span)
+    loss = np.minimum(loss, loss_ceiling)
+    log_calls = np.logaddexp(
         np.log(n * base.facts.num_actions) + query.log_calls, continuation.log_calls
     )
-    noise = variance_of_mean(base, loss, ceiling, continuation)
-    return _followed(base, continuation, loss, fall, noise, calls, shift)
+    mean_variance = variance_of_mean(base, loss, loss_ceiling, continuation)
+    return _follow_action(
+        base, continuation, loss, omega_drop, mean_variance, log_calls, shift
+    )
 
 
 def variance_of_mean(
@@ -423,11 +436,11 @@ def variance_of_mean(
 ) -> Array:
     """Return a bound on Var E[X | Q-hat] of a rollout (S3)."""
     if base.rule.convex:  # by Bhatia-Davis
-        share = np.minimum(loss, 0.5 * ceiling)
-        deviation = np.sqrt(share * (ceiling - share))
+        capped_loss = np.minimum(loss, 0.5 * ceiling)
+        deviation = np.sqrt(capped_loss * (ceiling - capped_loss))
     else:
         deviation = np.sqrt(loss * ceiling)
-    return (deviation + 0.5 * continuation.tilt) ** 2
+    return (deviation + 0.5 * continuation.bias_span) ** 2
 
 
 def blind(
@@ -441,7 +454,7 @@ def blind(
     It is a rollout that makes no estimates.
     """
     zero = np.zeros_like(continuation.bias_low)
-    return _followed(
+    return _follow_action(
         base,
         continuation,
         base.blind(remaining) + zero,
@@ -452,13 +465,13 @@ def blind(
     )
 
 
-def _followed(
+def _follow_action(
     base: Ground,
     continuation: Backup,
     loss: Array,
-    fall: Array,
+    omega_drop: Array,
     mean_variance: Array,
-    calls: Array,
+    log_calls: Array,
     shift: Array | None,
 ) -> Moments:
     """Return the moments of a level that samples one action and continues after it.
@@ -466,22 +479,22 @@ def _followed(
     E D = ``loss``, -Omega lies in [F(0) - ``fall``, F(0)], and Var
     E[X | Q-hat] <= ``mean_variance``.
     """
-    down, up = one_sided(base, loss, above=False)
-    fall_down, fall_up = one_sided(base, fall, above=False)
-    within_state = continuation.spread + fall_down + fall_up
-    nothing, rare = 0.0 * loss, continuation.rare
-    calls = calls + nothing[0]
+    loss_down, loss_up = one_sided(base, loss, above=False)
+    drop_down, drop_up = one_sided(base, omega_drop, above=False)
+    within_state = continuation.spread + drop_down + drop_up
+    zeros, rare = 0.0 * loss, continuation.rare
+    log_calls = log_calls + zeros[0]
     moments = Moments(
-        bias_low=continuation.bias_low - down,
-        bias_high=continuation.bias_high + up,
-        low=continuation.low + base.offset_low - fall_down,
-        high=continuation.high + base.offset_high + fall_up,
+        bias_low=continuation.bias_low - loss_down,
+        bias_high=continuation.bias_high + loss_up,
+        low=continuation.low + base.offset_low - drop_down,
+        high=continuation.high + base.offset_high + drop_up,
         variance=np.minimum(
             within_state**2 / 4.0 + continuation.rare,
             continuation.variance + mean_variance,
         ),
-        log_calls=calls,
-        shift=np.zeros(calls.shape),
-        rare=rare if isinstance(rare, float) else rare + nothing,
+        log_calls=log_calls,
+        shift=np.zeros(log_calls.shape),
+        rare=rare if isinstance(rare, float) else rare + zeros,
     )
-    return shifted(base, moments, shift)
+    return shift_moments(base, moments, shift)

@@ -1,4 +1,4 @@
-"""What sampling noise does to F: S1, S2, S4-S6 and S9-S11 of docs/theory.md.
+"""Effects of sampling noise on F: S1, S2, S4-S6 and S9-S11 of docs/theory.md.
 
 Q-hat(a) is the mean of N independent samples, each in an interval of length R
 and of variance at most sigma^2. Q-tilde = E Q-hat, and Q-tilde - Q has span at
@@ -6,22 +6,21 @@ most t over the actions. Two numbers matter; both are suprema over everything
 that the facts leave open:
 
   phi = E F(Q-hat) - F(Q-tilde)
-        what a plug-in overestimates (``plug_in_noise``)
+        the overestimate of a plug-in (``plug_in_noise``)
   E D = E [F(Q) - F(Q-hat) - <grad F(Q-hat), Q - Q-hat>]
-        what a rollout of grad F(Q-hat) loses (``bregman_noise``)
+        the loss of a rollout of grad F(Q-hat) (``bregman_noise``)
 
 legend   symbol    name here
   N                ``n``
   R, sigma^2       ``spread``, ``variance``: of one sample
-  t                ``tilt``, the bias span: gamma * w of the level that values
-                   next states
+  t                ``bias_span``: gamma * w of the level that values next states
   lambda, K        ``OperatorRule.temperature``, ``OperatorRule.num_actions``
   u = R/(lambda N) how far one sample can move log grad F
 
 Every function takes arrays. It is non-increasing in n and non-decreasing in the
-other arguments, so upper bounds may stand for them. What this file leaves out:
-how a level's moments follow from its children's (``moments``), and which N to
-take (``schedule.compiler``).
+other arguments, so upper bounds may stand for them. This file leaves out how a
+level's moments follow from its children's (``moments``), and which N to take
+(``schedule.compiler``).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _SUBSETS = 12
 
 @dataclass(frozen=True)
 class OperatorRule:
-    """What the noise lemmas need to know of F over at most ``num_actions`` actions."""
+    """Properties of F over at most ``num_actions`` actions, for the noise lemmas."""
 
     temperature: float
     num_actions: int
@@ -82,12 +81,12 @@ def skew_probability(spread: Array, variance: Array) -> Array:
 
     The Bernoulli law of p, scaled by R, has both the range and the variance.
     """
-    ratio = np.where(
+    variance_ratio = np.where(
         spread > 0.0,
         np.minimum(variance / np.where(spread > 0.0, spread, 1.0) ** 2, 0.25),
         0.0,
     )
-    return 2.0 * ratio / (1.0 + np.sqrt(1.0 - 4.0 * ratio))
+    return 2.0 * variance_ratio / (1.0 + np.sqrt(1.0 - 4.0 * variance_ratio))
 
 
 def log_mgf(u: Array, p: Array) -> Array:
@@ -102,13 +101,15 @@ def log_mgf(u: Array, p: Array) -> Array:
     u = np.asarray(u)
     if u.size > 0 and u.min() >= 1e-3 and u.max() < 30.0:
         return np.minimum(_near_log_mgf(u, _worst_chance(u, p)), u * u / 8.0)
-    safe = np.maximum(u, 1e-3)
-    shrink = np.exp(-safe)
-    q = _worst_chance(safe, p)
-    near = _near_log_mgf(np.minimum(safe, 30.0), q)
+    safe_u = np.maximum(u, 1e-3)
+    exp_minus = np.exp(-safe_u)
+    q = _worst_chance(safe_u, p)
+    near_form = _near_log_mgf(np.minimum(safe_u, 30.0), q)
     # the same with e^u taken out: no overflow at any u
-    far = (1.0 - q) * safe + np.log(np.maximum(q + (1.0 - q) * shrink, 1e-300))
-    exact = np.where(safe < 30.0, near, np.where(q > 0.0, far, 0.0))
+    far_form = (1.0 - q) * safe_u + np.log(
+        np.maximum(q + (1.0 - q) * exp_minus, 1e-300)
+    )
+    exact_form = np.where(safe_u < 30.0, near_form, np.where(q > 0.0, far_form, 0.0))
     series = (
         p
         * (1.0 - p)
@@ -117,7 +118,7 @@ def log_mgf(u: Array, p: Array) -> Array:
         * u
         * (1.0 + u / 3.0 + u * u / 12.0 * np.exp(np.minimum(u, 1.0)))
     )
-    return np.minimum(np.where(u < 1e-3, series, exact), u * u / 8.0)
+    return np.minimum(np.where(u < 1e-3, series, exact_form), u * u / 8.0)
 
 
 def _worst_chance(u: Array, p: Array) -> Array:
@@ -169,25 +170,26 @@ def blind_loss(
     if num_actions == 1 or box == 0.0:
         return 0.0
     rule = OperatorRule.of(operator, num_actions)
-    ceiling = float(bregman_cap(rule, np.float64(box)))
+    loss_ceiling = float(bregman_cap(rule, np.float64(box)))
     # beyond 256 actions j/K is dense enough that the ceiling is the value
     if not rule.convex or num_actions > 256:
-        return ceiling
-    worst = 0.0
+        return loss_ceiling
+    worst_loss = 0.0
     for k in range(max(min_actions, 2), num_actions + 1):
         for weight in _vertex_weights(operator, rule, k, min_actions == num_actions):
             if rule.entropic:
-                worst = max(
-                    worst,
+                worst_loss = max(
+                    worst_loss,
                     rule.temperature * _bernoulli_gap(box / rule.temperature, weight),
                 )
             else:
-                j = round(weight * k)
-                q = [box] * j + [0.0] * (k - j)
-                worst = max(
-                    worst, operator.value(q) - operator.value([0.0] * k) - weight * box
+                num_high = round(weight * k)
+                q = [box] * num_high + [0.0] * (k - num_high)
+                worst_loss = max(
+                    worst_loss,
+                    operator.value(q) - operator.value([0.0] * k) - weight * box,
                 )
-    return min(worst, ceiling) if worst > 0.0 else ceiling
+    return min(worst_loss, loss_ceiling) if worst_loss > 0.0 else loss_ceiling
 
 
 def _bernoulli_gap(u: float, p: float) -> float:
@@ -207,14 +209,14 @@ def _vertex_weights(
     """
     if rule.uniform:
         return [j / k for j in range(1, k)]
-    known = rule.entropic and all_legal and k == rule.num_actions
-    if not known or k > _SUBSETS:
+    is_prior_known = rule.entropic and all_legal and k == rule.num_actions
+    if not is_prior_known or k > _SUBSETS:
         return []
     prior = operator.weights(k)
     return [
         added(prior[a] for a in subset)
-        for size in range(1, k)
-        for subset in combinations(range(k), size)
+        for subset_size in range(1, k)
+        for subset in combinations(range(k), subset_size)
     ]
 
 
@@ -256,15 +258,16 @@ def plug_in_noise(
     k = rule.num_actions
     if k == 1:
         return 0.0 * (n + spread)
-    noise = variance / n
+    mean_variance = variance / n
     # S1; sub-Gaussian maximum
     phi = np.minimum(
-        np.sqrt(noise) * ((k - 1) / math.sqrt(k)),
+        np.sqrt(mean_variance) * ((k - 1) / math.sqrt(k)),
         spread * np.sqrt(math.log(k) / 2.0 / n),
     )
     # sub-gamma maximum
     phi = np.minimum(
-        phi, np.sqrt(2.0 * math.log(k) * noise) + spread * (math.log(k) / 3.0) / n
+        phi,
+        np.sqrt(2.0 * math.log(k) * mean_variance) + spread * (math.log(k) / 3.0) / n,
     )
     if rule.entropic:
         t = rule.temperature
@@ -274,20 +277,24 @@ def plug_in_noise(
         )
         if k == 2:
             # S11: exact for two actions
-            return np.minimum(phi, t * _log_cosh(np.sqrt(0.5 * noise) / t))
+            return np.minimum(phi, t * _log_cosh(np.sqrt(0.5 * mean_variance) / t))
         u = np.minimum(spread / (t * n), _EXPONENT_CAP / 2.0)
-        second = noise / (t * t) * noise  # sigma^4 / (lambda N)^2
-        smooth = noise * (0.5 + np.expm1(u) / 6.0) + 2.0 * second * (
-            1.0 / 12.0 + np.expm1(2.0 * u) / 20.0
-        )
-        return np.minimum(phi, (1.0 - 1.0 / k) / t * smooth)  # S10
+        squared_noise = (
+            mean_variance / (t * t) * mean_variance
+        )  # sigma^4 / (lambda N)^2
+        smooth_bound = mean_variance * (
+            0.5 + np.expm1(u) / 6.0
+        ) + 2.0 * squared_noise * (1.0 / 12.0 + np.expm1(2.0 * u) / 20.0)
+        return np.minimum(phi, (1.0 - 1.0 / k) / t * smooth_bound)  # S10
     if rule.strong_convexity > 0.0:
-        return np.minimum(phi, (k - 1) / (2.0 * rule.strong_convexity) * noise)  # S5
+        return np.minimum(
+            phi, (k - 1) / (2.0 * rule.strong_convexity) * mean_variance
+        )  # S5
     # curv E span^2 / 8, S1
     return (
         phi
         if math.isinf(rule.curvature)
-        else np.minimum(phi, rule.curvature * (k - 1) / 4.0 * noise)
+        else np.minimum(phi, rule.curvature * (k - 1) / 4.0 * mean_variance)
     )
 
 
@@ -302,35 +309,40 @@ def _log_cosh(x: Array) -> Array:
 
 
 def bregman_noise(
-    rule: OperatorRule, n: Array, spread: Array, variance: Array, tilt: Array
+    rule: OperatorRule, n: Array, spread: Array, variance: Array, bias_span: Array
 ) -> Array:
     """Return an upper bound on E D(Q, Q-hat).
 
-    ``tilt`` bounds the bias span, which is the span of E Q-hat - Q.
+    ``bias_span`` bounds the span of E Q-hat - Q.
     """
     k = rule.num_actions
     if k == 1:
-        return 0.0 * (n + spread + tilt)
-    noise = variance / n
+        return 0.0 * (n + spread + bias_span)
+    mean_variance = variance / n
     # Minkowski: the root of E span(Q - Q-hat)^2, S1
-    both = tilt + np.sqrt(2.0 * (k - 1) * noise)
-    loss = both
+    root_span = bias_span + np.sqrt(2.0 * (k - 1) * mean_variance)
+    loss = root_span
     if math.isinf(rule.curvature):
         return loss
     # E |h - mean h|^2 for h = Q - Q-hat: noise and bias do not mix (S9)
-    centred = 0.25 * k * tilt * tilt + (k - 1) * noise
+    centred_square = 0.25 * k * bias_span * bias_span + (k - 1) * mean_variance
     loss = np.minimum(
-        loss, rule.curvature / 8.0 * np.minimum(both * both, 2.0 * centred)
+        loss,
+        rule.curvature / 8.0 * np.minimum(root_span * root_span, 2.0 * centred_square),
     )
     if rule.strong_convexity > 0.0:
-        loss = np.minimum(loss, centred / (2.0 * rule.strong_convexity))  # S5, S9
+        loss = np.minimum(
+            loss, centred_square / (2.0 * rule.strong_convexity)
+        )  # S5, S9
     if rule.entropic:
-        loss = np.minimum(loss, _swapped_bregman_noise(rule, n, spread, noise, tilt))
+        loss = np.minimum(
+            loss, _swapped_bregman_noise(rule, n, spread, mean_variance, bias_span)
+        )
     return loss
 
 
 def _swapped_bregman_noise(
-    rule: OperatorRule, n: Array, spread: Array, noise: Array, tilt: Array
+    rule: OperatorRule, n: Array, spread: Array, mean_variance: Array, bias_span: Array
 ) -> Array:
     """Return a bound on E D for entropy and KL that has no factor K (S2 and S9).
 
@@ -338,15 +350,16 @@ def _swapped_bregman_noise(
     """
     t, k = rule.temperature, rule.num_actions
     u = np.minimum(spread / (t * n), _EXPONENT_CAP / 2.0)
-    grown = np.expm1(u)
-    second = noise / (t * t) * noise
-    pure = (1.0 - 1.0 / k) * (
-        noise * (0.5 + grown / 3.0) + 2.0 * second * (0.25 + np.expm1(2.0 * u) / 5.0)
+    exp_growth = np.expm1(u)
+    squared_noise = mean_variance / (t * t) * mean_variance
+    pure_noise = (1.0 - 1.0 / k) * (
+        mean_variance * (0.5 + exp_growth / 3.0)
+        + 2.0 * squared_noise * (0.25 + np.expm1(2.0 * u) / 5.0)
     )
-    cross = tilt * noise / t * (1.0 / 3.0 + grown / 4.0)
-    apart = tilt * tilt / 8.0 + cross + pure
-    together = (tilt / math.sqrt(8.0) + np.sqrt(pure)) ** 2
-    return np.minimum(apart, together) / t
+    cross_term = bias_span * mean_variance / t * (1.0 / 3.0 + exp_growth / 4.0)
+    separate_bound = bias_span * bias_span / 8.0 + cross_term + pure_noise
+    joint_bound = (bias_span / math.sqrt(8.0) + np.sqrt(pure_noise)) ** 2
+    return np.minimum(separate_bound, joint_bound) / t
 
 
 def plug_in_variance(
@@ -357,11 +370,11 @@ def plug_in_variance(
     It is the smallest of K sigma^2/N, of R^2/N where F is convex, and of e^{2u}
     sigma^2/N for entropy and KL.
     """
-    noise = variance / n
-    bound = np.minimum(rule.num_actions * noise, spread * spread / 4.0)
+    mean_variance = variance / n
+    variance_bound = np.minimum(rule.num_actions * mean_variance, spread * spread / 4.0)
     if rule.convex:
-        bound = np.minimum(bound, spread * spread / n)
+        variance_bound = np.minimum(variance_bound, spread * spread / n)
     if rule.entropic:
         u = np.minimum(spread / (rule.temperature * n), _EXPONENT_CAP / 2.0)
-        bound = np.minimum(bound, np.exp(2.0 * u) * noise)
-    return bound
+        variance_bound = np.minimum(variance_bound, np.exp(2.0 * u) * mean_variance)
+    return variance_bound

@@ -4,8 +4,7 @@ There is one function for each (SmoothCruiser, NeurIPS 2019).
 
 The printed theory: Prop. 1 bounds n(e) for e >= kappa, Lemma 1 for e < kappa,
 Theorem 1 bounds the oracle calls, and the failure probability is at most delta'
-times the number of calls. What does not hold as printed, and what stands in its
-place:
+times the number of calls. Three statements do not hold as printed, and are replaced:
 
   Theorem 1   writes N(eps) n(eps) for the count. Alg. 1 calls estimateQ(s, eps),
               which calls sampleV(., eps/sqrt(gamma)) for each of K actions: the
@@ -149,8 +148,8 @@ def zeta(setting: PaperSetting, e: float) -> float:
     """
     if e >= value_bound(setting):
         return math.inf
-    bar = kappa(setting)
-    return e if e >= bar else math.sqrt(bar) * math.sqrt(e)
+    threshold = kappa(setting)
+    return e if e >= threshold else math.sqrt(threshold) * math.sqrt(e)
 
 
 def relaxation_bound(setting: PaperSetting) -> float:
@@ -186,8 +185,8 @@ def sample_v_calls(
     rungs = ladder(setting, e, remaining)
     if rungs is None:
         return Count(bound_log10(setting, e, ell), None)
-    exact = exact_counts(setting, rungs, ell)[-1]
-    return Count(math.log10(exact), exact)
+    exact_count = exact_counts(setting, rungs, ell)[-1]
+    return Count(math.log10(exact_count), exact_count)
 
 
 def oracle_calls(
@@ -200,15 +199,19 @@ def oracle_calls(
 
     The count is exact, whatever the oracle answers.
     """
-    draws = setting.K * num_samples(setting, epsilon, delta_prime)
-    below = sample_v_calls(
+    root_samples = setting.K * num_samples(setting, epsilon, delta_prime)
+    child_calls = sample_v_calls(
         setting,
         child_accuracy(setting, epsilon),
         delta_prime,
         None if horizon is None else horizon - 1,
     )
-    log10 = (math.log10(draws) if draws else -math.inf) + below.log10
-    return Count(log10, None if below.exact is None else draws * below.exact)
+    log10 = (
+        math.log10(root_samples) if root_samples else -math.inf
+    ) + child_calls.log10
+    return Count(
+        log10, None if child_calls.exact is None else root_samples * child_calls.exact
+    )
 
 
 # --- Lemma 1 as printed -------------------------------------------------------
@@ -281,14 +284,22 @@ def theorem_1_constants(setting: PaperSetting, delta_prime: float) -> TheoremCon
     """The constants as printed (appendix, end of the proof of Theorem 1)."""
     check_lemma(setting, 0.0, "Theorem 1")
     gamma, root = setting.gamma, one_minus_root(setting)
-    size = coefficient(setting)  # 18 (r_max+M)^2 / ((1-gamma)^4 root^2)
+    sample_coefficient = coefficient(setting)  # 18 (r_max+M)^2 / ((1-gamma)^4 root^2)
     kl = setting.K * setting.L
     log10_c1 = (
-        math.log10(size)
+        math.log10(sample_coefficient)
         + 2.0 * math.log10(root / kl)
         + sample_v_calls(setting, kappa(setting), delta_prime).log10
     )
-    c5 = 2.0 * size * gamma * setting.K * (kl / root) * (kl / root) / (1.0 - gamma)
+    c5 = (
+        2.0
+        * sample_coefficient
+        * gamma
+        * setting.K
+        * (kl / root)
+        * (kl / root)
+        / (1.0 - gamma)
+    )
     return TheoremConstants(
         log10_c1, 2.0 * setting.K, 1.0 / -math.log(gamma), root / (gamma * kl), c5
     )
@@ -332,14 +343,14 @@ def _log_price(
     Where the ladder is too long (``rungs`` is None) it is that of an upper
     bound.
     """
-    draws = setting.K * samples_at(setting, epsilon, ell)
-    if draws == 0:
+    root_samples = setting.K * samples_at(setting, epsilon, ell)
+    if root_samples == 0:
         return -math.inf
     if rungs is None:
-        return math.log(draws) + LOG10 * bound_log10(
+        return math.log(root_samples) + LOG10 * bound_log10(
             setting, child_accuracy(setting, epsilon), ell
         )
-    return math.log(draws) + log_counts(setting, rungs, ell)[-1]
+    return math.log(root_samples) + log_counts(setting, rungs, ell)[-1]
 
 
 @lru_cache(maxsize=64)
@@ -365,20 +376,27 @@ def log_delta_prime(
         child_accuracy(setting, epsilon),
         None if horizon is None else horizon - 1,
     )
-    base, goal = math.log(2.0 * setting.K), math.log(delta)
+    log_actions, log_delta = math.log(2.0 * setting.K), math.log(delta)
 
     def feasible(x: float) -> bool:
-        price = _log_price(setting, epsilon, rungs, base - x)
-        return x + max(price, 0.0) + math.log1p(math.exp(-abs(price))) <= goal
+        log_price = _log_price(setting, epsilon, rungs, log_actions - x)
+        return (
+            x + max(log_price, 0.0) + math.log1p(math.exp(-abs(log_price))) <= log_delta
+        )
 
     step = 1.0
-    while not feasible(goal - step):
+    while not feasible(log_delta - step):
         step *= 2.0
-    low, high = goal - step, goal - step / 2.0 if step > 1.0 else goal
-    while high - low > 1e-12 * abs(low):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if feasible(middle) else (low, middle)
-    return low, _log_price(setting, epsilon, rungs, base - low)
+    lower_log, upper_log = (
+        log_delta - step,
+        log_delta - step / 2.0 if step > 1.0 else log_delta,
+    )
+    while upper_log - lower_log > 1e-12 * abs(lower_log):
+        middle = 0.5 * (lower_log + upper_log)
+        lower_log, upper_log = (
+            (middle, upper_log) if feasible(middle) else (lower_log, middle)
+        )
+    return lower_log, _log_price(setting, epsilon, rungs, log_actions - lower_log)
 
 
 def delta_prime(
@@ -396,11 +414,13 @@ def delta_prime(
             f"at a price of about 10^{log_price / LOG10:.1f} oracle calls; raise "
             "epsilon or use the method 'smoothcruiser'."
         )
-    nudge = 1e-12
+    log_step = 1e-12
     while True:
         value = math.exp(log_value)
-        calls = oracle_calls(setting, epsilon, value, horizon).exact
-        if calls is None or failure_probability(value, calls) <= Fraction(delta):
+        num_calls = oracle_calls(setting, epsilon, value, horizon).exact
+        if num_calls is None or failure_probability(value, num_calls) <= Fraction(
+            delta
+        ):
             return value
-        log_value -= nudge  # rounding of the logarithm put it slightly above
-        nudge *= 2.0
+        log_value -= log_step  # rounding of the logarithm put it slightly above
+        log_step *= 2.0

@@ -45,15 +45,15 @@ class PaperConstants:
             raise BrokenPromise(
                 f"The paper's analysis needs a discount in [0, 1), got {gamma!r}."
             )
-        size = facts.reward_bound + facts.regularizer_bound
+        value_scale = facts.reward_bound + facts.regularizer_bound
         return cls(
             gamma=gamma,
-            size=size,
+            size=value_scale,
             log_scale=math.log(
                 2.0 * (math.log(2.0 * facts.num_actions) - math.log(delta_prime))
             ),
             curve=facts.num_actions * facts.smoothness,
-            ceiling=3.0 * size / (1.0 - gamma) ** 2,
+            ceiling=3.0 * value_scale / (1.0 - gamma) ** 2,
             operator=facts.operator.name,
         )
 
@@ -63,5 +63,5 @@ class PaperConstants:
 
     def sup_value(self, remaining: int | None) -> float:
         """Return a bound on |V| with ``remaining`` steps left."""
-        left = 1.0 if remaining is None else 1.0 - self.gamma**remaining
-        return self.size / (1.0 - self.gamma) * left
+        discounted_share = 1.0 if remaining is None else 1.0 - self.gamma**remaining
+        return self.size / (1.0 - self.gamma) * discounted_share

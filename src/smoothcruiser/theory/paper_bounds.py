@@ -4,8 +4,8 @@ Prop. 1 holds from kappa upwards, Lemma 1 below.
 
 Lemma 1 as printed is not a bound (see ``theory.paper``); the same induction from a
 wider base is: ``repaired_lemma_1_log10``. Everything is in log10, since these
-numbers pass 10^1000. What this file leaves out: exact counts
-(``theory.paper_ladder``) and what follows from both (``theory.paper``).
+numbers pass 10^1000. This file leaves out exact counts (``theory.paper_ladder``) and
+the consequences of both (``theory.paper``).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def depth(setting: PaperSetting, e: float) -> int:
 
     It is 0 above V_max, and 1 below it for gamma = 0.
     """
-    top = value_bound(setting)
-    if e >= top * (1.0 - SAME):
+    value_cap = value_bound(setting)
+    if e >= value_cap * (1.0 - SAME):
         return 0
     if setting.gamma == 0.0:
         return 1
     return max(
         1,
         math.ceil(
-            2.0 * (math.log(top) - math.log(e) - SAME) / -math.log(setting.gamma)
+            2.0 * (math.log(value_cap) - math.log(e) - SAME) / -math.log(setting.gamma)
         ),
     )
 
@@ -93,15 +93,15 @@ def _proposition_1(setting: PaperSetting, e: float, ell: float) -> float:
     height = depth(setting, e)
     if height == 0:
         return 0.0
-    base = math.log10(2.0 * coefficient(setting) * setting.K * ell) - 2.0 * math.log10(
-        e
-    )
-    shrink = (
+    log_base = math.log10(
+        2.0 * coefficient(setting) * setting.K * ell
+    ) - 2.0 * math.log10(e)
+    log_shrink = (
         0.0
         if height == 1
         else 0.5 * height * (height - 1.0) * math.log10(setting.gamma)
     )
-    return shrink + height * base
+    return log_shrink + height * log_base
 
 
 def halvings(setting: PaperSetting, e: float) -> float:
@@ -136,22 +136,23 @@ def repaired_lemma_1_log10(
 
 
 def _lemma_1(setting: PaperSetting, e: float, ell: float) -> float:
-    bar, gamma, pieces = kappa(setting), setting.gamma, 32
+    threshold, gamma, num_pieces = kappa(setting), setting.gamma, 32
     per_call = (
-        coefficient(setting) * setting.K * ell / bar + (setting.K + 1.0) * bar
-    ) / bar
+        coefficient(setting) * setting.K * ell / threshold
+        + (setting.K + 1.0) * threshold
+    ) / threshold
     power = max(0.0, math.log2(gamma / (1.0 - gamma) * per_call))
     log10_a = -math.inf
-    for j in range(pieces):
-        left, right = (
-            gamma ** (-j / (2.0 * pieces)),
-            gamma ** (-(j + 1.0) / (2.0 * pieces)),
+    for j in range(num_pieces):
+        left_factor, right_factor = (
+            gamma ** (-j / (2.0 * num_pieces)),
+            gamma ** (-(j + 1.0) / (2.0 * num_pieces)),
         )
-        y = 1.0 - (j + 1.0) / (2.0 * pieces)
+        y = 1.0 - (j + 1.0) / (2.0 * num_pieces)
         log10_a = max(
             log10_a,
-            _above_kappa(setting, bar * left, ell)
-            + 2.0 * math.log10(bar * right)
+            _above_kappa(setting, threshold * left_factor, ell)
+            + 2.0 * math.log10(threshold * right_factor)
             - power * math.log10(y),
         )
     return (
@@ -168,12 +169,12 @@ def _above_kappa(setting: PaperSetting, e: float, ell: float) -> float:
     it.
     """
     # e >= kappa never linearizes; rounding of kappa must not matter
-    flat = sparse_sampling(setting)
-    rungs = ladder(flat, e) if depth(setting, e) <= 200 else None
+    plain_setting = sparse_sampling(setting)
+    rungs = ladder(plain_setting, e) if depth(setting, e) <= 200 else None
     return (
         _proposition_1(setting, e, ell)
         if rungs is None
-        else log_counts(flat, rungs, ell)[-1] / LOG10
+        else log_counts(plain_setting, rungs, ell)[-1] / LOG10
     )
 
 
@@ -183,9 +184,9 @@ def bound_log10(setting: PaperSetting, e: float, ell: float) -> float:
     It is Prop. 1 from kappa upwards, the repaired Lemma 1 below, and 1 + H(e)
     for a linear F.
     """
-    bar = kappa(setting)
-    if bar == math.inf:
+    threshold = kappa(setting)
+    if threshold == math.inf:
         return math.log10(1 + depth(setting, e))
-    if e >= bar * (1.0 - SAME):
+    if e >= threshold * (1.0 - SAME):
         return _proposition_1(setting, e, ell)
     return _lemma_1(setting, e, ell)

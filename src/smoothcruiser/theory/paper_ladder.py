@@ -145,13 +145,13 @@ def samples_at(setting: PaperSetting, e: float, ell: float) -> int:
     """
     if e == math.inf:
         return 0  # kappa = inf: the linearization needs no Q-hat
-    size = coefficient(setting)
-    raw = size * ell / e / e
-    if raw < 1e300:
+    sample_coefficient = coefficient(setting)
+    raw_count = sample_coefficient * ell / e / e
+    if raw_count < 1e300:
         # A positive number that underflowed has the ceiling 1. Where all values are
         # 0, one sample shows it.
-        return max(1, math.ceil(raw))
-    return math.ceil(Fraction(size) * Fraction(ell) / Fraction(e) ** 2)
+        return max(1, math.ceil(raw_count))
+    return math.ceil(Fraction(sample_coefficient) * Fraction(ell) / Fraction(e) ** 2)
 
 
 def num_samples(setting: PaperSetting, e: float, delta_prime: float) -> int:
@@ -220,42 +220,52 @@ def ladder(
     so the constant is exact.
     """
     _check_accuracy(e)
-    top, bar = value_bound(setting), kappa(setting)
-    start = _key(e, remaining, top)
-    if start != TOP and remaining is None and one_minus_root(setting) < 1e3 * SAME:
+    value_cap, threshold = value_bound(setting), kappa(setting)
+    start_key = _key(e, remaining, value_cap)
+    if start_key != TOP and remaining is None and one_minus_root(setting) < 1e3 * SAME:
         return None  # rounding would merge neighbouring rungs
-    found: dict[Key, tuple[int, float, float, Key, Key]] = {}
-    todo: list[tuple[Key, float]] = [(start, e)]
-    while todo:
-        key, here = todo.pop()
-        if key in found or key == TOP:
+    rung_data: dict[Key, tuple[int, float, float, Key, Key]] = {}
+    open_calls: list[tuple[Key, float]] = [(start_key, e)]
+    while open_calls:
+        key, accuracy = open_calls.pop()
+        if key in rung_data or key == TOP:
             continue
-        if len(found) >= MAX_LEVELS:
+        if len(rung_data) >= MAX_LEVELS:
             return None
-        after = None if key[1] is None else key[1] - 1
-        case = 2 if here >= bar * (1.0 - SAME) else 3
-        zeta = here if case == 2 else math.sqrt(bar) * math.sqrt(here)
-        query, onward = child_accuracy(setting, zeta), child_accuracy(setting, here)
-        query_key = _key(query, after, top)
-        onward_key = _key(onward, after, top) if case == 3 else TOP
-        found[key] = (case, here, zeta, query_key, onward_key)
-        todo += [(query_key, query), (onward_key, onward)]
-    return _ordered(found)
+        steps_after = None if key[1] is None else key[1] - 1
+        case = 2 if accuracy >= threshold * (1.0 - SAME) else 3
+        zeta = accuracy if case == 2 else math.sqrt(threshold) * math.sqrt(accuracy)
+        query_accuracy, onward_accuracy = (
+            child_accuracy(setting, zeta),
+            child_accuracy(setting, accuracy),
+        )
+        query_key = _key(query_accuracy, steps_after, value_cap)
+        onward_key = _key(onward_accuracy, steps_after, value_cap) if case == 3 else TOP
+        rung_data[key] = (case, accuracy, zeta, query_key, onward_key)
+        open_calls += [(query_key, query_accuracy), (onward_key, onward_accuracy)]
+    return _order_rungs(rung_data)
 
 
-def _ordered(found: dict[Key, tuple[int, float, float, Key, Key]]) -> tuple[Rung, ...]:
+def _order_rungs(
+    rung_data: dict[Key, tuple[int, float, float, Key, Key]],
+) -> tuple[Rung, ...]:
     """Return the rungs, children first: by steps left, then by decreasing accuracy.
 
     Both children of a rung have larger accuracies, as gamma < 1.
     """
-    keys = sorted(found, key=lambda key: (key[1] or 0, -key[0]))
-    index = {TOP: 0} | {key: i + 1 for i, key in enumerate(keys)}
+    keys = sorted(rung_data, key=lambda key: (key[1] or 0, -key[0]))
+    rung_index = {TOP: 0} | {key: i + 1 for i, key in enumerate(keys)}
     rungs = [Rung(1, math.inf)]
     for key in keys:
-        case, e, zeta, query, onward = found[key]
+        case, e, zeta, query_key, onward_key = rung_data[key]
         rungs.append(
             Rung(
-                case, e, zeta, index[query], index[onward] if case == 3 else -1, key[1]
+                case,
+                e,
+                zeta,
+                rung_index[query_key],
+                rung_index[onward_key] if case == 3 else -1,
+                key[1],
             )
         )
     return tuple(rungs)
@@ -265,37 +275,44 @@ def exact_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> li
     """Return n of each rung, as exact integers, for log(2K/delta') = ``ell``."""
     counts: list[int] = []
     for rung in rungs:
-        total = 1
+        num_calls = 1
         if rung.case != 1:
-            total += (
+            num_calls += (
                 setting.K * samples_at(setting, rung.zeta, ell) * counts[rung.query]
             )
         if rung.case == 3:
-            total += counts[rung.continuation]
-        counts.append(total)
+            num_calls += counts[rung.continuation]
+        counts.append(num_calls)
     return counts
 
 
 def log_counts(setting: PaperSetting, rungs: Sequence[Rung], ell: float) -> list[float]:
     """Return the natural logarithm of n of each rung, in floats.
 
-    Floats are what a search over delta' can afford on 10^4 rungs.
+    A search over delta' on 10^4 rungs can afford floats only.
     """
-    size = coefficient(setting) * ell
-    log_size = math.log(size) if size > 0.0 else -math.inf
+    sample_scale = coefficient(setting) * ell
+    log_scale = math.log(sample_scale) if sample_scale > 0.0 else -math.inf
     log_k, exp, log = math.log(setting.K), math.exp, math.log
-    logs: list[float] = []
+    rung_logs: list[float] = []
     for rung in rungs:
         if rung.case == 1:
-            logs.append(0.0)
+            rung_logs.append(0.0)
             continue
         zeta = rung.zeta
-        draws = log_size - 2.0 * log(zeta) if zeta < math.inf else -math.inf
+        log_samples = log_scale - 2.0 * log(zeta) if zeta < math.inf else -math.inf
         # e^36 < 2^53: below, the ceiling is visible in a float (as ``samples_at`` has it)
-        if -math.inf < draws < 36.0:
-            draws = log(max(1, math.ceil(size / zeta / zeta)))
-        asked = log_k + draws + logs[rung.query]
-        onward = logs[rung.continuation] if rung.case == 3 else -math.inf
-        peak = max(0.0, asked, onward)
-        logs.append(peak + log(exp(-peak) + exp(asked - peak) + exp(onward - peak)))
-    return logs
+        if -math.inf < log_samples < 36.0:
+            log_samples = log(max(1, math.ceil(sample_scale / zeta / zeta)))
+        query_log = log_k + log_samples + rung_logs[rung.query]
+        onward_log = rung_logs[rung.continuation] if rung.case == 3 else -math.inf
+        largest_log = max(0.0, query_log, onward_log)
+        rung_logs.append(
+            largest_log
+            + log(
+                exp(-largest_log)
+                + exp(query_log - largest_log)
+                + exp(onward_log - largest_log)
+            )
+        )
+    return rung_logs

@@ -12,8 +12,8 @@ most e^{-n rate}, so a union over both sides and the actions closes when n rate
   bennett     inf over p <= p* of KL(p + t/R | p), p*(1 - p*) = sigma^2/R^2:
               the exact Chernoff bound of everything with this range and this
               variance; never below the other two
-  catoni      t^2 / (2 S^2), for samples of infinite range, whose estimate is no mean
-              (``catoni``); ``variance`` stands for S^2, a second moment
+  catoni      t^2 / (2 S^2), for samples of infinite range; the estimate is no mean
+              (``catoni``), and ``variance`` stands for S^2, a second moment
 
 The data may stop a run earlier: ``theory.betting``. The fixed promise keeps its own
 share of delta.
@@ -68,22 +68,24 @@ def bennett_rate(t: float, spread: float, variance: float) -> float:
     tau = t / spread
     if tau >= 1.0:
         return math.inf
-    low, high = 0.0, min(_largest_p(spread, variance), 1.0 - tau)
-    if _kl_slope(high, tau) <= 0.0:  # decreasing in p up to its only minimum
-        return _kl(high, tau)
+    p_low, p_high = 0.0, min(_largest_p(spread, variance), 1.0 - tau)
+    if _kl_slope(p_high, tau) <= 0.0:  # decreasing in p up to its only minimum
+        return _kl(p_high, tau)
     for _ in range(60):
-        middle = 0.5 * (low + high)
+        middle = 0.5 * (p_low + p_high)
         if _kl_slope(middle, tau) <= 0.0:
-            low = middle
+            p_low = middle
         else:
-            high = middle
-    return min(_kl(low, tau), _kl(high, tau)) * (1.0 - _TOLERANCE)
+            p_high = middle
+    return min(_kl(p_low, tau), _kl(p_high, tau)) * (1.0 - _TOLERANCE)
 
 
 def _largest_p(spread: float, variance: float) -> float:
     """Return p* <= 1/2 with p*(1 - p*) = variance/spread^2, at most 1/4."""
-    ratio = min(variance / (spread * spread), 0.25)
-    return 2.0 * ratio / (1.0 + math.sqrt(max(0.0, 1.0 - 4.0 * ratio)))
+    variance_ratio = min(variance / (spread * spread), 0.25)
+    return (
+        2.0 * variance_ratio / (1.0 + math.sqrt(max(0.0, 1.0 - 4.0 * variance_ratio)))
+    )
 
 
 def _kl_slope(p: float, tau: float) -> float:
@@ -96,7 +98,7 @@ def _kl_slope(p: float, tau: float) -> float:
     return math.log(q / p) - math.log((1.0 - q) / (1.0 - p)) - tau / p - tau / (1.0 - p)
 
 
-# what may close a promise at the root, by name
+# bounds that may close a promise at the root, by name
 ROOT_BOUNDS = ("hoeffding", "bernstein", "bennett", "catoni")
 
 
@@ -130,24 +132,24 @@ def root_samples(
     rate, name = best_rate(t, spread, variance)
     if rate <= 0.0:
         raise ValueError(f"A radius must be above 0, got {t}.")
-    exact = level / rate
-    return max(1, math.ceil(exact * (1.0 - _TOLERANCE))), name
+    exact_count = level / rate
+    return max(1, math.ceil(exact_count * (1.0 - _TOLERANCE))), name
 
 
 def root_radius(n: int, spread: float, variance: float, level: float) -> float:
     """Return the smallest t with n rate(t) >= level, the radius that n samples keep."""
     if math.isinf(spread):
         return math.sqrt(2.0 * variance * level / n)
-    low, high = 0.0, max(spread, 0.0)
-    while high - low > _TOLERANCE * max(high, 1e-300):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
+    radius_low, radius_high = 0.0, max(spread, 0.0)
+    while radius_high - radius_low > _TOLERANCE * max(radius_high, 1e-300):
+        middle = 0.5 * (radius_low + radius_high)
+        if middle in (radius_low, radius_high):
             break
         if n * best_rate(middle, spread, variance)[0] >= level:
-            high = middle
+            radius_high = middle
         else:
-            low = middle
-    return high
+            radius_low = middle
+    return radius_high
 
 
 # --- a stop between two counts ------------------------------------------------
@@ -159,7 +161,7 @@ _LEAST_P = 1e-300  # a larger p than the law's makes a line higher, so it holds 
 
 
 def _worst_p(theta: float, top: float) -> float:
-    """Return the p <= top whose centred Bernoulli law has the largest mgf at theta."""
+    """Return the p <= top at which a centred Bernoulli law has the largest mgf."""
     if theta < _SERIES:
         return min(top, 0.5 - theta / 12.0)
     if theta > _LARGE:
@@ -173,11 +175,11 @@ def _psi(theta: float, top: float) -> float:
     if theta < _SERIES:  # by its cumulants
         v = p * (1.0 - p)
         skew, tail = 1.0 - 2.0 * p, 1.0 - 6.0 * v
-        terms = 0.5 + theta * (skew / 6.0 + theta * (tail / 24.0 + theta / 120.0))
-        return v * theta * theta * terms
+        series_sum = 0.5 + theta * (skew / 6.0 + theta * (tail / 24.0 + theta / 120.0))
+        return v * theta * theta * series_sum
     if theta > _LARGE:
-        rest = (1.0 - p) / p * math.exp(-theta)
-        return (1.0 - p) * theta + math.log(p) + math.log1p(rest)
+        other_odds = (1.0 - p) / p * math.exp(-theta)
+        return (1.0 - p) * theta + math.log(p) + math.log1p(other_odds)
     return math.log1p(p * math.expm1(theta)) - p * theta
 
 
@@ -191,23 +193,23 @@ def _psi_slope(theta: float, top: float) -> float:
 
 
 def line_slope(n: int, spread: float, variance: float, level: float) -> float:
-    """Return the theta whose line is lowest at ``n``.
+    """Return the theta of the line that is lowest at ``n``.
 
-    There theta psi' - psi = level/n, whose left side grows with theta.
+    There theta psi' - psi = level/n, and the left side grows with theta.
     """
     if spread <= 0.0 or variance <= 0.0:
         return math.inf
-    top = max(_largest_p(spread, variance), _LEAST_P)
-    low, high = _FLATTEST, _STEEPEST
+    largest_p = max(_largest_p(spread, variance), _LEAST_P)
+    theta_low, theta_high = _FLATTEST, _STEEPEST
     for _ in range(200):
-        middle = math.sqrt(low * high)
-        if middle in (low, high):
+        middle = math.sqrt(theta_low * theta_high)
+        if middle in (theta_low, theta_high):
             break
-        if middle * _psi_slope(middle, top) - _psi(middle, top) < level / n:
-            low = middle
+        if middle * _psi_slope(middle, largest_p) - _psi(middle, largest_p) < level / n:
+            theta_low = middle
         else:
-            high = middle
-    return high
+            theta_high = middle
+    return theta_high
 
 
 def line_radius(
@@ -215,12 +217,12 @@ def line_radius(
 ) -> float:
     """Return how far the mean of the first ``n`` samples can be from its expectation.
 
-    For one ``theta`` it holds at every n at once: each side fails with probability at
-    most exp(-level), for whatever reason the count is what it is.
+    For one ``theta`` it holds at every n at once, whatever the reason for the count:
+    each side fails with probability at most exp(-level).
     """
     if n < 1:
         return math.inf
     if theta == math.inf:
         return 0.0  # samples that do not vary
-    top = max(_largest_p(spread, variance), _LEAST_P)
-    return min(spread, spread * (level / n + _psi(theta, top)) / theta)
+    largest_p = max(_largest_p(spread, variance), _LEAST_P)
+    return min(spread, spread * (level / n + _psi(theta, largest_p)) / theta)

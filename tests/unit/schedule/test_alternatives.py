@@ -9,7 +9,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.schedule.alternatives import (
-    _up,
+    _round_up,
     offers,
     payable_epsilon,
     payable_temperature,
@@ -110,4 +110,4 @@ def test_a_dearer_method_is_told_that_the_sharp_one_keeps_its_promise() -> None:
     [(0.12301, 0.124), (0.1230, 0.123), (0.9991, 1.0), (0.0, 0.0), (1234.5, 1240.0)],
 )
 def test_epsilon_is_rounded_up_to_three_digits(epsilon: float, printed: float) -> None:
-    assert _up(epsilon) == printed
+    assert _round_up(epsilon) == printed

@@ -10,7 +10,7 @@ import smoothcruiser as sc
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler import candidates as module
 from smoothcruiser.schedule.compiler.candidates import candidates, frontier_of
-from smoothcruiser.schedule.compiler.improving import improving
+from smoothcruiser.schedule.compiler.improving import find_improvements
 from smoothcruiser.schedule.compiler.optimizer import (
     ALL_KINDS,
     SPARSE_SAMPLING_KINDS,
@@ -62,8 +62,8 @@ def _until(number: int) -> Callable[..., bool]:
 
 def _counting(found: list) -> list[tuple[float, str, int]]:
     """Those that are polished: all of plain kinds, and the cheapest of the others."""
-    plain = [c for c in found if c.bounded]
-    random = [c for c in found if not c.bounded]
+    plain = [c for c in found if c.has_range]
+    random = [c for c in found if not c.has_range]
     dear = plain[0].log_price + module.PROMISING
     counting = [*plain, *(c for c in random[:1] if c.log_price <= dear)]
     return [(c.log_price, c.target, c.index) for c in counting]
@@ -80,7 +80,7 @@ def test_the_floor_of_a_stop_is_below_every_later_price() -> None:
         for stop in stops:
             assert stop is not None
             assert stop.plain_floor >= stop.floor
-            later, bounded = prices[stop.levels :], table.bounded[stop.levels :]
+            later, bounded = prices[stop.levels :], table.has_range[stop.levels :]
             rounding = 1e-9
             assert np.all(later >= stop.floor - rounding)
             assert np.all(later[bounded] >= stop.plain_floor - rounding)
@@ -99,6 +99,6 @@ def test_improving_keeps_the_cheapest_of_every_cell_and_the_first_of_equals() ->
             best = expected.get(cell[i])
             if price[i] < (known[cell[i]] if best is None else price[best]):
                 expected[cell[i]] = i
-        cells, which = improving(cell, price, known)
+        cells, which = find_improvements(cell, price, known)
         assert dict(zip(cells.tolist(), which.tolist(), strict=True)) == expected
         assert cells.tolist() == sorted(expected)

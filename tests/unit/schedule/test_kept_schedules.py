@@ -15,11 +15,11 @@ import smoothcruiser as sc
 from smoothcruiser import operators
 from smoothcruiser.schedule import kept
 from smoothcruiser.schedule.compiler.optimizer import ALL_KINDS, compile_schedule
-from smoothcruiser.schedule.kept import Sought, clear
+from smoothcruiser.schedule.kept import ScheduleRequest, clear
 from smoothcruiser.schedule.schedule import Schedule
 
 FACTS = sc.make("chain:n=5", discount=0.4, temperature=0.2).facts
-ASKED = Sought(
+ASKED = ScheduleRequest(
     FACTS, frozenset(ALL_KINDS), 0.15, 0.1, "q_values", True, "smoothcruiser"
 )
 
@@ -40,7 +40,7 @@ def nothing() -> Schedule:
     raise AssertionError("it was kept, and need not be searched")
 
 
-def is_searched(asked: Sought = ASKED) -> bool:
+def is_searched(asked: ScheduleRequest = ASKED) -> bool:
     """Whether a request is searched for; what is found has to be right in any case."""
     searches = []
 
@@ -48,7 +48,7 @@ def is_searched(asked: Sought = ASKED) -> bool:
         searches.append(1)
         return search()
 
-    assert kept.kept(asked, found) == search()
+    assert kept.load_or_search(asked, found) == search()
     return bool(searches)
 
 
@@ -69,13 +69,13 @@ def written(path: Path) -> dict:
 
 def test_what_was_found_once_is_read_and_equal_in_every_bit(folder: Path) -> None:
     assert is_searched()
-    again = kept.kept(ASKED, nothing)
+    again = kept.load_or_search(ASKED, nothing)
     assert again == search()
     assert again.to_json() == search().to_json()
 
 
 def test_another_request_has_another_entry(folder: Path) -> None:
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     others = [
         ASKED._replace(epsilon=0.1500000001),
         ASKED._replace(delta=0.05),
@@ -88,7 +88,7 @@ def test_another_request_has_another_entry(folder: Path) -> None:
         ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 1.0000001))),
         ASKED._replace(facts=replace(FACTS, horizon=7)),
     ]
-    places = {kept._place(asked) for asked in [ASKED, *others]}
+    places = {kept._entry_path(asked) for asked in [ASKED, *others]}
     assert len(places) == len(others) + 1
 
 
@@ -98,21 +98,23 @@ def test_a_long_prior_is_written_out(folder: Path) -> None:
     first = replace(FACTS, num_actions=400, operator=sc.KL(1.0, tuple(prior)))
     prior[200], prior[201] = 1.5, 0.5
     second = replace(first, operator=sc.KL(1.0, tuple(prior)))
-    places = {kept._place(ASKED._replace(facts=facts)) for facts in (first, second)}
+    places = {
+        kept._entry_path(ASKED._replace(facts=facts)) for facts in (first, second)
+    }
     assert len(places) == 2
 
 
 def test_a_change_of_the_search_makes_other_entries(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept._place(ASKED)
+    before = kept._entry_path(ASKED)
     monkeypatch.setattr(kept, "_searchers", lambda: "another version")
-    assert kept._place(ASKED) != before
+    assert kept._entry_path(ASKED) != before
 
 
 @pytest.mark.parametrize("damage", ["", "x", "half", "digest", "directory", "binary"])
 def test_a_damaged_file_is_searched_anew_and_mended(folder: Path, damage: str) -> None:
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     path = only(folder)
     text = path.read_text()
     if damage == "directory":
@@ -129,7 +131,7 @@ def test_a_damaged_file_is_searched_anew_and_mended(folder: Path, damage: str) -
 
 def test_an_edit_that_breaks_the_promise_is_not_used(folder: Path) -> None:
     """A root or a level with half of its samples, a false shift."""
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     path = only(folder)
     for where, name, factor in (
         ("root", "samples", 0.5),
@@ -152,7 +154,7 @@ def test_an_edit_to_another_promise_is_not_used(
     folder: Path, name: str, value: object
 ) -> None:
     """Each is a sound schedule, and not the one that was asked for."""
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     path = only(folder)
     rewritten(path, written(path) | {name: value})
     assert is_searched()
@@ -161,12 +163,12 @@ def test_an_edit_to_another_promise_is_not_used(
 def test_the_schedule_of_another_problem_is_not_used(folder: Path) -> None:
     """It is built on the facts that were asked for, on which it does not hold."""
     wide = ASKED._replace(facts=replace(FACTS, reward_range=(0.0, 3.0)))
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     text = only(folder).read_text()
-    place = kept._place(wide)
+    place = kept._entry_path(wide)
     assert place is not None
     place.write_text(text)
-    found = kept.kept(
+    found = kept.load_or_search(
         wide, lambda: compile_schedule(wide.facts, epsilon=0.2, delta=0.1)
     )
     assert found.facts == wide.facts
@@ -174,20 +176,20 @@ def test_the_schedule_of_another_problem_is_not_used(folder: Path) -> None:
 
 
 def test_a_dearer_schedule_is_used_because_it_keeps_the_promise(folder: Path) -> None:
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     path = only(folder)
     data = written(path)
     data["root"]["samples"] *= 2
     rewritten(path, data)
-    found = kept.kept(ASKED, nothing)
+    found = kept.load_or_search(ASKED, nothing)
     assert found.root.samples == 2 * search().root.samples
 
 
 def test_operators_and_kinds_of_the_users_own_are_not_kept(folder: Path) -> None:
     own = sc.CustomOperator(lambda q: float(max(q)), lambda q: q, 1.0)
-    assert kept._place(ASKED._replace(facts=replace(FACTS, operator=own))) is None
+    assert kept._entry_path(ASKED._replace(facts=replace(FACTS, operator=own))) is None
     foreign = frozenset([*ALL_KINDS, 100])
-    assert kept._place(ASKED._replace(kinds=foreign)) is None  # type: ignore[arg-type]
+    assert kept._entry_path(ASKED._replace(kinds=foreign)) is None  # type: ignore[arg-type]
 
 
 def test_nothing_is_kept_where_it_is_switched_off(
@@ -207,8 +209,8 @@ def test_the_oldest_entries_go_first(
     places = []
     for number in range(5):
         asked = ASKED._replace(epsilon=0.15 + 0.01 * number)
-        kept.kept(asked, lambda epsilon=asked.epsilon: search(epsilon))
-        place = kept._place(asked)
+        kept.load_or_search(asked, lambda epsilon=asked.epsilon: search(epsilon))
+        place = kept._entry_path(asked)
         assert place is not None
         os.utime(place, (number, number))
         places.append(place)
@@ -231,7 +233,7 @@ def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR")
-    assert kept._folder() == Path(kept.__file__).parent / "__pycache__"
+    assert kept._cache_folder() == Path(kept.__file__).parent / "__pycache__"
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
     assert is_searched()
@@ -242,7 +244,7 @@ def test_a_package_that_cannot_be_written_uses_the_cache_of_the_user(
 @pytest.mark.parametrize("what", ["pipe", "device", "long", "deep"])
 def test_what_never_ends_is_not_read(folder: Path, what: str) -> None:
     """A pipe and a device in the place of an entry, a huge file, a tower of lists."""
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     path = only(folder)
     path.unlink()
     if what == "pipe":
@@ -262,7 +264,7 @@ def test_a_file_that_may_only_be_read_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in an image that somebody else has filled."""
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
 
     def refuse(*_: object) -> None:
         raise PermissionError
@@ -272,7 +274,7 @@ def test_a_file_that_may_only_be_read_is_read(
 
 
 def test_an_entry_has_the_rights_of_other_new_files(folder: Path) -> None:
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     other = folder / "other"
     other.touch()
     assert only(folder).stat().st_mode == other.stat().st_mode
@@ -290,9 +292,11 @@ def test_other_files_in_the_folder_are_left_alone(
     inner.mkdir()
     monkeypatch.setattr(kept, "MOST", 1)
     for epsilon in (0.15, 0.16):
-        kept.kept(ASKED._replace(epsilon=epsilon), lambda e=epsilon: search(e))
+        kept.load_or_search(
+            ASKED._replace(epsilon=epsilon), lambda e=epsilon: search(e)
+        )
     assert [path.name for path in kept._entries()] == [
-        kept._place(ASKED._replace(epsilon=0.16)).name  # type: ignore[union-attr]
+        kept._entry_path(ASKED._replace(epsilon=0.16)).name  # type: ignore[union-attr]
     ]
     assert clear() == 1
     assert all(path.exists() for path in [*mine, inner])
@@ -316,7 +320,7 @@ def test_an_edit_to_other_kinds_or_to_bets_is_not_used(folder: Path) -> None:
 @pytest.mark.parametrize("place", ["constant", "beyond"])
 def test_a_count_that_nobody_uses_is_not_taken_over(folder: Path, place: str) -> None:
     """No promise depends on it, and compiled code cannot hold it."""
-    kept.kept(ASKED, search)
+    kept.load_or_search(ASKED, search)
     path = only(folder)
     data = written(path)
     if place == "constant":
@@ -333,7 +337,7 @@ def test_an_operator_under_a_name_of_ours_shares_no_entry(
 ) -> None:
     """Of operators that are not listed only the name is written, not the numbers."""
     monkeypatch.setitem(operators.OPERATORS, "entropy", sc.KL)
-    assert kept._place(ASKED) is None
+    assert kept._entry_path(ASKED) is None
 
 
 def test_a_package_without_sources_keeps_nothing(
@@ -353,7 +357,7 @@ def test_a_user_without_a_home_keeps_nothing(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert kept._place(ASKED) is None
+    assert kept._entry_path(ASKED) is None
     assert clear() == 0
 
 

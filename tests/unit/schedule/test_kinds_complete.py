@@ -69,8 +69,8 @@ def test_every_kind_has_moments_and_a_price_and_is_printed(kind: Kind) -> None:
     onward = below if estimator.goes_on else None
     samples = np.array([float(level.samples)])
     made = moments_of(base, kind, samples, query, onward, None)
-    start = KINDS[Kind.CONSTANT].finished(Level(Kind.CONSTANT), constant(base, None))
-    levels = (start, estimator.finished(level, made))
+    start = KINDS[Kind.CONSTANT].finish_row(Level(Kind.CONSTANT), constant(base, None))
+    levels = (start, estimator.finish_row(level, made))
     schedule = Schedule("", FACTS, levels, Root("value", 1, 1, ""), math.inf, 0.1)
     # the logarithm of the analysis and the count of the table are one price
     assert math.exp(float(made.log_calls[0])) == pytest.approx(schedule.num_calls)

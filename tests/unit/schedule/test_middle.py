@@ -31,7 +31,7 @@ def test_the_moments_are_those_of_lemma_m():
     assert made.variance[0, 0] == 0.0
     assert made.log_calls[0] == -math.inf
     over = backup(base, made, None)
-    assert over.tilt[0, 0] == pytest.approx(0.1)  # gamma G
+    assert over.bias_span[0, 0] == pytest.approx(0.1)  # gamma G
     assert over.spread[0, 0] == pytest.approx(2.0)  # the range of r + gamma V
     assert over.variance[0, 0] == pytest.approx(1.0)  # Popoviciu
 

@@ -250,7 +250,7 @@ def test_a_query_of_corrections_is_refused() -> None:
         estimator = KINDS[level.kind]
         moments = estimator.of_row(base, level, n, None, query, None, None)
         made.append(moments)
-        levels.append(estimator.finished(level, moments))
+        levels.append(estimator.finish_row(level, moments))
     root = Root("q_values", 10**6, 2, "bennett")
     with pytest.raises(
         BrokenPromise, match="asks level 1, whose samples have no range"

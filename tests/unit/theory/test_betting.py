@@ -12,7 +12,7 @@ from smoothcruiser.theory.betting import (
     SHARES,
     bet_interval,
     bet_level,
-    choose_looks,
+    choose_checkpoints,
     likely_calls,
     likely_samples,
     offsets,
@@ -113,15 +113,15 @@ def test_checkpoints_begin_where_samples_that_do_not_vary_would_stop() -> None:
     """Law: geometric counts; at the first one equal samples close the radius, and none
     can where the plan is short.
     """
-    looks = choose_looks(0.01, 1.0, 2, 20_000, 0.05)
+    looks = choose_checkpoints(0.01, 1.0, 2, 20_000, 0.05)
     level = bet_level(2, 0.05)
     weights = [0] * 257
     weights[128] = looks[0]
     low, high = bet_interval(tuple(weights), 1, offsets(2.56, 256.0, 64.0), level)
     assert (high - low) / 2.0 <= 2.56 * 1.001
     assert all(a < b for a, b in pairwise((*looks, 20_000)))
-    assert choose_looks(0.5, 1.0, 2, 10, 0.05) == ()
-    assert choose_looks(0.1, 1.0, 2, 20, 0.05) == ()
+    assert choose_checkpoints(0.5, 1.0, 2, 10, 0.05) == ()
+    assert choose_checkpoints(0.1, 1.0, 2, 20, 0.05) == ()
 
 
 def test_what_is_likely_is_near_what_a_simulation_needs() -> None:
@@ -129,7 +129,7 @@ def test_what_is_likely_is_near_what_a_simulation_needs() -> None:
     rng, level, radius = np.random.default_rng(3), bet_level(2, 0.05), 0.02
     poles = offsets(radius, 1.0, 0.25)
     for half in (0.0, 0.1, 0.25):
-        for count in choose_looks(radius, 1.0, 2, 10**6, 0.05):
+        for count in choose_checkpoints(radius, 1.0, 2, 10**6, 0.05):
             ones = int(rng.binomial(count, 0.5))
             middle, away = 128, round(256 * half)
             weights = [0] * 257

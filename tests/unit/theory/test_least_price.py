@@ -20,7 +20,7 @@ from smoothcruiser.schedule.reach import OutOfReach, OutOfTime, patience
 from smoothcruiser.schedule.verify import verify
 from smoothcruiser.theory.ground import ground
 from smoothcruiser.theory.least_price import least_price
-from smoothcruiser.theory.randomized import Terms, _added
+from smoothcruiser.theory.randomized import Terms, _correction_variance
 
 OPERATORS = (
     sc.Max(),
@@ -140,7 +140,7 @@ def test_a_search_out_of_time_goes_on_to_the_same_table() -> None:
     frontier_of.cache_clear()
     from smoothcruiser.schedule.compiler import optimizer
 
-    optimizer._compiled.cache_clear()
+    optimizer._compile_cached.cache_clear()
     assert compile_schedule(facts, **promise) == schedule
 
 
@@ -156,7 +156,7 @@ def test_value_bounds_of_long_horizons_are_those_of_every_step() -> None:
 def test_a_second_moment_that_is_no_number_promises_nothing() -> None:
     second = np.array([[[math.nan]], [[0.5]]])
     terms = Terms(second, np.zeros_like(second), np.ones((2, 1)), np.zeros(1))
-    assert _added(terms, np.full((2, 1), 0.5))[0, 0] == math.inf
+    assert _correction_variance(terms, np.full((2, 1), 0.5))[0, 0] == math.inf
 
 
 def test_a_root_names_a_bound_that_there_is() -> None:
@@ -167,7 +167,7 @@ def test_a_root_names_a_bound_that_there_is() -> None:
         with pytest.raises(BrokenPromise, match="wishful"):
             verify(schedule)
     finally:
-        compile_schedule.__globals__["_compiled"].cache_clear()
+        compile_schedule.__globals__["_compile_cached"].cache_clear()
 
 
 @pytest.mark.compiles

@@ -52,7 +52,7 @@ def test_backup_of_a_constant() -> None:
     assert (
         draw.spread[0, 0],
         draw.variance[0, 0],
-        draw.tilt[0, 0],
+        draw.bias_span[0, 0],
         draw.log_calls[0],
     ) == pytest.approx((1.0, 0.25, 1.0, 0.0))
 
@@ -171,7 +171,7 @@ def test_operator_that_is_not_convex_gets_both_sides() -> None:
     draw = backup(base, constant(base, None), None)
     level = plug_in(base, draw, ONE)
     phi = float(plug_in_noise(base.rule, ONE, draw.spread, draw.variance)[0, 0])
-    assert level.width[0] == pytest.approx(float(draw.tilt[0, 0]) + 2.0 * phi)
+    assert level.width[0] == pytest.approx(float(draw.bias_span[0, 0]) + 2.0 * phi)
     assert level.shift[0] == pytest.approx(0.0, abs=1e-12)
 
 

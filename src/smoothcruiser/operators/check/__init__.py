@@ -1,7 +1,8 @@
-"""Does an operator meet the conditions under which the promises hold? A
-numerical check that says which one fails, and where.
+"""Numerical check of the conditions under which the promises of an operator hold.
 
-The paper's section "Generalization" asks of F, for all Q and Q' over k actions:
+It says which condition fails, and where.
+
+The paper's section "Generalization" requires of F, for all Q and Q' over k actions:
 
     1. differentiable         here: the gradient is the limit of one-sided
                               difference quotients, in every direction +-e_a
@@ -17,11 +18,12 @@ Promises rest on every constant that an operator declares, so each is tested:
 that it is a number (``check.constants``), those that bound the remainder D
 (``check.remainder``), and those of Omega, of F(0) and of the order of actions
 (``check.omega``). Not tested: ``rounding_scale`` beyond being a number, and
-whether Numba compiles the scalar functions to what Python makes of them.
+whether the scalar functions give the same in Numba as in Python.
 
 Points are random in [low, high]^k, and those where operators usually break: all
 equal, two or more actions tied at the top. A check of finitely many points can
-refute and not prove; what it reports as failing fails at the point it names.
+refute and not prove. A condition that it reports as failing does fail at the named
+point.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from smoothcruiser.errors import InvalidInput, SmoothcruiserError
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.operators.check import omega as omega
 from smoothcruiser.operators.check import remainder as remainder
-from smoothcruiser.operators.check.constants import constants
-from smoothcruiser.operators.check.remainder import moved
+from smoothcruiser.operators.check.constants import check_constants
+from smoothcruiser.operators.check.remainder import move_action
 from smoothcruiser.operators.check.report import (
     ROUNDING,
     Condition,
@@ -78,7 +80,7 @@ def check_operator(
     report.
 
     Args:
-        operator: what to test, such as a ``CustomOperator``.
+        operator: the operator to test, such as a ``CustomOperator``.
         num_actions: length of the vectors of action values; 3 by default.
         low: smallest action value, in units of reward; -5 by default.
         high: largest action value, in units of reward; 5 by default.
@@ -108,125 +110,143 @@ def check_operator(
             f"{high!r}."
         )
     rng = np.random.default_rng(seed)
-    points = list(_points(rng, num_actions, low, high, samples))
+    test_points = list(_points(rng, num_actions, low, high, samples))
 
     def report(*conditions: Condition) -> OperatorReport:
-        return OperatorReport(operator.name, num_actions, len(points), conditions)
+        return OperatorReport(operator.name, num_actions, len(test_points), conditions)
 
-    declared = constants(operator, num_actions)
+    constants_condition = check_constants(operator, num_actions)
     # the constants of a user's two functions are made of them
-    if not (declared.holds or isinstance(operator, CustomOperator)):
-        return report(declared)
-    broken = _broken(operator, points)
-    if broken is not None or not declared.holds:
-        return report(broken or declared)
+    if not (constants_condition.holds or isinstance(operator, CustomOperator)):
+        return report(constants_condition)
+    broken_condition = _find_broken(operator, test_points)
+    if broken_condition is not None or not constants_condition.holds:
+        return report(broken_condition or constants_condition)
     probe = OperatorProbe(operator, tuple(operator.weights(num_actions)))
-    pairs = remainder.all_pairs(probe, points, rng, high - low)
+    pairs = remainder.all_pairs(probe, test_points, rng, high - low)
     conditions = [
-        declared,
-        _differentiable(operator, points),
-        _norm(operator, points),
-        _nonnegative(operator, points),
-        remainder.smooth(probe, pairs, operator.smoothness(num_actions), rng),
+        constants_condition,
+        _check_differentiable(operator, test_points),
+        _check_norm(operator, test_points),
+        _check_nonnegative(operator, test_points),
+        remainder.check_smooth(probe, pairs, operator.smoothness(num_actions), rng),
     ]
     if operator.shift_invariant:
-        conditions.append(_sums_to_one(operator, points))
-    ties = list(remainder.ties(probe, high - low, 0.0))
+        conditions.append(_check_sum(operator, test_points))
+    tie_points = list(remainder.ties(probe, high - low, 0.0))
     return report(
         *conditions,
-        *_of_remainders(probe, pairs, rng, high - low),
-        *_of_omega(probe, points[:60] + ties, rng),
+        *_remainder_conditions(probe, pairs, rng, high - low),
+        *_omega_conditions(probe, test_points[:60] + tie_points, rng),
     )
 
 
-def _of_remainders(
+def _remainder_conditions(
     probe: OperatorProbe, pairs: list[Pair], rng: np.random.Generator, span: float
 ) -> Iterator[Condition]:
-    """Bounds on D that a sharp schedule reads: those of an operator that is
-    shift invariant, over all of the actions and over two of them.
+    """Yield the conditions on D that a sharp schedule relies on.
+
+    They concern shift-invariant operators, over all actions and over two of them.
     """
     operator, k = probe.operator, probe.num_actions
     if operator.convex:
-        yield remainder.convex(pairs)
+        yield remainder.check_convex(pairs)
     if not operator.shift_invariant:
         return
-    for fewer in _fewer(probe):
-        if fewer.num_actions == 2:
-            for base in remainder.ties(fewer, span, 0.0):
-                steps = remainder.steps(fewer, base, rng, span)
-                pairs = pairs + fewer.pairs(base, steps)
-    yield remainder.curved(probe, pairs, operator.curvature(k), rng)
+    for smaller_probe in _smaller_probes(probe):
+        if smaller_probe.num_actions == 2:
+            for tie_point in remainder.ties(smaller_probe, span, 0.0):
+                near_points = remainder.steps(smaller_probe, tie_point, rng, span)
+                pairs = pairs + smaller_probe.pairs(tie_point, near_points)
+    yield remainder.check_curvature(probe, pairs, operator.curvature(k), rng)
     if operator.strong_convexity() > 0.0:
-        yield remainder.strongly_convex(probe, pairs, operator.strong_convexity(), rng)
+        yield remainder.check_strongly_convex(
+            probe, pairs, operator.strong_convexity(), rng
+        )
 
 
-def _of_omega(
+def _omega_conditions(
     probe: OperatorProbe, points: list[Point], rng: np.random.Generator
 ) -> Iterator[Condition]:
-    """What is declared of F at zero, of Omega, and of the order of actions."""
+    """Yield the conditions on F at zero, on Omega, and on the order of actions."""
     operator, k = probe.operator, probe.num_actions
-    low, high = operator.omega_range(k)
-    probes = [probe, *_fewer(probe)]
-    yield omega.at_zero(probes)
-    yield omega.blind(probes, points)
-    candidates: list[Point] = []
+    omega_min, omega_max = operator.omega_range(k)
+    probes = [probe, *_smaller_probes(probe)]
+    yield omega.check_at_zero(probes)
+    yield omega.check_blind(probes, points)
+    candidate_policies: list[Point] = []
     if operator.has_omega:
-        candidates, bad = omega.defined(probe, omega.policies(probe, points, rng))
-        if bad is not None:
-            yield bad
+        candidate_policies, failed_condition = omega.check_finite(
+            probe, omega.policies(probe, points, rng)
+        )
+        if failed_condition is not None:
+            yield failed_condition
             return
-        yield omega.regularizer(probe, points, candidates)
-        yield omega.convex_omega(probe, candidates, operator.strong_convexity())
-    if math.isfinite(low) or math.isfinite(high):
-        yield omega.omega_range(probe, points, candidates, (low, high))
+        yield omega.check_regularizer(probe, points, candidate_policies)
+        yield omega.check_convex_omega(
+            probe, candidate_policies, operator.strong_convexity()
+        )
+    if math.isfinite(omega_min) or math.isfinite(omega_max):
+        yield omega.check_omega_range(
+            probe, points, candidate_policies, (omega_min, omega_max)
+        )
     if operator.shift_invariant:
-        width = operator.omega_width(k)
-        if math.isfinite(width):
-            yield omega.omega_width(probe, points, candidates, width)
+        omega_width = operator.omega_width(k)
+        if math.isfinite(omega_width):
+            yield omega.check_omega_width(
+                probe, points, candidate_policies, omega_width
+            )
         if operator.entropic:
-            yield omega.entropic(probe, points)
+            yield omega.check_entropic(probe, points)
     if operator.convex and not operator.has_prior:
-        yield omega.alike(probe, points)
+        yield omega.check_order_free(probe, points)
     if not operator.weighted:
-        yield omega.unweighted(probe, points[:20], rng)
-    yield omega.array_forms(probe, points, candidates)
+        yield omega.check_unweighted(probe, points[:20], rng)
+    yield omega.check_array_forms(probe, points, candidate_policies)
 
 
-def _fewer(probe: OperatorProbe) -> list[OperatorProbe]:
-    """The operator over fewer legal actions, as far as it takes them: a user's two
-    functions may be written for one number of actions.
+def _smaller_probes(probe: OperatorProbe) -> list[OperatorProbe]:
+    """Return the operator over fewer legal actions, where it can be evaluated.
+
+    A user's two functions may be written for one number of actions.
     """
-    found: list[OperatorProbe] = []
+    smaller_probes: list[OperatorProbe] = []
     if isinstance(probe.operator, CustomOperator):
-        return found
-    for j in range(1, min(probe.num_actions, MOST_COUNTS)):
-        fewer = probe.over(j)
+        return smaller_probes
+    for num_legal in range(1, min(probe.num_actions, MOST_COUNTS)):
+        smaller_probe = probe.over(num_legal)
         try:
-            numbers = (probe.operator.offset(j), fewer.value(fewer.zero))
-            if all(math.isfinite(x) for x in numbers) and fewer.gradient(fewer.zero):
-                found.append(fewer)
+            values_at_zero = (
+                probe.operator.offset(num_legal),
+                smaller_probe.value(smaller_probe.zero),
+            )
+            if all(math.isfinite(x) for x in values_at_zero) and smaller_probe.gradient(
+                smaller_probe.zero
+            ):
+                smaller_probes.append(smaller_probe)
         except Exception:
             continue
-    return found
+    return smaller_probes
 
 
 def _points(
     rng: np.random.Generator, k: int, low: float, high: float, samples: int
 ) -> Iterator[Point]:
-    """Ties first (where kinks and curvature sit), then random points."""
+    """Yield ties (where kinks and curvature sit), then random points."""
     middle = 0.5 * (low + high)
     for level in (middle, low, high):
         yield (level,) * k
-    for tied in range(2, k):  # the first few tied at the top, the rest far below
-        yield (high,) * tied + (low,) * (k - tied)
-        yield (low,) * (k - tied) + (high,) * tied
+    for num_tied in range(2, k):  # some tied at the top, the others far below
+        yield (high,) * num_tied + (low,) * (k - num_tied)
+        yield (low,) * (k - num_tied) + (high,) * num_tied
     for _ in range(samples):
         yield tuple(float(x) for x in rng.uniform(low, high, size=k))
 
 
-def _broken(operator: Operator, points: list[Point]) -> Condition | None:
-    """A failed first condition if F or its gradient is not a finite number (of
-    the right count) somewhere.
+def _find_broken(operator: Operator, points: list[Point]) -> Condition | None:
+    """Return a failed condition if F or its gradient is not finite somewhere.
+
+    A gradient with a wrong number of entries fails too.
     """
     requirement = "F and its gradient are finite numbers, one per action"
     for q in points:
@@ -236,8 +256,8 @@ def _broken(operator: Operator, points: list[Point]) -> Condition | None:
         except SmoothcruiserError:
             raise
         except Exception as error:
-            found = f"they raise {type(error).__name__}: {error}"
-            return Condition(NAMES[0], False, requirement, found, q)
+            finding = f"they raise {type(error).__name__}: {error}"
+            return Condition(NAMES[0], False, requirement, finding, q)
         if not math.isfinite(value):
             return Condition(NAMES[0], False, requirement, f"F = {value}", q)
         if len(gradient) != len(q) or not all(math.isfinite(g) for g in gradient):
@@ -245,57 +265,69 @@ def _broken(operator: Operator, points: list[Point]) -> Condition | None:
     return None
 
 
-def _differentiable(operator: Operator, points: list[Point]) -> Condition:
+def _check_differentiable(operator: Operator, points: list[Point]) -> Condition:
     requirement = (
         "the gradient is the limit of (F(Q + h e_a) - F(Q))/h from both "
         f"sides (within {MISMATCH:g})"
     )
     for q in points:
         value, gradient = operator.value(q), operator.gradient(q)
-        for a in range(len(q)):
-            for side in (1.0, -1.0):
-                quotients = [
-                    (operator.value(moved(q, a, side * h)) - value) / (side * h)
-                    for h in STEPS
-                ]
-                nearest = min(quotients, key=lambda d: abs(d - gradient[a]))
-                if not abs(nearest - gradient[a]) <= MISMATCH:
-                    name = "above" if side > 0 else "below"
-                    found = (
-                        f"dF/dQ[{a}] from {name} is {nearest:.6g}, the gradient "
-                        f"says {gradient[a]:.6g}"
+        for action in range(len(q)):
+            for step_sign in (1.0, -1.0):
+                difference_quotients = [
+                    (
+                        operator.value(move_action(q, action, step_sign * step_size))
+                        - value
                     )
-                    return Condition(NAMES[0], False, requirement, found, q)
+                    / (step_sign * step_size)
+                    for step_size in STEPS
+                ]
+                nearest_quotient = min(
+                    difference_quotients, key=lambda d: abs(d - gradient[action])
+                )
+                if not abs(nearest_quotient - gradient[action]) <= MISMATCH:
+                    side_name = "above" if step_sign > 0 else "below"
+                    finding = (
+                        f"dF/dQ[{action}] from {side_name} is {nearest_quotient:.6g}, "
+                        f"the gradient says {gradient[action]:.6g}"
+                    )
+                    return Condition(NAMES[0], False, requirement, finding, q)
     return Condition(NAMES[0], True, requirement)
 
 
-def _norm(operator: Operator, points: list[Point]) -> Condition:
+def _check_norm(operator: Operator, points: list[Point]) -> Condition:
     requirement = "0 < |gradient|_1 <= 1"
     for q in points:
-        norm = math.fsum(abs(g) for g in operator.gradient(q))
-        if not 0.0 < norm <= 1.0 + ROUNDING:
+        gradient_norm = math.fsum(abs(g) for g in operator.gradient(q))
+        if not 0.0 < gradient_norm <= 1.0 + ROUNDING:
             return Condition(
-                NAMES[1], False, requirement, f"|gradient|_1 = {norm:.9g}", q
+                NAMES[1], False, requirement, f"|gradient|_1 = {gradient_norm:.9g}", q
             )
     return Condition(NAMES[1], True, requirement)
 
 
-def _nonnegative(operator: Operator, points: list[Point]) -> Condition:
+def _check_nonnegative(operator: Operator, points: list[Point]) -> Condition:
     requirement = "every entry of the gradient >= 0"
     for q in points:
         gradient = operator.gradient(q)
         if min(gradient) < -ROUNDING:
-            a = gradient.index(min(gradient))
+            action = gradient.index(min(gradient))
             return Condition(
-                NAMES[2], False, requirement, f"gradient[{a}] = {gradient[a]:.6g}", q
+                NAMES[2],
+                False,
+                requirement,
+                f"gradient[{action}] = {gradient[action]:.6g}",
+                q,
             )
     return Condition(NAMES[2], True, requirement)
 
 
-def _sums_to_one(operator: Operator, points: list[Point]) -> Condition:
+def _check_sum(operator: Operator, points: list[Point]) -> Condition:
     requirement = "the operator says F(Q + c) = F(Q) + c, so its gradient sums to 1"
     for q in points:
-        total = math.fsum(operator.gradient(q))
-        if abs(total - 1.0) > ROUNDING:
-            return Condition(NAMES[3], False, requirement, f"the sum is {total:.9g}", q)
+        gradient_sum = math.fsum(operator.gradient(q))
+        if abs(gradient_sum - 1.0) > ROUNDING:
+            return Condition(
+                NAMES[3], False, requirement, f"the sum is {gradient_sum:.9g}", q
+            )
     return Condition(NAMES[3], True, requirement)

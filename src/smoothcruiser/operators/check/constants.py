@@ -1,5 +1,6 @@
-"""Are the numbers that an operator declares numbers at all, and of the right
-kind? One sentence says which is not.
+"""Check that the constants of an operator are numbers of the right kind.
+
+One sentence names the first that is not.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ FLAGS = ("convex", "has_omega", "uniform_at_zero", "weighted", "entropic")
 PROPERTIES = ("shift_invariant", "has_prior", "built_in")
 
 
-def constants(operator: Operator, k: int) -> Condition:
-    """The first of the declared numbers and flags that is not one."""
-    # name, how to get it, smallest, whether it may be infinite
-    declared: list[tuple[str, Callable[[], Any], float, bool]] = [
+def check_constants(operator: Operator, k: int) -> Condition:
+    """Return the condition that all declared numbers and flags are valid."""
+    # name, function that reads it, smallest value, whether it may be infinite
+    number_declarations: list[tuple[str, Callable[[], Any], float, bool]] = [
         ("strength", lambda: operator.strength, 0.0, False),
         (f"offset({k})", lambda: operator.offset(k), -math.inf, False),
         (f"curvature({k})", lambda: operator.curvature(k), 0.0, True),
@@ -31,51 +32,66 @@ def constants(operator: Operator, k: int) -> Condition:
         ("strong_convexity()", operator.strong_convexity, 0.0, False),
         (f"rounding_scale({k})", lambda: operator.rounding_scale(k), 0.0, False),
     ]
-    found = ""
-    for name, get, least, endless in declared:
+    finding = ""
+    for name, read_value, smallest_allowed, may_be_infinite in number_declarations:
         if name.startswith("omega_width"):  # it reads the range
-            found = found or _range(operator, k)
-        found = found or _number(name, get, least, endless)
+            finding = finding or _range_fault(operator, k)
+        finding = finding or _number_fault(
+            name, read_value, smallest_allowed, may_be_infinite
+        )
     for name in (*FLAGS, *PROPERTIES):
         value = getattr(operator, name)
-        if not found and not isinstance(value, bool):
-            found = f"{name} has to be True or False, and is {value!r}"
-    return Condition(NAME, not found, REQUIREMENT, found)
+        if not finding and not isinstance(value, bool):
+            finding = f"{name} has to be True or False, and is {value!r}"
+    return Condition(NAME, not finding, REQUIREMENT, finding)
 
 
-def _number(name: str, get: Callable[[], Any], least: float, endless: bool) -> str:
-    """What is wrong with a declared number; "" where nothing is."""
-    value, raised = _called(get)
-    if raised:
-        return f"{name} raises {raised}"
-    if not _is_number(value) or (not endless and math.isinf(value)) or value < least:
-        kind = "a number" if endless else "a finite number"
-        least_of = "" if least == -math.inf else f" of at least {least:g}"
-        return f"{name} has to be {kind}{least_of}, and is {value!r}"
+def _number_fault(
+    name: str,
+    read_value: Callable[[], Any],
+    smallest_allowed: float,
+    may_be_infinite: bool,
+) -> str:
+    """Return the fault of a declared number; "" where there is none."""
+    value, error_text = _try_call(read_value)
+    if error_text:
+        return f"{name} raises {error_text}"
+    if (
+        not _is_number(value)
+        or (not may_be_infinite and math.isinf(value))
+        or value < smallest_allowed
+    ):
+        required_kind = "a number" if may_be_infinite else "a finite number"
+        lower_limit = (
+            ""
+            if smallest_allowed == -math.inf
+            else f" of at least {smallest_allowed:g}"
+        )
+        return f"{name} has to be {required_kind}{lower_limit}, and is {value!r}"
     return ""
 
 
-def _range(operator: Operator, k: int) -> str:
-    """What is wrong with ``omega_range``; "" where nothing is."""
-    value, raised = _called(lambda: operator.omega_range(k))
-    if raised:
-        return f"omega_range({k}) raises {raised}"
+def _range_fault(operator: Operator, k: int) -> str:
+    """Return the fault of ``omega_range``; "" where there is none."""
+    declared_range, error_text = _try_call(lambda: operator.omega_range(k))
+    if error_text:
+        return f"omega_range({k}) raises {error_text}"
     if (
-        not isinstance(value, tuple | list)
-        or len(value) != 2
-        or not all(_is_number(x) for x in value)
-        or value[0] > value[1]
+        not isinstance(declared_range, tuple | list)
+        or len(declared_range) != 2
+        or not all(_is_number(x) for x in declared_range)
+        or declared_range[0] > declared_range[1]
     ):
         return (
             f"omega_range({k}) has to be two numbers, the smaller first, and is "
-            f"{value!r}"
+            f"{declared_range!r}"
         )
     return ""
 
 
-def _called(get: Callable[[], Any]) -> tuple[Any, str]:
+def _try_call(read_value: Callable[[], Any]) -> tuple[Any, str]:
     try:
-        return get(), ""
+        return read_value(), ""
     except SmoothcruiserError:
         raise  # a sentence of its own, such as a prior of another length
     except Exception as error:

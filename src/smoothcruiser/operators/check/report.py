@@ -1,7 +1,7 @@
-"""What a check of an operator says: conditions, and the report of all of them.
+"""Results of a check of an operator: conditions, and the report of all of them.
 
 Beside them the ``OperatorProbe``, which evaluates an operator at points and pairs of
-points, and the sizes of what rounding may do there.
+points, with the size of rounding errors there.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators.base import Operator
 from smoothcruiser.shown import Shown, brief
 
-ROUNDING = 1e-9  # what sums of k numbers near 1 may miss
+ROUNDING = 1e-9  # error that sums of k numbers near 1 may have
 
 Point = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: whether it held at every point tried and, if not, the
-    first point and numbers that refute it.
+    """One condition: whether it held at every point tried.
+
+    If it did not, the first point and the numbers that refute it are given.
     """
 
     name: str
     holds: bool
     requirement: str
-    finding: str = ""  # what was found instead, with its numbers
+    finding: str = ""  # the refutation, with its numbers
     q: Point | None = None
     other: Point | None = None  # Q', where the condition is one of pairs
 
     @property
     def sentence(self) -> str:
-        """What was declared, what was found, and where."""
-        where = "" if self.q is None else f" at Q = {show(self.q)}"
-        where += "" if self.other is None else f", Q' = {show(self.other)}"
-        return f"{self.requirement}; {self.finding}{where}"
+        """The declared requirement, the refutation and its point."""
+        location = "" if self.q is None else f" at Q = {show(self.q)}"
+        location += "" if self.other is None else f", Q' = {show(self.other)}"
+        return f"{self.requirement}; {self.finding}{location}"
 
 
 @dataclass(frozen=True)
 class OperatorReport(Shown):
-    """What ``check_operator`` found; ``str()`` is a table."""
+    """Result of ``check_operator``; ``str()`` is a table."""
 
     operator: str
     num_actions: int
@@ -84,9 +85,7 @@ class OperatorReport(Shown):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two points Q and Q' with what the lemmas say of them: the remainder, and
-    the sizes of Q - Q' that bound it.
-    """
+    """Two points Q and Q', their remainder, and the sizes of Q - Q' that bound it."""
 
     q: Point
     base: Point  # Q', where the gradient is taken
@@ -94,7 +93,7 @@ class Pair:
     span: float  # of Q - Q'
     square: float  # |Q - Q'|^2
     centred: float  # |h - mean h|^2 with h = Q - Q'
-    noise: float  # what rounding may add to the remainder
+    noise: float  # largest rounding error of the remainder
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class OperatorProbe:
         return len(self.weights)
 
     def over(self, num_actions: int) -> OperatorProbe:
-        """The same over the first ``num_actions`` of its actions."""
+        """The same operator over the first ``num_actions`` of its actions."""
         if num_actions == self.num_actions:
             return self
         return OperatorProbe(self.operator, self.weights[:num_actions])
@@ -131,26 +130,26 @@ class OperatorProbe:
     def pairs(self, base: Point, others: Iterable[Point]) -> list[Pair]:
         """(Q, Q') for every Q of ``others`` and Q' = ``base``."""
         value, gradient = self.value(base), self.gradient(base)
-        found = []
+        point_pairs = []
         for q in others:
             step = [x - y for x, y in zip(q, base, strict=True)]
-            mean = math.fsum(step) / len(step)
-            other = self.value(q)
-            linear = math.fsum(x * g for x, g in zip(step, gradient, strict=True))
-            size = max(abs(x) for x in (*q, *base)) + self.operator.strength
-            found.append(
+            mean_step = math.fsum(step) / len(step)
+            value_at_q = self.value(q)
+            linear_term = math.fsum(x * g for x, g in zip(step, gradient, strict=True))
+            largest_value = max(abs(x) for x in (*q, *base)) + self.operator.strength
+            point_pairs.append(
                 Pair(
                     q,
                     base,
-                    other - value - linear,
+                    value_at_q - value - linear_term,
                     max(step) - min(step),
                     math.fsum(x * x for x in step),
-                    math.fsum((x - mean) ** 2 for x in step),
+                    math.fsum((x - mean_step) ** 2 for x in step),
                     # of the cancelling sums
-                    1e-14 * len(base) * (1.0 + abs(value) + size),
+                    1e-14 * len(base) * (1.0 + abs(value) + largest_value),
                 )
             )
-        return found
+        return point_pairs
 
 
 def show(q: Sequence[float]) -> str:

@@ -1,11 +1,11 @@
-"""The levels of the frontier that a root may sample, and what each would cost.
+"""The levels of the frontier that a root may sample, with their prices.
 
 For each level there is a price of closing epsilon at delta; the cheapest few
 are kept.
 
-The frontier is walked only as far as a cheaper level may still come. What this
-file leaves out: the frontier (``frontier``, ``frontier_horizon``), and the table
-that a candidate becomes (``optimizer``).
+The frontier is walked only as far as a cheaper level may still come. This file
+leaves out the frontier (``frontier``, ``frontier_horizon``), and the table that
+a candidate becomes (``optimizer``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from smoothcruiser.errors import Unpayable
 from smoothcruiser.problem.facts import Facts
-from smoothcruiser.schedule.compiler.draft import priced, root_log_draws
+from smoothcruiser.schedule.compiler.draft import root_log_draws, total_log_price
 from smoothcruiser.schedule.compiler.frontier import SAMPLE_GRID, Frontier
 from smoothcruiser.schedule.compiler.frontier_horizon import StagedFrontier
 from smoothcruiser.schedule.compiler.level_table import LevelTable
@@ -52,9 +52,9 @@ class Candidate:
     index: int
 
     @property
-    def bounded(self) -> bool:
+    def has_range(self) -> bool:
         """Whether its samples have a range."""
-        return bool(self.table.bounded[self.index])
+        return bool(self.table.has_range[self.index])
 
 
 @lru_cache(maxsize=8)
@@ -65,22 +65,28 @@ def frontier_of(facts: Facts, kinds: Kinds) -> Frontier | StagedFrontier:
     """
     # Without a choice F is the identity, and following the only action is enough.
     if facts.num_actions == 1:
-        unasked = frozenset(kind for kind in kinds if not KINDS[kind].asks)
-        kinds = unasked if any(KINDS[kind].goes_on for kind in unasked) else kinds
+        unasked_kinds = frozenset(kind for kind in kinds if not KINDS[kind].asks)
+        kinds = (
+            unasked_kinds
+            if any(KINDS[kind].goes_on for kind in unasked_kinds)
+            else kinds
+        )
     if is_staged(facts):
         return StagedFrontier(ground(facts), kinds)
     # For a long horizon, levels are chosen as without one and laid out by stages later.
     return Frontier(ground(replace(facts, horizon=None)), kinds)
 
 
-def _sources(
+def _root_sources(
     front: Frontier | StagedFrontier, target: Target
 ) -> list[tuple[Target, LevelTable]]:
-    """Return what a root may sample for ``target``, and the tables of those levels."""
-    targets: tuple[Target, ...] = (
+    """Return the targets a root may sample for ``target``, with their tables."""
+    root_targets: tuple[Target, ...] = (
         ("q_values",) if target == "q_values" else ("value", "q_values")
     )
-    return [(t, front.root_table(t)) for t in targets]
+    return [
+        (root_target, front.root_table(root_target)) for root_target in root_targets
+    ]
 
 
 def level_of(facts: Facts, target: Target, delta: float) -> float:
@@ -88,7 +94,7 @@ def level_of(facts: Facts, target: Target, delta: float) -> float:
     return math.log(2.0 * (facts.num_actions if target == "q_values" else 1) / delta)
 
 
-def _prices(
+def _root_prices(
     facts: Facts,
     table: LevelTable,
     target: Target,
@@ -97,17 +103,17 @@ def _prices(
     levels: int,
 ) -> np.ndarray:
     """Return the log of the promise's price over the first ``levels`` of ``table``."""
-    bias, spread, variance, price = table.root_draws(target, levels)
-    log_price: np.ndarray = priced(
+    bias, spread, variance, log_cost = table.root_draws(target, levels)
+    log_price: np.ndarray = total_log_price(
         root_log_draws(
             epsilon - bias, spread, variance, level_of(facts, target, delta)
         ),
-        price,
+        log_cost,
     )
     return log_price
 
 
-def _fewest(
+def _fewest_log_draws(
     facts: Facts,
     table: LevelTable,
     target: Target,
@@ -128,64 +134,80 @@ def candidates(
 ) -> list[Candidate]:
     """Return the cheapest few levels to sample at the root, cheapest first.
 
-    There are few whose samples have a range, and then few of randomized ones.
+    First come a few with samples that have a range, then a few randomized ones.
     """
-    front = frontier_of(facts, kinds)
-    found: list[Candidate] = []
-    for number in count():
-        stop = front.stop(number)
+    frontier = frontier_of(facts, kinds)
+    found_candidates: list[Candidate] = []
+    for stop_number in count():
+        stop = frontier.stop(stop_number)
         if stop is None:
             break
-        found, later = [], []
-        for draw, table in _sources(front, target):
-            levels = min(stop.levels, len(table))
-            prices = _prices(facts, table, draw, epsilon, delta, levels)
-            bounded = table.bounded[:levels]
-            for group, plain in (
-                (np.nonzero(bounded)[0], True),
-                (np.nonzero(~bounded)[0], False),
+        found_candidates, later_levels = [], []
+        for root_target, table in _root_sources(frontier, target):
+            num_levels = min(stop.levels, len(table))
+            log_prices = _root_prices(
+                facts, table, root_target, epsilon, delta, num_levels
+            )
+            has_range = table.has_range[:num_levels]
+            for group_levels, is_plain in (
+                (np.nonzero(has_range)[0], True),
+                (np.nonzero(~has_range)[0], False),
             ):
-                if len(group) == 0:
+                if len(group_levels) == 0:
                     continue
-                order = np.argsort(prices[group], kind="stable")[: 4 * POLISHED : 4]
-                picked = [
-                    Candidate(float(prices[i]), draw, table, int(i))
-                    for i in group[order]
-                    if prices[i] < math.inf
+                price_order = np.argsort(log_prices[group_levels], kind="stable")[
+                    : 4 * POLISHED : 4
                 ]
-                found += picked
-                # later levels cost at least what they would with a bias of 0
-                draws = _fewest(facts, table, draw, epsilon, delta, int(group[-1]))
-                least, least_plain = (
-                    draws + _of_root(facts, draw, each)
-                    for each in (stop.floor, stop.plain_floor)
+                picked_candidates = [
+                    Candidate(float(log_prices[index]), root_target, table, int(index))
+                    for index in group_levels[price_order]
+                    if log_prices[index] < math.inf
+                ]
+                found_candidates += picked_candidates
+                # later levels cost at least their price with a bias of 0
+                fewest_log_draws = _fewest_log_draws(
+                    facts, table, root_target, epsilon, delta, int(group_levels[-1])
                 )
-                last = picked[-1].log_price if len(picked) == POLISHED else math.inf
-                later.append(_Later(plain, least, least_plain, last))
-        found.sort(key=lambda c: c.log_price)
-        if found and _is_over(found, later):
+                least_price, least_plain = (
+                    fewest_log_draws + _root_log_cost(facts, root_target, floor)
+                    for floor in (stop.floor, stop.plain_floor)
+                )
+                last_price = (
+                    picked_candidates[-1].log_price
+                    if len(picked_candidates) == POLISHED
+                    else math.inf
+                )
+                later_levels.append(
+                    _LaterLevels(is_plain, least_price, least_plain, last_price)
+                )
+        found_candidates.sort(key=lambda candidate: candidate.log_price)
+        if found_candidates and _is_over(found_candidates, later_levels):
             break
-    if not found:
-        levels, digits = _chain(facts, epsilon)
+    if not found_candidates:
+        num_levels, num_digits = _chain_price(facts, epsilon)
         raise Unpayable(
             f"No schedule for epsilon={epsilon:g} at discount {facts.discount:g} that "
             "could be paid or even written down: a chain of about "
-            f"{levels} levels would take some 10^{digits:.0f} oracle calls; ask for a "
-            "larger epsilon or temperature, or use a method "
+            f"{num_levels} levels would take some 10^{num_digits:.0f} oracle calls; "
+            "ask for a larger epsilon or temperature, or use a method "
             "without a worst-case promise."
         )
     return [
-        c
-        for kind in (True, False)
-        for c in [c for c in found if c.bounded is kind][:POLISHED]
+        candidate
+        for is_bounded in (True, False)
+        for candidate in [
+            candidate
+            for candidate in found_candidates
+            if candidate.has_range is is_bounded
+        ][:POLISHED]
     ]
 
 
-class _Later(NamedTuple):
-    """What levels that the walk has not come to cost at least: logs of prices.
+class _LaterLevels(NamedTuple):
+    """Lower bounds on the log prices of levels that the walk has not reached.
 
-    ``last`` is the price of the last candidate of the group, infinite if there is
-    room for another.
+    ``last`` is the price of the last candidate of the group, infinite if the group
+    is not full.
     """
 
     plain: bool
@@ -194,89 +216,112 @@ class _Later(NamedTuple):
     last: float
 
 
-def _of_root(facts: Facts, draw: Target, each: float) -> float:
-    """Return the log of what a root pays for one sample over levels of price ``each``."""
-    if draw == "value":
-        return each
-    return float(np.logaddexp(0.0, each)) + math.log(facts.num_actions)
+def _root_log_cost(facts: Facts, root_target: Target, log_cost: float) -> float:
+    """Return the log price of one root sample over levels of price ``log_cost``."""
+    if root_target == "value":
+        return log_cost
+    return float(np.logaddexp(0.0, log_cost)) + math.log(facts.num_actions)
 
 
-def _is_over(found: list[Candidate], later: list[_Later]) -> bool:
+def _is_over(
+    found_candidates: list[Candidate], later_levels: list[_LaterLevels]
+) -> bool:
     """Whether no level to come can be among the candidates that count.
 
     These are the few of plain kinds, and the cheapest randomized one unless it is so
-    dear that nobody would take it.
+    dear that it cannot win.
     """
-    plain, random = (
-        min((c.log_price for c in found if c.bounded is kind), default=-math.inf)
-        for kind in (True, False)
+    plain_price, random_price = (
+        min(
+            (
+                candidate.log_price
+                for candidate in found_candidates
+                if candidate.has_range is is_bounded
+            ),
+            default=-math.inf,
+        )
+        for is_bounded in (True, False)
     )
-    if min(group.least for group in later) > max(plain, random) + _MARGIN:
+    if (
+        min(group.least for group in later_levels)
+        > max(plain_price, random_price) + _MARGIN
+    ):
         return True
-    missing = -math.inf
-    if plain == missing or (random == missing and not all(g.plain for g in later)):
+    no_price = -math.inf
+    if plain_price == no_price or (
+        random_price == no_price and not all(g.plain for g in later_levels)
+    ):
         return False
-    counts = min(random, plain + PROMISING)
+    useful_price = min(random_price, plain_price + PROMISING)
     return all(
         group.least_plain > group.last + _WIDE_MARGIN
         if group.plain
-        else group.least > counts + _WIDE_MARGIN
-        for group in later
+        else group.least > useful_price + _WIDE_MARGIN
+        for group in later_levels
     )
 
 
-def _chain(facts: Facts, epsilon: float) -> tuple[int, float]:
+def _chain_price(facts: Facts, epsilon: float) -> tuple[int, float]:
     """Return (levels, log10 of the price) of equal plug-ins that end at width epsilon.
 
     Each level may add (1 - gamma) epsilon.
     """
     base = ground(facts)
-    draw = backup(base, constant(base, facts.horizon), facts.horizon)
-    levels = facts.horizon or math.ceil(
-        math.log(max(2.0, float(np.max(draw.tilt)) / epsilon))
+    first_backup = backup(base, constant(base, facts.horizon), facts.horizon)
+    num_levels = facts.horizon or math.ceil(
+        math.log(max(2.0, float(np.max(first_backup.bias_span)) / epsilon))
         / -math.log(facts.discount)
     )
-    room = (
-        epsilon / levels if facts.discount == 1.0 else epsilon * (1.0 - facts.discount)
+    loss_per_level = (
+        epsilon / num_levels
+        if facts.discount == 1.0
+        else epsilon * (1.0 - facts.discount)
     )
     spread = float(np.max(base.q_box(facts.horizon)))
-    noise = plug_in_noise(base.rule, SAMPLE_GRID, spread, spread * spread / 4.0)
+    grid_noise = plug_in_noise(base.rule, SAMPLE_GRID, spread, spread * spread / 4.0)
     samples = float(
         SAMPLE_GRID[
             min(
-                int(np.argmax(noise <= room)) if np.any(noise <= room) else -1,
+                int(np.argmax(grid_noise <= loss_per_level))
+                if np.any(grid_noise <= loss_per_level)
+                else -1,
                 len(SAMPLE_GRID) - 1,
             )
         ]
     )
-    return levels, (levels + 1) * math.log10(facts.num_actions * samples)
+    return num_levels, (num_levels + 1) * math.log10(facts.num_actions * samples)
 
 
 def affordable(
     facts: Facts, kinds: Kinds, log_budget: float, delta: float, target: Target
 ) -> float:
     """Return the smallest epsilon that a level keeps within the budget, unpolished."""
-    front = frontier_of(facts, kinds)
-    best = math.inf
-    for number in count():
-        stop = front.stop(number)
+    frontier = frontier_of(facts, kinds)
+    best_epsilon = math.inf
+    for stop_number in count():
+        stop = frontier.stop(stop_number)
         if stop is None:
             break
-        for draw, table in _sources(front, target):
-            level = level_of(facts, draw, delta)
-            bias, spread, variance, price = table.root_draws(draw, stop.levels)
+        for root_target, table in _root_sources(frontier, target):
+            level = level_of(facts, root_target, delta)
+            bias, spread, variance, log_cost = table.root_draws(
+                root_target, stop.levels
+            )
             # below 0: unpayable; after e^80 samples the radius is 0 in a double
-            log_draws = np.clip(log_budget - price, -1.0, 80.0)
-            each = level * np.exp(-log_draws)
-            second = np.sqrt(2.0 * variance * each)
-            ranged = np.where(np.isinf(spread), 0.0, spread)
+            log_draws = np.clip(log_budget - log_cost, -1.0, 80.0)
+            level_share = level * np.exp(-log_draws)
+            second_radius = np.sqrt(2.0 * variance * level_share)
+            finite_spread = np.where(np.isinf(spread), 0.0, spread)
             radius = np.where(
                 np.isinf(spread),
-                second,
-                np.minimum(spread * np.sqrt(each / 2.0), second + ranged * each / 3.0),
+                second_radius,
+                np.minimum(
+                    spread * np.sqrt(level_share / 2.0),
+                    second_radius + finite_spread * level_share / 3.0,
+                ),
             )
-            best = min(
-                best,
+            best_epsilon = min(
+                best_epsilon,
                 float(
                     np.min(
                         np.where(
@@ -287,7 +332,9 @@ def affordable(
                     )
                 ),
             )
-        narrowest = float(np.min(front.root_table("q_values").tilt[: stop.levels]))
-        if stop.floor > log_budget or narrowest < _NARROWEST * best:
+        narrowest_span = float(
+            np.min(frontier.root_table("q_values").bias_span[: stop.levels])
+        )
+        if stop.floor > log_budget or narrowest_span < _NARROWEST * best_epsilon:
             break
-    return best
+    return best_epsilon

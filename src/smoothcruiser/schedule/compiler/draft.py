@@ -2,9 +2,8 @@
 
 It is plain data that can be evaluated for many counts side by side.
 
-What this file leaves out: which structure (``frontier``), better counts
-(``polishing``), the final table (``optimizer``), and trust (``verify.sharp`` checks
-it again).
+This file leaves out the structure (``frontier``), better counts (``polishing``), the
+final table (``optimizer``), and trust (``verify.sharp`` checks it again).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Draft:
     """Rows, children first; the last is the root's child.
 
     ``level`` is log(2 actions/delta) of the fixed promise. With ``bets``, the level of
-    bets on the data, the price is what a run likely pays instead of the most it can.
+    bets on the data, the price is the likely one of a run instead of the largest.
     """
 
     base: Ground
@@ -47,40 +46,42 @@ class Draft:
     scales: tuple[float | None, ...] = ()
 
     @property
-    def counted(self) -> list[int]:
+    def counted_rows(self) -> list[int]:
         """The rows that have a count."""
         return [i for i, row in enumerate(self.rows) if KINDS[row.kind].asks]
 
     def with_counts(self, counts: Array) -> Draft:
         """The same draft with other counts for the counted rows."""
-        rows = list(self.rows)
-        for i, n in zip(self.counted, counts, strict=True):
-            rows[i] = replace(rows[i], samples=int(n))
-        other = replace(self, rows=tuple(rows))
-        other.__dict__["below"] = self.below
-        return other
+        new_rows = list(self.rows)
+        for i, new_count in zip(self.counted_rows, counts, strict=True):
+            new_rows[i] = replace(new_rows[i], samples=int(new_count))
+        new_draft = replace(self, rows=tuple(new_rows))
+        new_draft.__dict__["below"] = self.below
+        return new_draft
 
     def with_scales(self, scales: tuple[float | None, ...]) -> Draft:
         """Return the same draft with other scales for its rungs."""
-        other = replace(self, scales=scales)
-        other.__dict__["below"] = self.below
-        return other
+        new_draft = replace(self, scales=scales)
+        new_draft.__dict__["below"] = self.below
+        return new_draft
 
     def at_level(self, level: float) -> Draft:
         """Return the same draft for another delta; its moments do not depend on it."""
-        other = replace(self, level=level)
-        if "made" in self.__dict__:
-            other.__dict__["made"] = self.made
-        return other
+        new_draft = replace(self, level=level)
+        if "row_moments" in self.__dict__:
+            new_draft.__dict__["row_moments"] = self.row_moments
+        return new_draft
 
     def with_row(self, row: int, level: Level) -> Draft:
         """Return the same draft with another row; those below it are not worked out."""
-        rows = (*self.rows[:row], level, *self.rows[row + 1 :])
-        other = replace(self, rows=rows)
-        other.__dict__["made"] = other.moments(known=self.made[:row])
+        new_rows = (*self.rows[:row], level, *self.rows[row + 1 :])
+        new_draft = replace(self, rows=new_rows)
+        new_draft.__dict__["row_moments"] = new_draft.moments(
+            first_moments=self.row_moments[:row]
+        )
         if row >= len(self.below):
-            other.__dict__["below"] = self.below
-        return other
+            new_draft.__dict__["below"] = self.below
+        return new_draft
 
     @cached_property
     def below(self) -> list[Moments]:
@@ -88,88 +89,98 @@ class Draft:
 
         They are those of every draft that differs in counts and scales alone.
         """
-        first = min(self.counted, default=len(self.rows))
-        return self.made[:first] if "made" in self.__dict__ else self.moments(end=first)
+        first_counted = min(self.counted_rows, default=len(self.rows))
+        return (
+            self.row_moments[:first_counted]
+            if "row_moments" in self.__dict__
+            else self.moments(end=first_counted)
+        )
 
     def scale(self, row: int) -> Array | None:
         """The scale of the rungs of ``row``, None where they are fixed."""
-        found = self.scales[row] if self.scales else None
-        return None if found is None else np.array([found])
+        log_scale = self.scales[row] if self.scales else None
+        return None if log_scale is None else np.array([log_scale])
 
     def moments(
         self,
         counts: Array | None = None,
-        known: Sequence[Moments] = (),
+        first_moments: Sequence[Moments] = (),
         end: int | None = None,
     ) -> list[Moments]:
         """Return the moments of every row, or of those before ``end``.
 
-        ``counts`` has shape (counted rows, M), one candidate per column. ``known``
-        are the moments of the first rows, where these are known.
+        ``counts`` has shape (counted rows, M), one candidate per column.
+        ``first_moments`` are the moments of the first rows, where these are known.
         """
-        where = {row: k for k, row in enumerate(self.counted)}
-        made: list[Moments] = list(known)
+        count_index = {row: position for position, row in enumerate(self.counted_rows)}
+        row_moments: list[Moments] = list(first_moments)
         backups: dict[int, Backup] = {}
-        for i, row in list(enumerate(self.rows))[len(made) : end]:
-            n = (
+        for i, row in list(enumerate(self.rows))[len(row_moments) : end]:
+            num_samples = (
                 np.array([float(row.samples)])
-                if counts is None or i not in where
-                else counts[where[i]]
+                if counts is None or i not in count_index
+                else counts[count_index[i]]
             )
             for child in (row.query, row.continuation):
                 if child >= 0 and child not in backups:
                     backups[child] = backup(
-                        self.base, made[child], self.remaining[child]
+                        self.base, row_moments[child], self.remaining[child]
                     )
-            made.append(
+            row_moments.append(
                 KINDS[row.kind].of_row(
                     self.base,
                     row,
-                    n,
+                    num_samples,
                     self.scale(i),
                     backups.get(row.query),
                     backups.get(row.continuation),
                     self.remaining[i],
                 )
             )
-        return made
+        return row_moments
 
     @cached_property
-    def made(self) -> list[Moments]:
+    def row_moments(self) -> list[Moments]:
         """The moments of every row with the draft's own counts."""
-        return self.moments(known=self.below)
+        return self.moments(first_moments=self.below)
 
     def back(self, row: int) -> Backup | None:
         """Return the backup of ``row`` with the draft's own counts; None below 0."""
         if row < 0:
             return None
-        found: dict[int, Backup] = self.__dict__.setdefault("backs", {})
-        if row not in found:
-            found[row] = backup(self.base, self.made[row], self.remaining[row])
-        return found[row]
+        row_backups: dict[int, Backup] = self.__dict__.setdefault("backs", {})
+        if row not in row_backups:
+            row_backups[row] = backup(
+                self.base, self.row_moments[row], self.remaining[row]
+            )
+        return row_backups[row]
 
     def draws(self, counts: Array | None = None) -> tuple[Array, Array, Array, Array]:
         """Return (bias, spread, variance, log price) of one root sample, each (M,)."""
         if counts is None:
-            last = self.made[-1]
+            last_moments = self.row_moments[-1]
         else:
-            last = self.moments(counts, known=self.below)[-1]
-        steps = self.remaining[-1]
+            last_moments = self.moments(counts, first_moments=self.below)[-1]
+        steps_left = self.remaining[-1]
         if self.target == "value":
-            return *itself(self.base, last, steps).draw, last.log_calls
-        back = backup(self.base, last, steps)
-        return *back.draw, back.log_calls + math.log(self.base.facts.num_actions)
+            return *itself(
+                self.base, last_moments, steps_left
+            ).draw, last_moments.log_calls
+        root_backup = backup(self.base, last_moments, steps_left)
+        return *root_backup.draw, root_backup.log_calls + math.log(
+            self.base.facts.num_actions
+        )
 
     def log_price(self, counts: Array | None = None) -> Array:
         """Return the log of the price with a real number of root samples, shape (M,).
 
         It is infinite where the bias alone breaks the promise.
         """
-        bias, spread, variance, price = self.draws(counts)
-        draws = paid_log_draws(
+        bias, spread, variance, log_cost = self.draws(counts)
+        log_draws = paid_log_draws(
             self.epsilon - bias, spread, variance, self.level, self.bets
         )
-        return priced(draws, price)
+        return total_log_price(log_draws, log_cost)
 
     def root(self, counts: Array | None = None) -> tuple[int, str] | None:
         """Return (samples, bound) at the root for one candidate.
@@ -183,15 +194,15 @@ class Draft:
 
     def holds(self, draws: int, counts: Array) -> Array:
         """Return whether ``draws`` root samples keep the promise, per candidate."""
-        kept = []
+        promise_holds = []
         for bias, spread, variance in zip(
             *(np.atleast_1d(x) for x in self.draws(counts)[:3]), strict=True
         ):
             rate = best_rate(
                 self.epsilon - float(bias), float(spread), float(variance)
             )[0]
-            kept.append(draws * rate >= self.level)
-        return np.array(kept)
+            promise_holds.append(draws * rate >= self.level)
+        return np.array(promise_holds)
 
 
 def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Array:
@@ -201,20 +212,23 @@ def root_log_draws(t: Array, spread: Array, variance: Array, level: float) -> Ar
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tau = np.clip(t / np.maximum(spread, 1e-300), 1e-150, 1.0 - 1e-12)
-        ratio = np.clip(variance / np.maximum(spread, 1e-300) ** 2, 1e-300, 0.25)
+        variance_ratio = np.clip(
+            variance / np.maximum(spread, 1e-300) ** 2, 1e-300, 0.25
+        )
         p = np.minimum(
-            2.0 * ratio / (1.0 + np.sqrt(1.0 - 4.0 * ratio)), 0.5 * (1.0 - tau)
+            2.0 * variance_ratio / (1.0 + np.sqrt(1.0 - 4.0 * variance_ratio)),
+            0.5 * (1.0 - tau),
         )
         q = p + tau
         rate = q * np.log(q / p) + (1.0 - q) * np.log1p(-tau / (1.0 - p))
         rate = np.maximum(
             np.where(tau < 1e-6 * p, 0.0, rate),
-            tau * tau / (2.0 * ratio + 2.0 * tau / 3.0),
+            tau * tau / (2.0 * variance_ratio + 2.0 * tau / 3.0),
         )
-        draws = np.where(t >= spread, 0.0, np.log(level) - np.log(rate))
-        second = np.log(2.0 * level * variance) - 2.0 * np.log(t)
-        draws = np.where(np.isinf(spread), second, draws)
-    return np.where(t > 0.0, np.maximum(draws, 0.0), math.inf)
+        log_draws = np.where(t >= spread, 0.0, np.log(level) - np.log(rate))
+        second_draws = np.log(2.0 * level * variance) - 2.0 * np.log(t)
+        log_draws = np.where(np.isinf(spread), second_draws, log_draws)
+    return np.where(t > 0.0, np.maximum(log_draws, 0.0), math.inf)
 
 
 def paid_log_draws(
@@ -222,21 +236,25 @@ def paid_log_draws(
 ) -> Array:
     """Return the log of the samples to price: the most, or with ``bets`` the likely.
 
-    What is likely rests on a deviation that is ``DEVIATION`` of its bound.
+    The likely number assumes a deviation that is ``DEVIATION`` of its bound.
     """
-    most = root_log_draws(t, spread, variance, level)
+    most_draws = root_log_draws(t, spread, variance, level)
     if bets is None:
-        return most
+        return most_draws
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        likely = likely_samples(t, spread, DEVIATION**2 * variance, bets)
-        return np.where(t > 0.0, np.minimum(most, np.log(likely)), most)
+        likely_draws = likely_samples(t, spread, DEVIATION**2 * variance, bets)
+        return np.where(
+            t > 0.0, np.minimum(most_draws, np.log(likely_draws)), most_draws
+        )
 
 
-def priced(draws: Array, price: Array) -> Array:
+def total_log_price(log_draws: Array, log_cost: Array) -> Array:
     """Return the log of samples times price.
 
     It is infinite where no number of samples is enough, whatever one costs.
     """
     return np.where(
-        draws == math.inf, math.inf, np.where(draws == math.inf, 0.0, draws) + price
+        log_draws == math.inf,
+        math.inf,
+        np.where(log_draws == math.inf, 0.0, log_draws) + log_cost,
     )

@@ -4,8 +4,8 @@ This is the walk of the schedule compiler (docs/theory.md, section 6).
 
 Widths are cut into cells, each a fixed factor narrower than the one before. The
 walk goes from the widest (a constant) downwards. A cell keeps the cheapest
-level whose width lies in it, with its exact moments. Each kind proposes
-candidates for a cell (``schedule.kinds``), of one of three shapes:
+level with a width in it, and its exact moments. Each kind proposes candidates
+for a cell (``schedule.kinds``), of one of three shapes:
 
   query           over any wider level, N on a geometric grid   price K N (1 + C')
   continuation    over any wider level                          price 1 + C''
@@ -19,8 +19,8 @@ table for each number of remaining steps, built over the one before
 (``frontier_horizon``).
 
 Prices are logarithms here (they pass 10^1000); the schedule's own integers are
-exact. What this file leaves out: the root (``candidates``), and the last
-percent of the price (``draft``).
+exact. This file leaves out the root (``candidates``), and the last percent of
+the price (``draft``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.schedule.compiler.improving import improving
+from smoothcruiser.schedule.compiler.improving import find_improvements
 from smoothcruiser.schedule.compiler.ladders import Ladders
 from smoothcruiser.schedule.compiler.level_table import LevelTable
 from smoothcruiser.schedule.kinds import (
@@ -71,10 +71,12 @@ _LABELS = 24
 
 def sample_grid(ratio: float) -> Array:
     """Return the counts 1, 2, 3, ... and then a geometric sequence."""
-    counts = [1]
-    while counts[-1] < _MAX_SAMPLES:
-        counts.append(max(counts[-1] + 1, math.floor(counts[-1] * ratio)))
-    return np.array(counts, dtype=np.float64)
+    grid_counts = [1]
+    while grid_counts[-1] < _MAX_SAMPLES:
+        grid_counts.append(
+            max(grid_counts[-1] + 1, math.floor(grid_counts[-1] * ratio))
+        )
+    return np.array(grid_counts, dtype=np.float64)
 
 
 SAMPLE_GRID = sample_grid(1.06)  # the optimizer moves N off the grid afterwards
@@ -118,17 +120,17 @@ class Cells:
         continuation: Array | int,
     ) -> None:
         """Keep the candidates that are cheaper than those in their cells."""
-        cells, first = improving(cell, price, self.price)
-        self.put(
+        cells, best_candidates = find_improvements(cell, price, self.price)
+        self.set_candidate(
             cells,
-            price[first],
+            price[best_candidates],
             kind,
-            samples[first],
-            _at(query, first),
-            _at(continuation, first),
+            samples[best_candidates],
+            _pick_entries(query, best_candidates),
+            _pick_entries(continuation, best_candidates),
         )
 
-    def put(
+    def set_candidate(
         self,
         cell: Array,
         price: Array,
@@ -149,29 +151,33 @@ class Cells:
         Its query is one of ``queries``, its continuation one of ``children``.
         It replaces the candidate in the cell only if it is cheaper.
         """
-        total, where, fits = self.paths(cell, queries, children)
-        if len(fits) == 0:
+        path_prices, query_cells, fitting_levels = self.paths(cell, queries, children)
+        if len(fitting_levels) == 0:
             return
-        best = int(np.argmin(total))
-        if total[best] < self.price[cell]:
-            at = queries.at(int(where[best]))
-            self.put(
+        best_path = int(np.argmin(path_prices))
+        if path_prices[best_path] < self.price[cell]:
+            query_cell = queries.at(int(query_cells[best_path]))
+            self.set_candidate(
                 cell,
-                float(total[best]),
+                float(path_prices[best_path]),
                 kind,
-                queries.samples[at],
-                int(queries.query[at]),
-                int(fits[best]),
+                queries.samples[query_cell],
+                int(queries.query[query_cell]),
+                int(fitting_levels[best_path]),
             )
 
     def paths(
         self, cell: int, queries: Queries, children: LevelTable
     ) -> tuple[Array, Array, Array]:
         """Return (price, query, continuation) of the paths that end in ``cell``."""
-        room = self.edge(cell) - children.tilt
-        fits = np.nonzero((room > 0.0) & children.bounded)[0]
-        price, where = queries.best(room[fits])
-        return np.logaddexp(price, children.log_calls[fits]), where, fits
+        loss_room = self.edge(cell) - children.bias_span
+        fitting_levels = np.nonzero((loss_room > 0.0) & children.has_range)[0]
+        query_price, query_cells = queries.best(loss_room[fitting_levels])
+        return (
+            np.logaddexp(query_price, children.log_calls[fitting_levels]),
+            query_cells,
+            fitting_levels,
+        )
 
     def cheapest(self, cell: int) -> Level | None:
         """Return the candidate of ``cell``, None if it is empty."""
@@ -185,7 +191,7 @@ class Cells:
         )
 
 
-def _at(index: Array | int, where: Array) -> Array:
+def _pick_entries(index: Array | int, where: Array) -> Array:
     return index if isinstance(index, int) else index[where]
 
 
@@ -208,26 +214,26 @@ class Queries:
             cell = np.clip(
                 np.floor(np.log(self.top / loss) / self.step + 1e-9), 0, self.size - 1
             ).astype(np.int64)
-        cells, first = improving(cell, price, self.price)
+        cells, best_candidates = find_improvements(cell, price, self.price)
         self.price[cells], self.query[cells], self.samples[cells] = (
-            price[first],
-            query[first],
-            samples[first],
+            price[best_candidates],
+            query[best_candidates],
+            samples[best_candidates],
         )
 
-    def best(self, room: Array) -> tuple[Array, Array]:
-        """Return (price, cell) of the cheapest query whose loss fits in ``room``.
+    def best(self, loss_room: Array) -> tuple[Array, Array]:
+        """Return (price, cell) of the cheapest query with a loss within ``loss_room``.
 
-        Only cells whose every loss fits are searched; ``cell`` is the first of
+        Only cells in which every loss fits are searched; ``cell`` is the first of
         them.
         """
-        running = np.minimum.accumulate(self.price[::-1])[::-1]
-        cell = np.maximum(np.ceil(np.log(self.top / room) / self.step), 0).astype(
+        price_below = np.minimum.accumulate(self.price[::-1])[::-1]
+        cell = np.maximum(np.ceil(np.log(self.top / loss_room) / self.step), 0).astype(
             np.int64
         )
-        inside = cell < self.size
+        is_inside = cell < self.size
         cell = np.minimum(cell, self.size - 1)
-        return np.where(inside, running[cell], math.inf), cell
+        return np.where(is_inside, price_below[cell], math.inf), cell
 
     def at(self, cell: int) -> int:
         """Return the cell, at ``cell`` or beyond, that holds the cheapest query."""
@@ -247,14 +253,16 @@ class Stop:
     plain_floor: float
 
 
-def _useful(variance: float, noise: float, hopeless: bool) -> Array:
+def _useful_counts(variance: float, noise: float, hopeless: bool) -> Array:
     """Return the counts at which the mean still has a deviation above ``noise``.
 
     At least the first dozen counts are kept.
     """
-    most = variance / (noise * noise) if noise > 1e-100 else math.inf
-    grid = _COARSE_GRID if hopeless else SAMPLE_GRID
-    return grid[: max(12, int(np.searchsorted(grid, most)) + 1)]
+    largest_count = variance / (noise * noise) if noise > 1e-100 else math.inf
+    sample_counts = _COARSE_GRID if hopeless else SAMPLE_GRID
+    return sample_counts[
+        : max(12, int(np.searchsorted(sample_counts, largest_count)) + 1)
+    ]
 
 
 class Frontier:
@@ -265,20 +273,20 @@ class Frontier:
         self.remaining: int | None = None
         self.estimators = [KINDS[kind] for kind in sorted(kinds)]
         self.table = LevelTable(base, None)
-        top = constant(base, None)
-        self.top = float(top.width[0])
+        top_moments = constant(base, None)
+        self.top = float(top_moments.width[0])
         gamma = base.facts.discount
-        step = -math.log(gamma) / _CELLS_PER_STEP if gamma > 0.0 else _COARSEST
-        self.step = min(_COARSEST, max(_FINEST, step))
-        size = max(1, math.ceil(math.log(_WIDEST_OVER_NARROWEST) / self.step))
-        self.cells = Cells(self.top, self.step, size)
+        cell_step = -math.log(gamma) / _CELLS_PER_STEP if gamma > 0.0 else _COARSEST
+        self.step = min(_COARSEST, max(_FINEST, cell_step))
+        num_cells = max(1, math.ceil(math.log(_WIDEST_OVER_NARROWEST) / self.step))
+        self.cells = Cells(self.top, self.step, num_cells)
         self.queries = {
             estimator.kind: Queries(self.top, _LOSS_STEP)
             for estimator in self.estimators
             if estimator.asks and estimator.goes_on and not estimator.randomized
         }
-        randomized = {e.kind for e in self.estimators if e.randomized}
-        self.ladders = Ladders(base, randomized, self.top, self.step)
+        randomized_kinds = {e.kind for e in self.estimators if e.randomized}
+        self.ladders = Ladders(base, randomized_kinds, self.top, self.step)
         self.cell = 0
         self.newest = 0  # the level finished last: the child of new candidates
         self.waiting: list[Level] = []  # still in the cell of ``newest``
@@ -286,8 +294,10 @@ class Frontier:
         for kind in free_kinds(base, kinds, None):
             level = Level(kind)
             width = self.table.moments_over(self.table, level).width
-            cell, nothing = self.cells.of(width), np.array([0.0])
-            self.cells.offer(cell, np.array([-math.inf]), kind, nothing, -1, -1)
+            start_cell, no_samples = self.cells.of(width), np.array([0.0])
+            self.cells.offer(
+                start_cell, np.array([-math.inf]), kind, no_samples, -1, -1
+            )
         self.stops = [self._stop()]
 
     def stop(self, number: int) -> Stop | None:
@@ -315,35 +325,38 @@ class Frontier:
 
         A level over a later one costs more than that one, so the cheapest later level
         is over finished ones: a waiting candidate, or a path along a continuation
-        that leads to a narrower cell. A plain path asks a query whose loss fits as well,
-        and there is less room for a loss in every cell that follows.
+        that leads to a narrower cell. A plain path also has a query with a loss that
+        fits, and there is less room for a loss in every cell that follows.
         """
-        ahead = self.cell + 1
-        if self.top <= 0.0 or ahead > self.cells.size:
+        next_cell = self.cell + 1
+        if self.top <= 0.0 or next_cell > self.cells.size:
             return Stop(len(self.table), math.inf, math.inf)
-        waiting = float(np.min(self.cells.price[ahead:]))
-        leading = self.table.log_calls[self.table.tilt < self.cells.edge(ahead)]
-        paths = [
+        waiting_price = float(np.min(self.cells.price[next_cell:]))
+        leading_prices = self.table.log_calls[
+            self.table.bias_span < self.cells.edge(next_cell)
+        ]
+        path_prices = [
             float(
                 np.min(
-                    self.cells.paths(ahead, queries, self.table)[0], initial=math.inf
+                    self.cells.paths(next_cell, queries, self.table)[0],
+                    initial=math.inf,
                 )
             )
             for queries in self.queries.values()
         ]
         return Stop(
             len(self.table),
-            min(waiting, float(np.min(leading, initial=math.inf))),
-            min((waiting, *paths)),
+            min(waiting_price, float(np.min(leading_prices, initial=math.inf))),
+            min((waiting_price, *path_prices)),
         )
 
     def _advance(self, cell: int) -> bool:
         """Walk on to ``cell``, and return False when there are none left.
 
-        A walk that had no time to come there goes on from where it was.
+        A walk that ran out of time continues where it was.
         """
-        last = BATCH * (len(self.stops) - 1)
-        if self.top <= 0.0 or last >= self.cells.size:
+        last_stop = BATCH * (len(self.stops) - 1)
+        if self.top <= 0.0 or last_stop >= self.cells.size:
             return False
         for _ in range(min(cell, self.cells.size) - self.cell):
             check_patience()
@@ -353,8 +366,8 @@ class Frontier:
             level = self.cells.cheapest(self.cell)
             if level is not None:
                 self._finish(level)
-            edge = self.cells.edge(self.cell)
-            level = self.ladders.best(self.cell, edge, self.table)
+            cell_edge = self.cells.edge(self.cell)
+            level = self.ladders.best(self.cell, cell_edge, self.table)
             if level is not None:
                 self.table.add(level, self.table.moments_over(self.table, level))
         return True
@@ -362,7 +375,7 @@ class Frontier:
     def _finish(self, level: Level) -> None:
         """Add the level of a cell, and propose the candidates over it."""
         self.waiting = [level]
-        for label in range(_LABELS):
+        for label_index in range(_LABELS):
             if not self.waiting:
                 return
             level = self.waiting.pop(0)
@@ -373,7 +386,7 @@ class Frontier:
                 return
             for estimator in self.estimators:
                 # as queries, later labels are within one cell's width of the first
-                if label == 0 or not estimator.asks:
+                if label_index == 0 or not estimator.asks:
                     estimator.offer(self)
 
     # --- how kinds propose candidates (``kinds.Walk``) ------------------------
@@ -381,25 +394,27 @@ class Frontier:
     def pairs(self, share: float) -> Pairs:
         """Return the newest level as a query, with the counts worth trying."""
         back = self.table.backups[self.newest]
-        calls = float(self.table.log_calls[self.newest])
-        noise = largest(back.tilt) * share / _NEGLIGIBLE
-        grid = _useful(largest(back.variance), noise, calls > LOG_HOPELESS)
+        log_calls = float(self.table.log_calls[self.newest])
+        smallest_noise = largest(back.bias_span) * share / _NEGLIGIBLE
+        sample_counts = _useful_counts(
+            largest(back.variance), smallest_noise, log_calls > LOG_HOPELESS
+        )
         return Pairs(
-            np.full(len(grid), self.newest),
-            grid,
+            np.full(len(sample_counts), self.newest),
+            sample_counts,
             back,
-            np.log(grid) + (math.log(self.base.facts.num_actions) + calls),
+            np.log(sample_counts) + (math.log(self.base.facts.num_actions) + log_calls),
         )
 
     def offer(self, kind: IntEnum, width: Array, pairs: Pairs) -> None:
         """Propose levels with the newest level as query to narrower cells."""
         cell = self.cells.of(width)
-        ahead = cell > self.cell
+        is_ahead = cell > self.cell
         self.cells.offer(
-            cell[ahead],
-            pairs.log_calls[ahead],
+            cell[is_ahead],
+            pairs.log_calls[is_ahead],
             kind,
-            pairs.samples[ahead],
+            pairs.samples[is_ahead],
             self.newest,
             -1,
         )
@@ -410,14 +425,14 @@ class Frontier:
         Where that is the current cell, both levels are kept, so that chains of
         such steps can leave it.
         """
-        width = float(self.table.tilt[self.newest]) + loss
-        now = float(self.table.moments[self.newest].width[0])
-        if not width < now * (1.0 - 0.02 * self.step):
+        width = float(self.table.bias_span[self.newest]) + loss
+        present_width = float(self.table.moments[self.newest].width[0])
+        if not width < present_width * (1.0 - 0.02 * self.step):
             return
         cell = self.cells.of(np.array([width]))
         if cell[0] > self.cell:
-            price = self.table.log_calls[self.newest : self.newest + 1]
-            self.cells.offer(cell, price, kind, np.array([0.0]), -1, self.newest)
+            log_price = self.table.log_calls[self.newest : self.newest + 1]
+            self.cells.offer(cell, log_price, kind, np.array([0.0]), -1, self.newest)
         else:
             self.waiting.append(Level(kind, continuation=self.newest))
 

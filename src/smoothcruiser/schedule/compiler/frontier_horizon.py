@@ -69,15 +69,17 @@ class StagedFrontier:
                 math.ceil(math.log(_NARROWEST) / math.log(max(facts.discount, 1e-9)))
                 + 1,
             )
-        self.kept = min(_MOST, max(_FEWEST, _WORK // max(1, depth)))
-        step = -math.log(_NARROWEST) / self.kept
+        self.num_kept = min(_MOST, max(_FEWEST, _WORK // max(1, depth)))
+        cell_step = -math.log(_NARROWEST) / self.num_kept
         if facts.discount < 1.0:
-            step = min(step, max(_FINEST, -math.log(max(facts.discount, 1e-9)) / 4.0))
-        self.step, self.size = step, math.ceil(-math.log(_NARROWEST) / step)
-        stages = range(max(1, facts.horizon - depth), facts.horizon + 1)
+            cell_step = min(
+                cell_step, max(_FINEST, -math.log(max(facts.discount, 1e-9)) / 4.0)
+            )
+        self.step, self.size = cell_step, math.ceil(-math.log(_NARROWEST) / cell_step)
+        stage_range = range(max(1, facts.horizon - depth), facts.horizon + 1)
         self.widest = max(
             float(constant(base, stage).width[0]) / facts.steps(stage)
-            for stage in stages
+            for stage in stage_range
         )
         self.tables: dict[int, LevelTable] = {}
         depth = min(depth, MOST_ROWS + 1)  # no table is longer
@@ -109,27 +111,27 @@ class StagedFrontier:
 
     def _stage(self, remaining: int) -> LevelTable:
         table = LevelTable(self.base, remaining)
-        start = Level(Kind.CONSTANT)
-        table.add(start, table.moments_over(table, start))
+        first_level = Level(Kind.CONSTANT)
+        table.add(first_level, table.moments_over(table, first_level))
         for kind in free_kinds(self.base, self.kinds, remaining):
             table.add(Level(kind), table.moments_over(table, Level(kind)))
-        below = self.tables.get(remaining - 1)
-        if below is None or self.widest <= 0.0:
+        table_below = self.tables.get(remaining - 1)
+        if table_below is None or self.widest <= 0.0:
             return table
         cells = Cells(
             self.widest * self.base.facts.steps(remaining), self.step, self.size
         )
-        stage = Stage(self.base, remaining, cells, below)
+        stage = Stage(self.base, remaining, cells, table_below)
         for estimator in self.estimators:
             estimator.offer(stage)
-        tried = np.linspace(0, cells.size, 2 * self.kept).astype(np.int64)
+        tried_cells = np.linspace(0, cells.size, 2 * self.num_kept).astype(np.int64)
         for kind, queries in stage.queries.items():
-            for cell in np.unique(tried):
-                cells.fill(int(cell), kind, queries, below)
-        for cell in _thinned(cells, self.kept):
+            for cell in np.unique(tried_cells):
+                cells.fill(int(cell), kind, queries, table_below)
+        for cell in _thin_cells(cells, self.num_kept):
             level = cells.cheapest(int(cell))
             assert level is not None  # only filled cells are kept
-            table.add(level, table.moments_over(below, level))
+            table.add(level, table.moments_over(table_below, level))
         return table
 
 
@@ -150,15 +152,16 @@ class Stage:
     @cached_property
     def _every_pair(self) -> Pairs:
         """Return every child with every N of the grid, flat."""
-        children = _side_by_side(self.below)
-        count = children.log_calls.shape[0]
-        query = np.repeat(np.arange(count), len(_SAMPLES))
-        samples = np.tile(_SAMPLES, count)
+        child_backups = _side_by_side(self.below)
+        num_children = child_backups.log_calls.shape[0]
+        query = np.repeat(np.arange(num_children), len(_SAMPLES))
+        samples = np.tile(_SAMPLES, num_children)
         return Pairs(
             query,
             samples,
-            children.pick(query),
-            np.log(samples * self.base.facts.num_actions) + children.log_calls[query],
+            child_backups.pick(query),
+            np.log(samples * self.base.facts.num_actions)
+            + child_backups.log_calls[query],
         )
 
     def pairs(self, share: float) -> Pairs:
@@ -173,14 +176,14 @@ class Stage:
 
     def offer_steps(self, kind: IntEnum, loss: float) -> None:
         """Propose levels that continue at a child and have no query."""
-        used = len(self.below)
+        num_children = len(self.below)
         self.cells.offer(
-            self.cells.of(self.below.tilt + loss),
+            self.cells.of(self.below.bias_span + loss),
             self.below.log_calls,
             kind,
-            np.zeros(used),
+            np.zeros(num_children),
             -1,
-            np.arange(used),
+            np.arange(num_children),
         )
 
     def offer_paths(self, kind: IntEnum, loss: Array, pairs: Pairs) -> None:
@@ -192,23 +195,33 @@ class Stage:
         """Propose nothing: with few steps left, tables are of plain kinds."""
 
 
-def _thinned(cells: Cells, kept: int) -> Array:
+def _thin_cells(cells: Cells, num_kept: int) -> Array:
     """Return at most ``kept`` cells, wide to narrow.
 
     They are those not beaten in width and price, taken evenly along log width
     and log price.
     """
     from_narrow = np.minimum.accumulate(cells.price[::-1])[::-1]
-    beaten = np.append(from_narrow[1:], math.inf) <= cells.price
-    good = np.nonzero(np.isfinite(cells.price) & ~beaten)[0]
-    if len(good) <= kept:
-        return good
-    price = cells.price[good]
-    way = np.concatenate(
-        [[0.0], np.cumsum(np.diff(good) * cells.step + np.minimum(np.diff(price), 1.0))]
+    is_beaten = np.append(from_narrow[1:], math.inf) <= cells.price
+    good_cells = np.nonzero(np.isfinite(cells.price) & ~is_beaten)[0]
+    if len(good_cells) <= num_kept:
+        return good_cells
+    good_prices = cells.price[good_cells]
+    curve_length = np.concatenate(
+        [
+            [0.0],
+            np.cumsum(
+                np.diff(good_cells) * cells.step + np.minimum(np.diff(good_prices), 1.0)
+            ),
+        ]
     )
-    return good[
-        np.unique(np.searchsorted(way, np.linspace(0.0, way[-1], kept) * (1.0 - 1e-12)))
+    return good_cells[
+        np.unique(
+            np.searchsorted(
+                curve_length,
+                np.linspace(0.0, curve_length[-1], num_kept) * (1.0 - 1e-12),
+            )
+        )
     ]
 
 

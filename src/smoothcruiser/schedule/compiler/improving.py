@@ -1,4 +1,4 @@
-"""Which of many candidates become the cheapest ones of their cells."""
+"""Candidates that become the cheapest ones of their cells."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import numpy as np
 Array = Any
 
 
-def improving(cell: Array, price: Array, known: Array) -> tuple[Array, Array]:
+def find_improvements(
+    cell: Array, price: Array, cell_prices: Array
+) -> tuple[Array, Array]:
     """Return (cells, candidates): the cells that get cheaper, and by which candidate.
 
-    ``known`` has the price of every cell so far. Of equal candidates the first counts.
+    ``cell_prices`` has the price of every cell so far. Of equal candidates the first
+    counts.
     """
-    lower = np.flatnonzero(price < known[cell])
-    if len(lower) == 0:
-        return lower, lower
-    order = np.lexsort((price[lower], cell[lower]))
-    cells = cell[lower][order]
-    first = np.ones(len(cells), dtype=np.bool_)
-    np.not_equal(cells[1:], cells[:-1], out=first[1:])
-    return cells[first], lower[order[first]]
+    cheaper = np.flatnonzero(price < cell_prices[cell])
+    if len(cheaper) == 0:
+        return cheaper, cheaper
+    price_order = np.lexsort((price[cheaper], cell[cheaper]))
+    cells = cell[cheaper][price_order]
+    is_first = np.ones(len(cells), dtype=np.bool_)
+    np.not_equal(cells[1:], cells[:-1], out=is_first[1:])
+    return cells[is_first], cheaper[price_order[is_first]]

@@ -1,4 +1,4 @@
-"""Finished levels of a walk, with what later candidates read of them side by side.
+"""Finished levels of a walk, with the numbers that later candidates read of them.
 
 A row of ``LevelTable.columns`` holds one number of every level, so that thousands of
 candidates are compared by array operations.
@@ -32,36 +32,42 @@ class LevelTable:
     levels: list[Level] = field(default_factory=list)
     moments: list[Moments] = field(default_factory=list)
     backups: list[Backup] = field(default_factory=list)
-    # per level: bias span, log(1 + C), the moments of a root sample over it, and what
-    # randomized levels use of it
+    # per level: bias span, log(1 + C), the moments of a root sample over it, and the
+    # numbers that randomized levels use
     columns: Array = field(default_factory=lambda: np.empty((14, 0)))
 
     def add(self, level: Level, moments: Moments) -> int:
         """Append a level, and return its index."""
-        back = backup(self.base, moments, self.remaining)
+        level_backup = backup(self.base, moments, self.remaining)
         index = len(self.levels)
         if index >= self.columns.shape[1]:
             self.columns = np.concatenate(
                 [self.columns, np.empty((14, max(64, index)))], axis=1
             )
-        draws = (back.draw, itself(self.base, moments, self.remaining).draw)
+        root_numbers = (
+            level_backup.draw,
+            itself(self.base, moments, self.remaining).draw,
+        )
         self.columns[:, index] = (
-            largest(back.tilt),
-            back.log_calls[0],
-            *(x[0] for x in draws[0]),
-            *(x[0] for x in draws[1]),
+            largest(level_backup.bias_span),
+            level_backup.log_calls[0],
+            *(x[0] for x in root_numbers[0]),
+            *(x[0] for x in root_numbers[1]),
             moments.log_calls[0],
             largest(moments.rare),
-            *(largest(x) for x in (back.spread, back.rare, back.variance)),
-            largest(back.centered[1]),
+            *(
+                largest(x)
+                for x in (level_backup.spread, level_backup.rare, level_backup.variance)
+            ),
+            largest(level_backup.center_and_moment[1]),
         )
         self.levels.append(level)
         self.moments.append(moments)
-        self.backups.append(back)
+        self.backups.append(level_backup)
         return index
 
     @property
-    def tilt(self) -> Array:
+    def bias_span(self) -> Array:
         """The bias span gamma w of every level, the largest over players."""
         return self.columns[0, : len(self.levels)]
 
@@ -71,22 +77,26 @@ class LevelTable:
         return self.columns[1, : len(self.levels)]
 
     @property
-    def bounded(self) -> Array:
+    def has_range(self) -> Array:
         """Whether the samples of every level have a range."""
         return self.columns[9, : len(self.levels)] == 0.0
 
     def query_numbers(self, levels: Array) -> tuple[Array, Array, Array]:
-        """Return (spread, variance, tilt) of the backups of ``levels``."""
-        return self.columns[10, levels], self.columns[12, levels], self.tilt[levels]
+        """Return (spread, variance, bias span) of the backups of ``levels``."""
+        return (
+            self.columns[10, levels],
+            self.columns[12, levels],
+            self.bias_span[levels],
+        )
 
     def onward_numbers(self, levels: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return what randomized rollouts use of their continuations' backups.
+        """Return the numbers that randomized rollouts use of continuations' backups.
 
-        These are a second moment, the spread and the rest of Lemma V, the variance
-        and the tilt.
+        These are a second moment, the spread and the rare moment of Lemma V, the
+        variance and the bias span.
         """
-        core, rare, variance, around = self.columns[10:14, levels]
-        return around, core, rare, variance, self.tilt[levels]
+        core_spread, rare_moment, variance, around_moment = self.columns[10:14, levels]
+        return around_moment, core_spread, rare_moment, variance, self.bias_span[levels]
 
     def root_draws(
         self, target: Target, levels: int
@@ -96,14 +106,14 @@ class LevelTable:
         There is one entry for each of the first ``levels``. A sample is xi for
         all actions, or X itself.
         """
-        used = self.columns[:, : min(levels, len(self.levels))]
+        used_columns = self.columns[:, : min(levels, len(self.levels))]
         if target == "value":
-            return used[5], used[6], used[7], used[8]
+            return used_columns[5], used_columns[6], used_columns[7], used_columns[8]
         return (
-            used[2],
-            used[3],
-            used[4],
-            used[1] + math.log(self.base.facts.num_actions),
+            used_columns[2],
+            used_columns[3],
+            used_columns[4],
+            used_columns[1] + math.log(self.base.facts.num_actions),
         )
 
     def moments_over(self, below: LevelTable, level: Level) -> Moments:

@@ -66,9 +66,9 @@ KINDS: dict[int, Estimator] = {
 def estimator_of(kind: int) -> Estimator:
     """Return the estimator of ``kind``; unknown kinds are refused."""
     if kind not in KINDS:
-        known = ", ".join(estimator.kind.name for estimator in KINDS.values())
+        known_names = ", ".join(estimator.kind.name for estimator in KINDS.values())
         raise InvalidInput(
-            f"There is no estimator of the kind {kind!r}; known are {known}, and "
+            f"There is no estimator of the kind {kind!r}; known are {known_names}, and "
             "schedule.kinds.register adds one."
         )
     return KINDS[kind]
@@ -79,10 +79,10 @@ def kind_named(name: str) -> IntEnum:
     for estimator in KINDS.values():
         if estimator.kind.name == name.upper():
             return estimator.kind
-    known = ", ".join(estimator.kind.name.lower() for estimator in KINDS.values())
+    known_names = ", ".join(estimator.kind.name.lower() for estimator in KINDS.values())
     raise InvalidInput(
-        f"There is no estimator of the kind {name!r}; known are {known}. Import the "
-        "module that registers it first."
+        f"There is no estimator of the kind {name!r}; known are {known_names}. Import "
+        "the module that registers it first."
     )
 
 
@@ -101,35 +101,35 @@ def register(estimator: Estimator) -> None:
     another kind's. The name is in capitals, because ``kind_named`` reads names
     from stores in any case.
     """
-    kind = _declared(estimator)
+    kind = _check_declaration(estimator)
     if kind < FIRST_FOREIGN:
         raise InvalidInput(
             f"The kind {kind.name} has the number {int(kind)}; smaller numbers than "
             f"{FIRST_FOREIGN} are this package's own, so choose a larger one."
         )
-    for other in KINDS.values():
-        if other.kind == kind or other.kind.name == kind.name:
+    for registered in KINDS.values():
+        if registered.kind == kind or registered.kind.name == kind.name:
             raise InvalidInput(
-                f"The kind {kind.name} ({int(kind)}) is taken by {other.kind!r}; choose "
-                "another number and another name."
+                f"The kind {kind.name} ({int(kind)}) is taken by {registered.kind!r}; "
+                "choose another number and another name."
             )
     KINDS[kind] = estimator
 
 
-def _declared(estimator: Any) -> IntEnum:
+def _check_declaration(estimator: Any) -> IntEnum:
     """The kind that an estimator declares, with everything that text needs of it."""
     if not isinstance(estimator, Estimator):
-        came = estimator if isinstance(estimator, type) else type(estimator)
-        what = "the class" if isinstance(estimator, type) else "an object of"
+        given_class = estimator if isinstance(estimator, type) else type(estimator)
+        article = "the class" if isinstance(estimator, type) else "an object of"
         raise InvalidInput(
-            f"register takes an object of a subclass of Estimator, got {what} "
-            f"{came.__name__}."
+            f"register takes an object of a subclass of Estimator, got {article} "
+            f"{given_class.__name__}."
         )
-    owner = type(estimator).__name__
+    class_name = type(estimator).__name__
     kind: Any = getattr(estimator, "kind", None)
     if not isinstance(kind, IntEnum):
         raise InvalidInput(
-            f"{owner} needs a class attribute kind, a member of an IntEnum, got "
+            f"{class_name} needs a class attribute kind, a member of an IntEnum, got "
             f"{described(kind)}."
         )
     if kind.name != kind.name.upper():
@@ -137,17 +137,17 @@ def _declared(estimator: Any) -> IntEnum:
             f"The name of the kind {kind.name} must be in capitals, as in "
             f"{kind.name.upper()}: stores could not read it back."
         )
-    word: Any = getattr(estimator, "word", None)
-    if not isinstance(word, str) or not word.strip():
+    text_word: Any = getattr(estimator, "word", None)
+    if not isinstance(text_word, str) or not text_word.strip():
         raise InvalidInput(
-            f"{owner} needs a class attribute word, its name in texts, got "
-            f"{described(word)}."
+            f"{class_name} needs a class attribute word, its name in texts, got "
+            f"{described(text_word)}."
         )
     for name in ("asks", "goes_on"):
         flag: Any = getattr(estimator, name, None)
         if not isinstance(flag, bool):
             raise InvalidInput(
-                f"{owner} needs a class attribute {name}, True or False, got "
+                f"{class_name} needs a class attribute {name}, True or False, got "
                 f"{described(flag)}."
             )
     return kind
@@ -174,11 +174,11 @@ def free_kinds(base: Ground, kinds: Kinds, remaining: int | None) -> list[IntEnu
     They cost no calls. One that is not narrower than the constant is left out: the
     constant's samples have no range.
     """
-    nothing = np.array([0.0])
+    no_samples = np.array([0.0])
 
     def width(kind: IntEnum) -> float:
-        made = moments_of(base, kind, nothing, None, None, remaining)
-        return float(made.width[0])
+        leaf_moments = moments_of(base, kind, no_samples, None, None, remaining)
+        return float(leaf_moments.width[0])
 
     return [
         kind

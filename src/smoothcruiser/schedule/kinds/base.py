@@ -1,12 +1,12 @@
-"""What a kind of estimator is, in one object.
+"""A kind of estimator, described by one object.
 
 The object holds everything that the compiler, the verifiers and the text need
 to know of the kind.
 
-A level of a schedule may have a query (``asks``: N samples per action, whose
-next states the query values) and a continuation (``goes_on``: one path, which
-the continuation follows). Its price follows from that alone
-(``schedule.schedule``). What its samples promise depends on the kind:
+A level of a schedule may have a query (``asks``: N samples per action, with next
+states valued by the query) and a continuation (``goes_on``: one path, which the
+continuation follows). Its price follows from that alone (``schedule.schedule``).
+The promise of its samples depends on the kind:
 
   sharp analysis   ``moments``: bias, range and variance from those of the children
   paper            ``paper_accuracy``: Lemma 2, for the kinds that the paper has
@@ -19,8 +19,8 @@ elsewhere is a member of an ``IntEnum`` of its own, numbered from
 ``FIRST_FOREIGN`` on: then a kind that this package adds later cannot meet it,
 and nobody has to reopen a closed enumeration.
 
-What this package leaves out: running a level (``engines`` declare which kinds
-they run), and the search for a cheap table (``compiler``).
+This package leaves out running a level (``engines`` declare which kinds they
+run), and the search for a cheap table (``compiler``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from smoothcruiser.errors import BrokenPromise
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.theory.ground import Ground
-from smoothcruiser.theory.moments import Backup, Moments, moved
+from smoothcruiser.theory.moments import Backup, Moments, replace_shift
 
 if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
@@ -69,7 +69,7 @@ class Pairs(NamedTuple):
 
 
 class Walk(Protocol):
-    """Where kinds propose candidates: a frontier that has just finished some levels.
+    """A frontier with newly finished levels, to which kinds propose candidates.
 
     These levels are the children of the candidates. A candidate needs no exact
     width, because the one that is chosen gets its own moments.
@@ -126,7 +126,7 @@ class Estimator(ABC):
         return not self.asks and not self.goes_on
 
     def missing(self, facts: Facts) -> str | None:
-        """Return what a level of this kind needs and ``facts`` lack, None if nothing."""
+        """Return the requirement of this kind that ``facts`` do not meet, or None."""
         return None
 
     def ends_chain(self, base: Ground, remaining: int | None) -> bool:
@@ -142,7 +142,7 @@ class Estimator(ABC):
         onward: Backup | None,
         remaining: int | None,
     ) -> Moments:
-        """Return what one sample of a level promises.
+        """Return the moments of one sample of a level.
 
         The shift is the one that centres the bias. ``samples`` may hold many
         candidates side by side.
@@ -172,41 +172,42 @@ class Estimator(ABC):
         query: Backup,
         onward: Backup | None,
     ) -> Terms:
-        """Return what the corrections of ``row`` are, for a randomized kind."""
+        """Return the moments of the corrections of ``row``, for a randomized kind."""
         raise BrokenPromise(f"A {self.word} level makes no corrections.")
 
     @abstractmethod
     def offer(self, walk: Walk) -> None:
         """Propose candidates of this kind over the newest levels of ``walk``."""
 
-    def finished(self, row: Level, moments: Moments) -> Level:
+    def finish_row(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with the shift (and the constant) that its moments rely on."""
         return replace(row, shift=float(moments.shift[0]))
 
-    def written(
+    def written_moments(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
         """Return the moments of ``level`` with the shift and constant written in it."""
-        return moved(base, centred, level.shift)
+        return replace_shift(base, centred, level.shift)
 
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
-        """Return what is wrong with the numbers in ``level``, None if nothing is."""
-        right = float(centred.shift[0])
-        room = TOLERANCE * (abs(right) + float(centred.width[0]))
-        if abs(right - level.shift) <= room:
+        """Return the fault of the numbers in ``level``, None if there is none."""
+        right_shift = float(centred.shift[0])
+        tolerance = TOLERANCE * (abs(right_shift) + float(centred.width[0]))
+        if abs(right_shift - level.shift) <= tolerance:
             return None
         return (
-            f"has shift {level.shift:g}, and the one that centres its bias is {right:g}"
+            f"has shift {level.shift:g}, and the one that centres its bias is "
+            f"{right_shift:g}"
         )
 
     def paper_flaw(self, c: PaperConstants, level: Level) -> str | None:
         """Return why Lemma 2 does not cover ``level``, None if it does."""
         if self.in_paper and level.shift == 0.0:
             return None
-        what = "shifts" if self.in_paper else f"{self.word} levels"
-        return f"is not part of the paper's algorithm: no {what} there, got {level}"
+        feature = "shifts" if self.in_paper else f"{self.word} levels"
+        return f"is not part of the paper's algorithm: no {feature} there, got {level}"
 
     def paper_accuracy(
         self,

@@ -2,7 +2,7 @@
 
 Corrections add sum_j e_j/p_j to the variance and sum_j p_j cost_j to the price. The
 product of both is smallest where p_j is proportional to sqrt(e_j/cost_j); the factor
-depends on the rest of the table (``schedule.compiler.draft``).
+depends on the other levels of the table (``schedule.compiler.draft``).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def chances(
     """Return p_j, shape (J, M): those of ``row``, or exp(scale) sqrt(e_j/cost_j)."""
     if scale is None:
         return np.array(row.rungs)[:, None]
-    cost = rung_costs(base, terms, query, onward)
+    log_costs = rung_costs(base, terms, query, onward)
     with np.errstate(divide="ignore"):
-        size = np.log(np.max(terms.second, axis=1))
-    rungs = np.exp(np.minimum(0.5 * (size - cost) + scale, 0.0))
+        log_moments = np.log(np.max(terms.second, axis=1))
+    rungs = np.exp(np.minimum(0.5 * (log_moments - log_costs) + scale, 0.0))
     return rungs / np.maximum(1.0, np.sum(rungs, axis=0) / _ROOM)
 
 
@@ -47,12 +47,14 @@ def rung_costs(
     base: Ground, terms: Terms, query: Backup, onward: Backup | None
 ) -> Array:
     """Return the logs of the calls that corrections make on average, shape (J, M)."""
-    asked = np.log(2.0 * base.facts.num_actions * terms.samples) + query.log_calls
-    return asked if onward is None else np.logaddexp(asked, onward.log_calls)
+    query_costs = np.log(2.0 * base.facts.num_actions * terms.samples) + query.log_calls
+    return (
+        query_costs if onward is None else np.logaddexp(query_costs, onward.log_calls)
+    )
 
 
 def rung_flaw(level: Level) -> str | None:
-    """Return what is wrong with the rungs of ``level``, None if nothing is."""
+    """Return the fault of the rungs of ``level``, None if there is none."""
     rungs = level.rungs
     if len(rungs) > MOST_RUNGS:
         return f"has {len(rungs)} rungs, more than {MOST_RUNGS}"

@@ -40,13 +40,13 @@ class Constant(Estimator):
     def offer(self, walk: Walk) -> None:
         """Propose nothing: every walk begins with a constant, and others are wider."""
 
-    def finished(self, row: Level, moments: Moments) -> Level:
+    def finish_row(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with its shift and its constant, which all players share."""
         return replace(
-            super().finished(row, moments), constant=float(np.mean(moments.low))
+            super().finish_row(row, moments), constant=float(np.mean(moments.low))
         )
 
-    def written(
+    def written_moments(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
         """The moments of the constant and the shift in ``level``."""
@@ -59,13 +59,13 @@ class Constant(Estimator):
 
         The bias of a constant is smallest in the middle of the bounds.
         """
-        written = self.written(base, level, centred, remaining)
-        off = float(np.max(np.abs(centred.low - written.low)))
-        size = float(np.max(np.abs(centred.low))) + float(centred.width[0])
-        if off <= TOLERANCE * size:
+        row_moments = self.written_moments(base, level, centred, remaining)
+        largest_offset = float(np.max(np.abs(centred.low - row_moments.low)))
+        value_scale = float(np.max(np.abs(centred.low))) + float(centred.width[0])
+        if largest_offset <= TOLERANCE * value_scale:
             return None
         return (
-            f"is {off:g} off the middle of its bounds, constant "
+            f"is {largest_offset:g} off the middle of its bounds, constant "
             f"{float(np.mean(centred.low)):g} with shift {float(centred.shift[0]):g}, "
             "where its bias is smallest"
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Middle(Estimator):
     """The middle of the user's own bounds in a state; not part of the paper.
 
-    The constant of its row only says what its samples lie around.
+    The constant of its row only tells the center of its samples.
     """
 
     kind = Kind.MIDDLE
@@ -40,7 +40,10 @@ class Middle(Estimator):
         return "value_bounds that are functions of the state"
 
     def ends_chain(self, base: Ground, remaining: int | None) -> bool:
-        """Where the bounds are functions; they claim nothing of no steps left."""
+        """Whether the bounds are functions and some steps are left.
+
+        The bounds claim nothing where no steps are left.
+        """
         return self.missing(base.facts) is None and remaining != 0
 
     def moments(
@@ -62,11 +65,11 @@ class Middle(Estimator):
     def offer(self, walk: Walk) -> None:
         """Propose nothing: a walk has it from the beginning (``free_kinds``)."""
 
-    def finished(self, row: Level, moments: Moments) -> Level:
+    def finish_row(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with the number that its samples lie around."""
         return replace(row, shift=0.0, constant=_around(moments))
 
-    def written(
+    def written_moments(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> Moments:
         """The moments of the middle: no number of the row enters them."""
@@ -78,11 +81,11 @@ class Middle(Estimator):
         """Return a sentence if the row has a shift, or lies around another number."""
         if level.shift != 0.0:
             return f"has shift {level.shift:g}, and the middle of bounds has none"
-        right = _around(centred)
-        size = abs(right) + float(np.max(centred.high - centred.low))
-        if abs(level.constant - right) <= TOLERANCE * size:
+        right_constant = _around(centred)
+        value_scale = abs(right_constant) + float(np.max(centred.high - centred.low))
+        if abs(level.constant - right_constant) <= TOLERANCE * value_scale:
             return None
-        return f"has constant {level.constant:g}, and lies around {right:g}"
+        return f"has constant {level.constant:g}, and lies around {right_constant:g}"
 
 
 def _around(moments: Moments) -> float:

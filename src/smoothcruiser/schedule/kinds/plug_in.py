@@ -48,12 +48,14 @@ class PlugIn(Estimator):
         else:
             # Without a horizon this runs once for each of thousands of levels. To
             # save time, the worst over players stands for both when choosing a cell.
-            spread, variance, tilt = (
+            spread, variance, bias_span = (
                 float(np.max(x))
-                for x in (pairs.over.spread, pairs.over.variance, pairs.over.tilt)
+                for x in (pairs.over.spread, pairs.over.variance, pairs.over.bias_span)
             )
-            noise = plug_in_noise(walk.base.rule, pairs.samples, spread, variance)
-            width = tilt + noise * (1.0 if walk.base.rule.convex else 2.0)
+            plug_in_bias = plug_in_noise(
+                walk.base.rule, pairs.samples, spread, variance
+            )
+            width = bias_span + plug_in_bias * (1.0 if walk.base.rule.convex else 2.0)
         walk.offer(self.kind, width, pairs)
 
     def paper_accuracy(

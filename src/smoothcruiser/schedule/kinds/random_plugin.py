@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RandomPlugIn(Estimator):
-    """A plug-in whose noise is removed from the mean; not part of the paper."""
+    """A plug-in with corrections that remove noise from its mean; not in the paper."""
 
     kind = Kind.RANDOM_PLUGIN
     word = "random plug-in"
@@ -65,7 +65,7 @@ class RandomPlugIn(Estimator):
         query: Backup,
         onward: Backup | None,
     ) -> Terms:
-        """What the corrections of ``row`` are."""
+        """Return the moments of the corrections of ``row``."""
         if not base.rule.convex:
             raise BrokenPromise(
                 "Corrections of a plug-in need an operator that is convex, got "

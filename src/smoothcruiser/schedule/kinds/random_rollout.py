@@ -1,7 +1,7 @@
 """RANDOM_ROLLOUT: a rollout with N0 samples and rare corrections of its mean.
 
-With probability p_j (``rungs``) it adds 1/p_j times an estimate of what a rollout with
-2^j N0 samples has over one with half of them (docs/randomized.md). So its width is
+With probability p_j (``rungs``) it adds 1/p_j times an estimate of the difference of
+rollouts with 2^j N0 samples and with half of them (docs/randomized.md). So its width is
 gamma w'' + E D(q, 2^J N0), and its price on average
 
   K (N0 + sum_j 2 p_j m_j)(1 + C_q) + (1 + sum_j p_j)(1 + C''),   m_j = 2^(j-1) N0.
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from smoothcruiser.schedule.schedule import Level
 
 
-def smooth(base: Ground) -> bool:
+def is_correctable(base: Ground) -> bool:
     """Whether the corrections of a rollout have a known size."""
     return base.rule.convex and base.rule.curvature < np.inf
 
 
 class RandomRollout(Estimator):
-    """A rollout whose noise is removed from the mean; not part of the paper."""
+    """A rollout with corrections that remove noise from its mean; not in the paper."""
 
     kind = Kind.RANDOM_ROLLOUT
     word = "random rollout"
@@ -50,8 +50,8 @@ class RandomRollout(Estimator):
         """The moments of a rollout: those without rungs."""
         assert query is not None
         assert onward is not None
-        plain = rollout(base, query, samples, onward, remaining)
-        return replace(plain, baseline=onward.center)
+        plain_moments = rollout(base, query, samples, onward, remaining)
+        return replace(plain_moments, baseline=onward.center)
 
     def of_row(
         self,
@@ -78,9 +78,9 @@ class RandomRollout(Estimator):
         query: Backup,
         onward: Backup | None,
     ) -> Terms:
-        """What the corrections of ``row`` are."""
+        """Return the moments of the corrections of ``row``."""
         assert onward is not None
-        if not smooth(base):
+        if not is_correctable(base):
             raise BrokenPromise(
                 f"Corrections of a rollout need an operator that is smooth and convex, "
                 f"got {base.facts.operator.name}."
@@ -89,23 +89,23 @@ class RandomRollout(Estimator):
 
     def offer(self, walk: Walk) -> None:
         """Propose each new level as a query, with every ladder over it."""
-        if smooth(walk.base):
+        if is_correctable(walk.base):
             walk.offer_ladders(self.kind)
 
-    def finished(self, row: Level, moments: Moments) -> Level:
+    def finish_row(self, row: Level, moments: Moments) -> Level:
         """Return ``row`` with its shift and the baseline of its corrections."""
         baseline = float(np.atleast_1d(moments.baseline)[0])
-        return replace(super().finished(row, moments), constant=baseline)
+        return replace(super().finish_row(row, moments), constant=baseline)
 
     def flaw(
         self, base: Ground, level: Level, centred: Moments, remaining: int | None
     ) -> str | None:
         """Return a sentence if the baseline or the shift is off, else None."""
-        right = float(np.atleast_1d(centred.baseline)[0])
-        size = abs(right) + float(np.max(centred.high - centred.low))
-        if abs(level.constant - right) > TOLERANCE * size:
+        right_baseline = float(np.atleast_1d(centred.baseline)[0])
+        value_scale = abs(right_baseline) + float(np.max(centred.high - centred.low))
+        if abs(level.constant - right_baseline) > TOLERANCE * value_scale:
             return (
                 f"has constant {level.constant:g}, and its corrections are bounded "
-                f"about {right:g}"
+                f"about {right_baseline:g}"
             )
         return super().flaw(base, level, centred, remaining)

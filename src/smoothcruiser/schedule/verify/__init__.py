@@ -3,8 +3,8 @@
 Promise and price are recomputed by the analysis that the table was built under.
 
 Two analyses: ``paper`` (Lemma 2 of the paper with the printed constants) and
-``sharp`` (theory/moments.py). A table that does not keep what is written on it
-raises ``BrokenPromise``; a table that keeps more passes.
+``sharp`` (theory/moments.py). A table that does not keep its promise raises
+``BrokenPromise``; a table that keeps more passes.
 """
 
 from __future__ import annotations

@@ -55,21 +55,22 @@ def verify_paper(schedule: Schedule) -> None:
     """Raise ``BrokenPromise`` unless the table keeps (epsilon, delta) by Lemma 2."""
     constants = PaperConstants.of(schedule.facts, schedule.delta_prime)
     _check_root(schedule)
-    found = nodes(schedule)
-    _check_box(schedule, constants, found)
-    reached: dict[Node, float] = {}
-    for node in found:
-        reached[node] = _accuracy(schedule, constants, node, reached)
+    reached_nodes = nodes(schedule)
+    _check_box(schedule, constants, reached_nodes)
+    accuracies: dict[Node, float] = {}
+    for node in reached_nodes:
+        accuracies[node] = _accuracy(schedule, constants, node, accuracies)
     root = schedule.root
-    below = reached[root_node(schedule)]
-    total = constants.gamma * below + constants.noise(root.samples)
-    if not total <= schedule.epsilon * (1.0 + ROUNDING):
+    child_accuracy = accuracies[root_node(schedule)]
+    root_accuracy = constants.gamma * child_accuracy + constants.noise(root.samples)
+    if not root_accuracy <= schedule.epsilon * (1.0 + ROUNDING):
         raise BrokenPromise(
-            f"The root reaches accuracy {total:.9g}, above the promised epsilon "
-            f"{schedule.epsilon:.9g}: level {root.child} "
-            f"({schedule.levels[root.child].kind.name}) below it has {below:.9g} and "
-            f"{root.samples} draws have {constants.noise(root.samples):.9g}; raise the "
-            "samples of the root or of the levels below."
+            f"The root reaches accuracy {root_accuracy:.9g}, above the promised "
+            f"epsilon {schedule.epsilon:.9g}: level {root.child} "
+            f"({schedule.levels[root.child].kind.name}) below it has "
+            f"{child_accuracy:.9g} and {root.samples} draws have "
+            f"{constants.noise(root.samples):.9g}; raise the samples of the root or of "
+            "the levels below."
         )
     _check_failure(schedule)
 
@@ -92,7 +93,7 @@ def _accuracy(
     schedule: Schedule,
     constants: PaperConstants,
     node: Node,
-    reached: dict[Node, float],
+    accuracies: dict[Node, float],
 ) -> float:
     """The accuracy of one level with its steps left, from those of its children."""
     index, remaining = node
@@ -107,57 +108,57 @@ def _accuracy(
             f"{name} is reached with no steps left before the horizon; only the "
             "constant 0 is right there."
         )
-    after = None if remaining is None else remaining - 1
+    steps_after = None if remaining is None else remaining - 1
     return estimator.paper_accuracy(
         constants,
         level,
-        reached.get((level.query, after), math.nan),
-        reached.get((level.continuation, after), math.nan),
+        accuracies.get((level.query, steps_after), math.nan),
+        accuracies.get((level.continuation, steps_after), math.nan),
         remaining,
     )
 
 
 def _check_box(
-    schedule: Schedule, constants: PaperConstants, found: list[Node]
+    schedule: Schedule, constants: PaperConstants, reached_nodes: list[Node]
 ) -> None:
     """Check that Q-hat is clipped to a box that holds Q at every stage.
 
-    The box must also lie within what C_gamma allows.
+    The box must also lie within the range that C_gamma allows.
     """
     if schedule.clip is None:
         raise BrokenPromise(
             "A schedule of the paper clips every Q-hat, got no box; without one "
             "C_gamma does not bound the outputs."
         )
-    low, high = schedule.clip
-    top = constants.sup_value(None)
-    slack = ROUNDING * max(top, 1e-300)
-    if not max(abs(low), abs(high)) <= top + slack:
+    clip_low, clip_high = schedule.clip
+    value_cap = constants.sup_value(None)
+    slack = ROUNDING * max(value_cap, 1e-300)
+    if not max(abs(clip_low), abs(clip_high)) <= value_cap + slack:
         raise BrokenPromise(
-            f"The clip box [{low:.9g}, {high:.9g}] is wider than "
-            f"(r_max+M)/(1-gamma) = {top:.9g} allows."
+            f"The clip box [{clip_low:.9g}, {clip_high:.9g}] is wider than "
+            f"(r_max+M)/(1-gamma) = {value_cap:.9g} allows."
         )
-    if low <= -top and high >= top:
+    if clip_low <= -value_cap and clip_high >= value_cap:
         return  # |Q| <= top at every stage
     facts = schedule.facts
     stages = {facts.horizon: "the root"}
-    for index, remaining in found:
+    for index, remaining in reached_nodes:
         if not estimator_of(schedule.levels[index].kind).is_leaf:
             stages.setdefault(remaining, f"level {index}")
     for remaining, name in stages.items():
         if remaining is None or remaining >= 1:
-            _check_stage(facts, remaining, name, (low - slack, high + slack))
+            _check_stage(facts, remaining, name, (clip_low - slack, clip_high + slack))
 
 
 def _check_stage(
     facts: Facts, remaining: int | None, name: str, box: tuple[float, float]
 ) -> None:
     for player in (1, 2) if facts.game else (1,):
-        low, high = facts.q_bounds(player, remaining)
-        if not (box[0] <= low and high <= box[1]):
+        q_low, q_high = facts.q_bounds(player, remaining)
+        if not (box[0] <= q_low and q_high <= box[1]):
             raise BrokenPromise(
                 f"The clip box [{box[0]:.9g}, {box[1]:.9g}] cuts off action values "
-                f"in [{low:.9g}, {high:.9g}] at {name}."
+                f"in [{q_low:.9g}, {q_high:.9g}] at {name}."
             )
 
 
@@ -169,19 +170,20 @@ def _check_failure(schedule: Schedule) -> None:
     if schedule.delta == 1.0:
         return
     assert schedule.delta_prime is not None
-    failure = Fraction(schedule.delta_prime) * (1 + schedule.num_calls)
+    failure_bound = Fraction(schedule.delta_prime) * (1 + schedule.num_calls)
     if not (
         0.0 < schedule.delta < 1.0
-        and failure <= Fraction(schedule.delta) * (1 + Fraction(ROUNDING))
+        and failure_bound <= Fraction(schedule.delta) * (1 + Fraction(ROUNDING))
     ):
-        shown = (
-            f"{float(failure):.9g}"
-            if failure < 10**9
-            else f"10^{math.log10(failure.numerator) - math.log10(failure.denominator):.1f}"
+        top, bottom = failure_bound.numerator, failure_bound.denominator
+        failure_text = (
+            f"{float(failure_bound):.9g}"
+            if failure_bound < 10**9
+            else f"10^{math.log10(top) - math.log10(bottom):.1f}"
         )
         raise BrokenPromise(
-            f"The table may fail with probability delta' (1 + num_calls) = {shown}, "
-            f"above the promised delta {schedule.delta:.9g}: "
+            "The table may fail with probability delta' (1 + num_calls) = "
+            f"{failure_text}, above the promised delta {schedule.delta:.9g}: "
             f"level {schedule.root.child} and those below make too many calls for "
             f"delta' = {schedule.delta_prime:.6g}."
         )

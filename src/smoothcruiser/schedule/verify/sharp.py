@@ -7,8 +7,8 @@ root can reach it) the moments of ``theory.moments`` are recomputed with the
 row's own constant and shift. Then the root's samples must close epsilon at
 delta - adaptive_delta. A constant must be the middle of its bounds, and a row's
 shift the one that centres it: in a table that was altered anywhere below a
-shift, the shift no longer does. What this file leaves out: whether the theory
-is right (docs/theory.md, tests/statistical) and whether the table is cheap
+shift, the shift no longer does. This file leaves out whether the theory is
+right (docs/theory.md, tests/statistical) and whether the table is cheap
 (``optimizer``).
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SecondMoment:
-    """What a root knows of its samples Y where these have no range.
+    """Bounds on the samples Y of a root where these have no range.
 
     The estimate is c + sum of psi(alpha (Y - c))/(n alpha).
     """
@@ -51,7 +51,7 @@ class SecondMoment:
 
 @dataclass(frozen=True)
 class RootPromise:
-    """What one sample at the root is, and what all of them promise together.
+    """Bounds on one sample at the root, and the joint promise of all of them.
 
     An executor stops and reports by it.
     """
@@ -88,14 +88,14 @@ class RootPromise:
 def verify_sharp(schedule: Schedule) -> None:
     """Raise ``BrokenPromise``, naming the level, unless the table keeps its promise."""
     _check_promise(schedule)
-    draw, _ = _root_draw(schedule)
-    bias, spread, variance = _numbers(schedule, draw)
+    root_backup, _ = _root_backup(schedule)
+    bias, spread, variance = _root_numbers(schedule, root_backup)
     root = schedule.root
     slack = schedule.epsilon * (1.0 + TOLERANCE) - bias
-    level = _level(schedule)
+    level = _promise_level(schedule)
     # moments that are no numbers, or below 0, keep nothing either
-    sound = slack > 0.0 and min(spread, variance) >= 0.0
-    if not sound or not root.samples * best_rate(slack, spread, variance)[
+    is_sound = slack > 0.0 and min(spread, variance) >= 0.0
+    if not is_sound or not root.samples * best_rate(slack, spread, variance)[
         0
     ] >= level * (1.0 - TOLERANCE):
         raise BrokenPromise(
@@ -108,46 +108,49 @@ def verify_sharp(schedule: Schedule) -> None:
 
 def root_promise(schedule: Schedule) -> RootPromise:
     """Return the moments of one sample at the root and the radius of their mean."""
-    draw, known = _root_draw(schedule)
-    bias, spread, variance = _numbers(schedule, draw)
+    root_backup, node_moments = _root_backup(schedule)
+    bias, spread, variance = _root_numbers(schedule, root_backup)
     root = schedule.root
-    means = _means(schedule)
-    level = _level(schedule)
-    moment = None
+    num_means = _num_means(schedule)
+    level = _promise_level(schedule)
+    second_moment = None
     if root.bound == "catoni":
         alpha = catoni_slope(root.samples, variance, level)
-        centers = tuple(float(x) for x in draw.centers[:, 0])
-        moment = SecondMoment(centers, variance, alpha)
-    bets = math.nan
+        centers = tuple(float(x) for x in root_backup.centers[:, 0])
+        second_moment = SecondMoment(centers, variance, alpha)
+    bets_level = math.nan
     if root.adaptive_delta > 0.0:
-        bets = bet_level(means, root.adaptive_delta)
+        bets_level = bet_level(num_means, root.adaptive_delta)
     radius = min(
         root_radius(root.samples, spread, variance, level),
         max(0.0, schedule.epsilon - bias),
     )
-    low, high = (tuple(float(x) for x in end[:, 0]) for end in (draw.low, draw.high))
+    sample_low, sample_high = (
+        tuple(float(x) for x in range_end[:, 0])
+        for range_end in (root_backup.low, root_backup.high)
+    )
     return RootPromise(
-        low=low,
-        high=high,
-        spread=float(np.max(draw.spread)),
-        variance=float(np.max(draw.variance)),
+        low=sample_low,
+        high=sample_high,
+        spread=float(np.max(root_backup.spread)),
+        variance=float(np.max(root_backup.variance)),
         bias=bias,
         radius=radius,
         level=level * (1.0 - TOLERANCE),
-        means=means,
-        bet_level=bets,
-        rounding=rounding(schedule, known),
-        moment=moment,
+        means=num_means,
+        bet_level=bets_level,
+        rounding=rounding(schedule, node_moments),
+        moment=second_moment,
     )
 
 
-def _means(schedule: Schedule) -> int:
+def _num_means(schedule: Schedule) -> int:
     return schedule.facts.num_actions if schedule.root.target == "q_values" else 1
 
 
-def _level(schedule: Schedule) -> float:
+def _promise_level(schedule: Schedule) -> float:
     return math.log(
-        2.0 * _means(schedule) / (schedule.delta - schedule.root.adaptive_delta)
+        2.0 * _num_means(schedule) / (schedule.delta - schedule.root.adaptive_delta)
     )
 
 
@@ -177,11 +180,11 @@ def _check_promise(schedule: Schedule) -> None:
         raise BrokenPromise(
             f"A root with the bound 'catoni' does not look at its data, got {root}."
         )
-    counts = (*root.looks, root.samples)
+    rising_counts = (*root.looks, root.samples)
     if root.looks and (
         root.adaptive_delta == 0.0
         or root.looks[0] < 2
-        or any(a >= b for a, b in pairwise(counts))
+        or any(a >= b for a, b in pairwise(rising_counts))
     ):
         raise BrokenPromise(
             "Looks must rise from 2 or more to below the root's samples and have a "
@@ -189,65 +192,73 @@ def _check_promise(schedule: Schedule) -> None:
         )
 
 
-Known = dict[Node, Moments]
+NodeMoments = dict[Node, Moments]
 
 
-def _root_draw(schedule: Schedule) -> tuple[Backup, Known]:
+def _root_backup(schedule: Schedule) -> tuple[Backup, NodeMoments]:
     """Return the moments of one sample at the root, and those of all rows."""
-    known = row_moments(schedule)
-    top, steps = root_node(schedule)
+    node_moments = row_moments(schedule)
+    root_row, steps_left = root_node(schedule)
     base = ground(schedule.facts)
     if schedule.root.target == "value":
-        return itself(base, known[top, steps], steps), known
-    return backup(base, known[top, steps], steps), known
+        return itself(
+            base, node_moments[root_row, steps_left], steps_left
+        ), node_moments
+    return backup(base, node_moments[root_row, steps_left], steps_left), node_moments
 
 
-def _numbers(schedule: Schedule, draw: Backup) -> tuple[float, float, float]:
+def _root_numbers(
+    schedule: Schedule, root_backup: Backup
+) -> tuple[float, float, float]:
     """Return (bias, spread, variance) for the bound that the root names.
 
     The bound "catoni" uses a second moment about the centre, and no range; without a
     range there is no other.
     """
     if schedule.root.bound == "catoni":
-        return float(draw.bias[0]), math.inf, float(np.max(draw.about(draw.centers)))
-    if not np.all(draw.rare == 0.0) and schedule.epsilon < math.inf:
+        return (
+            float(root_backup.bias[0]),
+            math.inf,
+            float(np.max(root_backup.about(root_backup.centers))),
+        )
+    if not np.all(root_backup.rare == 0.0) and schedule.epsilon < math.inf:
         raise BrokenPromise(
             f"Level {schedule.root.child} makes corrections by chance, so its samples "
             "have no range and a root over them needs the bound 'catoni', got "
             f"{schedule.root.bound!r}."
         )
     return (
-        float(draw.bias[0]),
-        float(np.max(draw.spread)),
-        float(np.max(draw.variance)),
+        float(root_backup.bias[0]),
+        float(np.max(root_backup.spread)),
+        float(np.max(root_backup.variance)),
     )
 
 
-def row_moments(schedule: Schedule) -> Known:
+def row_moments(schedule: Schedule) -> NodeMoments:
     """Return the moments of every row that the root reaches, from its children's.
 
-    The last ones are remembered, so nobody changes them. A table written by hand may have
-    lists in the place of tuples: it has no hash, and nothing is remembered of it.
+    The latest ones are cached, so nobody may change them. A table written by hand may
+    have lists in the place of tuples: it has no hash, and is not cached.
     """
     try:
-        return _remembered(schedule)
+        return _cached_row_moments(schedule)
     except TypeError:
         return _row_moments(schedule)
 
 
 @lru_cache(maxsize=8)
-def _remembered(schedule: Schedule) -> Known:
+def _cached_row_moments(schedule: Schedule) -> NodeMoments:
     return _row_moments(schedule)
 
 
-def _row_moments(schedule: Schedule) -> Known:
+def _row_moments(schedule: Schedule) -> NodeMoments:
     """Walk with an explicit stack, for tables of thousands of rows."""
     base = ground(schedule.facts)
-    known: Known = {}
+    node_moments: NodeMoments = {}
     stack = [root_node(schedule)]
     while stack:
         index, remaining = stack[-1]
-        if (index, remaining) in known:
+        if (index, remaining) in node_moments:
             stack.pop()
             continue
         level = schedule.levels[index]
@@ -256,27 +267,31 @@ def _row_moments(schedule: Schedule) -> Known:
                 f"Level {index} would value a state beyond the horizon; the table "
                 f"is deeper than {schedule.facts.horizon} steps."
             )
-        after = None if remaining is None else remaining - 1
-        missing = [
-            (child, after) for child in children(level) if (child, after) not in known
+        steps_after = None if remaining is None else remaining - 1
+        missing_nodes = [
+            (child, steps_after)
+            for child in children(level)
+            if (child, steps_after) not in node_moments
         ]
-        if missing:
-            stack.extend(missing)
+        if missing_nodes:
+            stack.extend(missing_nodes)
             continue
-        _check_query(schedule, index, after, known)
-        known[index, remaining] = _moments(base, index, level, remaining, known)
+        _check_query(schedule, index, steps_after, node_moments)
+        node_moments[index, remaining] = _moments(
+            base, index, level, remaining, node_moments
+        )
         stack.pop()
-    return known
+    return node_moments
 
 
 def _check_query(
-    schedule: Schedule, index: int, after: int | None, known: Known
+    schedule: Schedule, index: int, steps_after: int | None, node_moments: NodeMoments
 ) -> None:
-    """Insist on queries whose samples have a range: all bounds on noise use it."""
+    """Require that samples of the query have a range: all bounds on noise use it."""
     level = schedule.levels[index]
     if level.query < 0 or schedule.epsilon == math.inf:
         return
-    if not np.all(known[level.query, after].rare == 0.0):
+    if not np.all(node_moments[level.query, steps_after].rare == 0.0):
         raise BrokenPromise(
             f"Level {index} ({level.kind.name}) asks level {level.query}, whose samples "
             "have no range: corrections are made by chance there."
@@ -284,7 +299,11 @@ def _check_query(
 
 
 def _moments(
-    base: Ground, index: int, level: Level, remaining: int | None, known: Known
+    base: Ground,
+    index: int,
+    level: Level,
+    remaining: int | None,
+    node_moments: NodeMoments,
 ) -> Moments:
     estimator = estimator_of(level.kind)
     name = f"Level {index} ({level.kind.name})"
@@ -293,9 +312,11 @@ def _moments(
             f"{name} stands where no steps remain; a value there is 0, so a constant "
             "0 belongs there."
         )
-    after = None if remaining is None else remaining - 1
+    steps_after = None if remaining is None else remaining - 1
     query, onward = (
-        backup(base, known[child, after], after) if child >= 0 else None
+        backup(base, node_moments[child, steps_after], steps_after)
+        if child >= 0
+        else None
         for child in (level.query, level.continuation)
     )
     samples = np.array([float(level.samples)])
@@ -303,4 +324,4 @@ def _moments(
     flaw = estimator.flaw(base, level, centred, remaining)
     if flaw is not None:
         raise BrokenPromise(f"{name} {flaw}.")
-    return estimator.written(base, level, centred, remaining)
+    return estimator.written_moments(base, level, centred, remaining)
