@@ -60,22 +60,28 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 
     None declares nothing: what the adapter knows stays.
     """
-    words = {name: options.pop(name) for name in DECLARATIONS if name in options}
+    declared_values = {
+        option_name: options.pop(option_name)
+        for option_name in DECLARATIONS
+        if option_name in options
+    }
     return {
-        name: _read(name, value) for name, value in words.items() if value is not None
+        option_name: _read_value(option_name, value)
+        for option_name, value in declared_values.items()
+        if value is not None
     }
 
 
-def _read(name: str, value: Any) -> Any:
+def _read_value(name: str, value: Any) -> Any:
     """A value as it is meant: lists are tuples, ``module:function`` a function."""
     if isinstance(value, str) and value == NOTHING:
         if name == "actions":
             raise InvalidInput("actions= needs the names of the actions, got none.")
         return NEUTRAL.get(name)
     if name == "value_bounds" and isinstance(value, list | tuple):
-        return tuple(_function(name, x) for x in value)
+        return tuple(_import_function(name, bound) for bound in value)
     if name == "key":
-        return _function(name, value)
+        return _import_function(name, value)
     if name == "deterministic" and not isinstance(value, bool):
         raise InvalidInput(
             f"deterministic must be true or false, got {shortened(value)}."
@@ -83,13 +89,13 @@ def _read(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _function(name: str, value: Any) -> Any:
+def _import_function(name: str, value: Any) -> Any:
     """The function of ``module:function``; anything else as it is."""
     if not (isinstance(value, str) and ":" in value):
         return value
-    module, _, attribute = value.partition(":")
+    module_name, _, attribute_name = value.partition(":")
     try:
-        function = getattr(import_module(module), attribute)
+        function = getattr(import_module(module_name), attribute_name)
     except Exception as error:
         raise InvalidInput(
             f"{name}={value} names no function that can be imported ({said(error)}); "
@@ -105,35 +111,37 @@ def _function(name: str, value: Any) -> Any:
 
 def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
     """(which actions, what all are called), where one word says either."""
-    words = isinstance(actions, list | tuple) and len(actions) > 0
-    if words and all(isinstance(each, str) for each in actions):
+    is_list = isinstance(actions, list | tuple) and len(actions) > 0
+    if is_list and all(isinstance(label, str) for label in actions):
         return None, tuple(actions)
     return actions, None
 
 
-def written(declared: Mapping[str, Any]) -> dict[str, Any] | None:
+def write_declarations(declared: Mapping[str, Any]) -> dict[str, Any] | None:
     """Declarations as plain values that ``taken`` reads; None if one has no name."""
-    values = {}
-    for name, value in declared.items():
-        many = isinstance(value, list | tuple)
-        parts = [_written(x) for x in (value if many else (value,))]
-        if None in parts:
+    plain_declared = {}
+    for field_name, value in declared.items():
+        is_sequence = isinstance(value, list | tuple)
+        plain_values = [
+            _plain_value(element) for element in (value if is_sequence else (value,))
+        ]
+        if None in plain_values:
             return None
-        values[name] = parts if many else parts[0]
-    return values
+        plain_declared[field_name] = plain_values if is_sequence else plain_values[0]
+    return plain_declared
 
 
-def _written(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if not callable(value):
         return value
-    module = getattr(value, "__module__", None)
-    text = f"{module}:{getattr(value, '__qualname__', '')}"
-    if module in (None, "__main__"):
+    module_name = getattr(value, "__module__", None)
+    function_path = f"{module_name}:{getattr(value, '__qualname__', '')}"
+    if module_name in (None, "__main__"):
         return None
     try:
-        return text if _function("", text) is value else None
+        return function_path if _import_function("", function_path) is value else None
     except InvalidInput:
         return None
 
@@ -145,19 +153,21 @@ def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, A
         facts: the arguments without it, ``name`` among them.
         declared: as ``taken`` returns it.
     """
-    name, tables = facts.get("name", "problem"), facts.get("tables")
+    problem_name, tables = facts.get("name", "problem"), facts.get("tables")
     changes = dict(declared)
-    ends = facts.get("terminal") not in (None, False)
-    for word in ("payoffs", "episodes_end"):
-        if changes.get(word) not in (None, EVERY_STEP) and not ends:
+    has_ends = facts.get("terminal") not in (None, False)
+    for field_name in ("payoffs", "episodes_end"):
+        if changes.get(field_name) not in (None, EVERY_STEP) and not has_ends:
             raise InvalidInput(
-                f"{word}= is about the ends of episodes, and those of {name} never end; "
+                f"{field_name}= is about the ends of episodes, and those of {problem_name} never end; "
                 "drop it."
             )
     if tables is not None:
-        _check_tables(name, tables, changes)
-    changed = "horizon" in changes and changes["horizon"] != facts.get("horizon")
-    if changed:
+        _check_tables(problem_name, tables, changes)
+    horizon_changed = "horizon" in changes and changes["horizon"] != facts.get(
+        "horizon"
+    )
+    if horizon_changed:
         changes = {**dict.fromkeys(BY_HORIZON), **changes}
     elif "value_bounds" in changes:
         changes.setdefault("value_gap", None)
@@ -171,15 +181,17 @@ def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None
             f"The states of {name} are the numbers of its table, which tell themselves "
             "apart; drop key=."
         )
-    live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
-    row = np.repeat(np.arange(len(live)), np.diff(tables.start))
-    used = live[row] & (tables.prob > 0.0)
+    live_pairs = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    row_index = np.repeat(np.arange(len(live_pairs)), np.diff(tables.start))
+    is_used = live_pairs[row_index] & (tables.prob > 0.0)
     if changes.get("payoffs") == AT_THE_END:
-        check_payoffs(tables, used)
+        check_payoffs(tables, is_used)
     if changes.get("deterministic"):
-        several = np.bincount(row[used], minlength=len(live)) > 1
-        if several.any():
-            state, action = divmod(int(np.flatnonzero(several)[0]), tables.num_actions)
+        has_several = np.bincount(row_index[is_used], minlength=len(live_pairs)) > 1
+        if has_several.any():
+            state, action = divmod(
+                int(np.flatnonzero(has_several)[0]), tables.num_actions
+            )
             raise InvalidInput(
                 f"deterministic=True needs one outcome for every pair, and state {state}, "
                 f"action {action} of {name} has several; drop it."
@@ -190,7 +202,14 @@ def declare(problem: Problem, declared: Mapping[str, Any]) -> Problem:
     """The problem with what is declared of it, in place of its own declarations."""
     if not declared:
         return problem
-    facts = {each.name: getattr(problem, each.name) for each in fields(problem)}
-    every = merged(facts, declared).items()
-    changed = {name: value for name, value in every if value is not facts[name]}
-    return replace(problem, **changed)
+    own_fields = {
+        problem_field.name: getattr(problem, problem_field.name)
+        for problem_field in fields(problem)
+    }
+    merged_items = merged(own_fields, declared).items()
+    changed_fields = {
+        field_name: value
+        for field_name, value in merged_items
+        if value is not own_fields[field_name]
+    }
+    return replace(problem, **changed_fields)

@@ -45,15 +45,15 @@ class LateAdapter:
         operator: Operator,
     ) -> Problem:
         """The problem of a name; parameters that are not the adapter's own go on."""
-        found: Problem = self.library.named(
+        problem: Problem = self.library.named(
             text, parameters, discount=discount, operator=operator
         )
-        return found
+        return problem
 
     def problem(self, simulator: Any, **options: Any) -> Problem:
         """The problem of a simulator, starting where it is."""
-        found: Problem = self.library.problem(simulator, **options)
-        return found
+        problem: Problem = self.library.problem(simulator, **options)
+        return problem
 
 
 def late_problem(adapter: LateAdapter) -> Callable[[str], Any]:
@@ -61,8 +61,8 @@ def late_problem(adapter: LateAdapter) -> Callable[[str], Any]:
 
     def attribute(name: str) -> Any:
         if name != "problem":
-            package = type(adapter).__module__
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            package_name = type(adapter).__module__
+            raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
         return adapter.library.problem
 
     return attribute

@@ -83,7 +83,7 @@ class LabellingOracle(Protocol):
 def name_action(oracle: LabellingOracle, state: Any, action: int) -> str:
     """The name of an action, or its number: no answer is lost for want of a word."""
     try:
-        found = oracle.label(state, action)
+        label = oracle.label(state, action)
     except Exception:
         return str(action)
-    return found if isinstance(found, str) and found else str(action)
+    return label if isinstance(label, str) and label else str(action)

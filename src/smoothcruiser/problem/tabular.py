@@ -31,15 +31,15 @@ from smoothcruiser.problem.arrays import (
     CompressedRows,
     Floats,
     Ints,
-    barred,
-    mask,
-    normalized,
+    as_mask,
+    entry_rewards,
+    find_illegal,
+    normalize_rows,
     players_of,
-    rewards,
     rows_of,
 )
 from smoothcruiser.problem.declared import check_range, read_operator
-from smoothcruiser.problem.discrete_dp import DiscreteDP, read
+from smoothcruiser.problem.discrete_dp import DiscreteDP, read_discrete_dp
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
@@ -308,7 +308,7 @@ def tabular(
     """
     check_keywords("tabular", more, (*NAMED, *TabularOptions.__annotations__))
     if R is None and isinstance(P, DiscreteDP):
-        model = read(P)
+        model = read_discrete_dp(P)
         P, R, discount = (
             model.P,
             model.R,
@@ -322,14 +322,14 @@ def tabular(
             operator = read_operator(operator)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
     start, next_state, prob, num_states, num_actions = rows_of(P, R)
-    dead = mask(terminal, (num_states,), "terminal", default=False)
-    allowed = mask(legal, (num_states, num_actions), "legal", default=True)
+    dead = as_mask(terminal, (num_states,), "terminal", default=False)
+    allowed = as_mask(legal, (num_states, num_actions), "legal", default=True)
     if model is not None and model.legal is not None:
         allowed = allowed & model.legal
-    reward = rewards(R, P, start, next_state, num_states, num_actions)
-    allowed = allowed & ~barred(R, start, reward, allowed & ~dead[:, None])
+    reward = entry_rewards(R, P, start, next_state, num_states, num_actions)
+    allowed = allowed & ~find_illegal(R, start, reward, allowed & ~dead[:, None])
     live = (~dead[:, None] & allowed).reshape(-1)
-    prob = normalized(start, prob, live, num_actions)
+    prob = normalize_rows(start, prob, live, num_actions)
     used = np.repeat(live, np.diff(start))
     # nobody is paid for what nobody can do: sums over whole tables stay finite
     reward = np.where(np.isneginf(reward) & ~used, 0.0, reward)
