@@ -21,7 +21,7 @@ from smoothcruiser.problem.arguments import (
 from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.chances import check_chances
 from smoothcruiser.problem.totals import check_totals
-from smoothcruiser.problem.undiscounted import bounded_total
+from smoothcruiser.problem.undiscounted import has_bounded_total
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -285,4 +285,4 @@ def _check_discount(p: Problem) -> None:
 def _may_sum_totals(p: Problem) -> bool:
     """Whether rewards may be added up without a discount and without a horizon."""
     has_model = p.tables is not None or p.outcomes is not None
-    return isinstance(p.operator, Max) and (has_model or bounded_total(p))
+    return isinstance(p.operator, Max) and (has_model or has_bounded_total(p))

@@ -47,8 +47,8 @@ from smoothcruiser.problem.sampled import (
     DEFAULT_ACTIONS,
     Numbering,
     check_sampler,
+    format_action,
     number_actions,
-    shown_action,
 )
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
@@ -117,20 +117,20 @@ class Problem(Declared, Shown):
     numbering: Numbering | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        declare = partial(object.__setattr__, self)
-        for name in PLAIN_NUMBERS:
-            declare(name, plain_number(getattr(self, name)))
+        set_field = partial(object.__setattr__, self)
+        for field_name in PLAIN_NUMBERS:
+            set_field(field_name, plain_number(getattr(self, field_name)))
         if self.actions is not None:
             labels = action_labels(self.actions)
-            declare("actions", labels)
+            set_field("actions", labels)
             if self.num_actions is None:
-                declare("num_actions", len(labels))
+                set_field("num_actions", len(labels))
         if isinstance(self.episodes_end, tuple | list):
-            declare("episodes_end", tuple(map(plain_number, self.episodes_end)))
+            set_field("episodes_end", tuple(map(plain_number, self.episodes_end)))
         if self.sample_action is not None and self.num_actions is None:
-            declare("num_actions", DEFAULT_ACTIONS)
+            set_field("num_actions", DEFAULT_ACTIONS)
         if isinstance(self.operator, str):
-            declare("operator", read_operator(self.operator))
+            set_field("operator", read_operator(self.operator))
         check_declared(self)
         check_functions(self)
         check_sampler(self)
@@ -141,12 +141,16 @@ class Problem(Declared, Shown):
             watch()  # before anything of it is compiled
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
-            for name in ("legal", "terminal", "player"):
-                if hasattr(self, name):
-                    declare(name, self.oracle.function_of(getattr(self, name)))
+            for field_name in ("legal", "terminal", "player"):
+                if hasattr(self, field_name):
+                    set_field(
+                        field_name, self.oracle.function_of(getattr(self, field_name))
+                    )
             if self.value_bounds is not None:
-                bounds = tuple(self.oracle.function_of(x) for x in self.value_bounds)
-                declare("value_bounds", bounds)
+                row_bounds = tuple(
+                    self.oracle.function_of(bound) for bound in self.value_bounds
+                )
+                set_field("value_bounds", row_bounds)
 
     def sampled_action(self, state: Any, number: int) -> Any:
         """The action that ``number`` stands for in ``state``: the number itself where
@@ -178,10 +182,12 @@ class Problem(Declared, Shown):
     @cached_property
     def facts(self) -> Facts:
         """What a promise may rely on before the first call."""
-        fewest = self.num_actions if self.legal is None else 1
+        fewest_actions = self.num_actions if self.legal is None else 1
         return Facts(
             num_actions=self.num_actions,
-            min_actions=fewest if self.min_actions is None else self.min_actions,
+            min_actions=fewest_actions
+            if self.min_actions is None
+            else self.min_actions,
             discount=float(self.discount),
             operator=self.operator,
             reward_range=(float(self.reward_range[0]), float(self.reward_range[1])),
@@ -202,18 +208,20 @@ class Problem(Declared, Shown):
         """By how much a batch may round a reward otherwise than a single state."""
         if not isinstance(self.oracle, Batched):
             return 0.0
-        return self.oracle.reward_rounding * max(abs(x) for x in self.reward_range)
+        return self.oracle.reward_rounding * max(
+            abs(bound) for bound in self.reward_range
+        )
 
     @property
     def is_compiled(self) -> bool:
         """Whether every function of the problem can run inside compiled code."""
-        parts = [self.oracle, self.legal, self.terminal, vars(self).get("player")]
-        bounds = () if self.value_gap is None else self.value_bounds or ()
-        return all(is_compiled(bound) for bound in bounds) and (
+        functions = [self.oracle, self.legal, self.terminal, vars(self).get("player")]
+        bound_functions = () if self.value_gap is None else self.value_bounds or ()
+        return all(is_compiled(bound) for bound in bound_functions) and (
             self.tables is not None
             or all(
-                part is None or isinstance(part, bool) or is_compiled(part)
-                for part in parts
+                function is None or isinstance(function, bool) or is_compiled(function)
+                for function in functions
             )
         )
 
@@ -223,8 +231,10 @@ class Problem(Declared, Shown):
 
         There are none for a model that is known as tables.
         """
-        rows = LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
-        return CALLS_PER_LOOK * self.inspected_pairs + rows
+        row_calls = (
+            LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
+        )
+        return CALLS_PER_LOOK * self.inspected_pairs + row_calls
 
     @property
     def inspected_pairs(self) -> int:
@@ -240,11 +250,15 @@ class Problem(Declared, Shown):
         if self.legal is None:
             return list(range(self.num_actions))
         try:
-            answers = [self.legal(state, a) for a in range(self.num_actions)]
+            legal_answers = [
+                self.legal(state, action) for action in range(self.num_actions)
+            ]
         except BaseException as error:
             raise failure("legal", error, state) from error
         actions = [
-            a for a, x in enumerate(answers) if x is True or truth("legal", x, state)
+            action
+            for action, answer in enumerate(legal_answers)
+            if answer is True or truth("legal", answer, state)
         ]
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
@@ -259,28 +273,33 @@ class Problem(Declared, Shown):
         if self.actions is not None:
             return tuple(self.actions)
         if self.sample_action is not None:
-            numbers = range(self.num_actions)
-            return tuple(shown_action(self.sampled_action(state, n)) for n in numbers)
+            action_numbers = range(self.num_actions)
+            return tuple(
+                format_action(self.sampled_action(state, number))
+                for number in action_numbers
+            )
         if not isinstance(self.oracle, LabellingOracle):
             return None
-        numbers = range(self.num_actions)
-        names = tuple(name_action(self.oracle, state, a) for a in numbers)
-        return None if names == tuple(map(str, numbers)) else names
+        action_numbers = range(self.num_actions)
+        action_names = tuple(
+            name_action(self.oracle, state, action) for action in action_numbers
+        )
+        return None if action_names == tuple(map(str, action_numbers)) else action_names
 
     def label(self, state: Any, action: int) -> str:
         """What an action is called in ``state``: its number where it has no name."""
-        found = self.labels(state)
-        return str(action) if found is None else found[action]
+        state_labels = self.labels(state)
+        return str(action) if state_labels is None else state_labels[action]
 
     def is_terminal(self, state: Any) -> bool:
         """Whether the episode is over in ``state``."""
         if not callable(self.terminal):
             return False
         try:
-            over = self.terminal(state)
+            is_over = self.terminal(state)
         except BaseException as error:
             raise failure("terminal", error, state) from error
-        return over if type(over) is bool else truth("terminal", over, state)
+        return is_over if type(is_over) is bool else truth("terminal", is_over, state)
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
@@ -295,11 +314,11 @@ class Problem(Declared, Shown):
         if self.key is None:
             return state_key(state)  # type: ignore[no-any-return]
         try:
-            found = self.key(state)
-            hash(found)
+            user_key = self.key(state)
+            hash(user_key)
         except BaseException as error:
             raise failure("key", error, state) from error
-        return found
+        return user_key
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
         """(mover, first legal action, second, ...); None where the episode is over."""
@@ -320,9 +339,9 @@ class Problem(Declared, Shown):
             return
         if self.key is None and is_fixed(state) and identical(state, known):
             return
-        found = self.profile(state)
-        if found != profile:
-            raise two_in_one(state, known, found, profile)
+        state_profile = self.profile(state)
+        if state_profile != profile:
+            raise two_in_one(state, known, state_profile, profile)
 
     def start(self, state: Any = None) -> Any:
         """The requested state: ``state``, or by default the initial state."""
@@ -348,9 +367,9 @@ class Problem(Declared, Shown):
             raise
         except BaseException as error:
             # the text given to ``make`` begins with the adapter's name
-            name = self.name if self.spec is None else self.spec["problem"]
+            problem_name = self.name if self.spec is None else self.spec["problem"]
             raise InvalidInput(
-                f"{name} cannot read the state {state!r} ({said(error)}); give a state "
+                f"{problem_name} cannot read the state {state!r} ({said(error)}); give a state "
                 "as its step returns it."
             ) from error
 

@@ -34,15 +34,15 @@ def spec_of(
     Names of actions are in it where ``make`` was told them: most problems have their own.
     So is what was declared by keywords, as plain values.
     """
-    labels: Spec = {} if actions is None else {"actions": list(actions)}
+    optional_entries: Spec = {} if actions is None else {"actions": list(actions)}
     if declared:
-        labels["declared"] = dict(declared)
+        optional_entries["declared"] = dict(declared)
     return {
         "problem": text,
         "discount": discount,
         "temperature": temperature,
         "operator": operator.name if isinstance(operator, Operator) else operator,
-        **labels,
+        **optional_entries,
     }
 
 
@@ -83,14 +83,16 @@ def imports_of(spec: Spec) -> str | None:
     from smoothcruiser.problem.adapter import prefixes
     from smoothcruiser.problem.zoo import ZOO
 
-    name, _, rest = spec["problem"].partition(":")
-    if name in ZOO:
+    prefix, _, after_colon = spec["problem"].partition(":")
+    if prefix in ZOO:
         return None
-    if name in prefixes():
-        return f"the adapter {name!r}, with {rest!r}"
-    found = PathFinder.find_spec(name.partition(".")[0])
-    where = "not found here" if found is None else f"found at {found.origin}"
-    return f"the module {name!r} ({where}), for its {rest!r}"
+    if prefix in prefixes():
+        return f"the adapter {prefix!r}, with {after_colon!r}"
+    module_spec = PathFinder.find_spec(prefix.partition(".")[0])
+    origin_text = (
+        "not found here" if module_spec is None else f"found at {module_spec.origin}"
+    )
+    return f"the module {prefix!r} ({origin_text}), for its {after_colon!r}"
 
 
 def from_spec(spec: Spec) -> Problem:
