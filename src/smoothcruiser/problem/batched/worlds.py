@@ -77,13 +77,13 @@ class WorldBackend(JaxBackend):
         self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
     ) -> Answer:
         """(rewards, next states, None) of the rows; a NaN is refused in its own words."""
-        found = super().step(function, states, actions, rng)
-        if np.isnan(found[0]).any():
-            bad = int(np.flatnonzero(np.isnan(found[0]))[0])
+        answer = super().step(function, states, actions, rng)
+        if np.isnan(answer[0]).any():
+            bad_row = int(np.flatnonzero(np.isnan(answer[0]))[0])
             raise not_a_number(
-                self.form.world, self.row(states, bad), int(actions[bad])
+                self.form.world, self.row(states, bad_row), int(actions[bad_row])
             )
-        return found
+        return answer
 
 
 def not_a_number(world: JaxWorld, state: RowState, action: int) -> OracleError:
@@ -175,8 +175,10 @@ class WorldRows(Batched):
 
         def step(words: Any, action: Any, key: Any) -> Any:
             leaves = from_bytes(self.layout, words)
-            paid, after = self.form.step(leaves, action, jax.random.wrap_key_data(key))
-            return paid, to_bytes(after)
+            reward, next_leaves = self.form.step(
+                leaves, action, jax.random.wrap_key_data(key)
+            )
+            return reward, to_bytes(next_leaves)
 
         return jax.jit(step)
 
@@ -190,24 +192,24 @@ class WorldRows(Batched):
 
     def key(self, rng: Any) -> NDArray[np.uint32]:
         """The two words of the key that the next call takes from its stream."""
-        return _words(rng)
+        return _key_words(rng)
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, RowState]:
         """One sample: (reward, next state)."""
-        key = self.key(rng) if self.form.matter.chance else NO_KEY
-        return self._sampled(state, action, key)
+        step_key = self.key(rng) if self.form.matter.chance else NO_KEY
+        return self._sampled(state, action, step_key)
 
     def _sampled(
         self, state: RowState, action: int, key: NDArray[np.uint32]
     ) -> tuple[float, RowState]:
         with precise(self.x64):
-            paid, words = self._stepper(
+            raw_reward, next_words = self._stepper(
                 np.frombuffer(state.words, np.uint8), np.int32(action), key
             )
-            reward = float(paid)
+            reward = float(raw_reward)
         if math.isnan(reward):
             raise not_a_number(self.world, state, action)
-        return reward, RowState(self.layout, np.asarray(words).tobytes())
+        return reward, RowState(self.layout, np.asarray(next_words).tobytes())
 
     def warm(self) -> None:
         """Compile the step of one state: clocks are for simulators, not for compilers."""
@@ -230,9 +232,9 @@ class WorldRows(Batched):
         for _ in range(MOST_STARTS):
             with precise(self.x64):
                 words = np.asarray(self._starter(self.key(rng))).tobytes()
-            found = RowState(self.layout, words)
-            if self.first is None or self.mover(found) == self.first:
-                return found
+            initial_state = RowState(self.layout, words)
+            if self.first is None or self.mover(initial_state) == self.first:
+                return initial_state
         raise InvalidInput(
             f"Player {self.first} of {self.world.title} was never the one to begin in "
             f"{MOST_STARTS} resets; use seed= to start where another player begins."
@@ -243,8 +245,8 @@ class WorldRows(Batched):
     def mover(self, state: RowState) -> int:
         """The number of the player to move."""
         assert self.world.mover is not None
-        place = self.layout.place(self.world.mover)
-        return int(self.layout.array(state, place))
+        leaf_index = self.layout.place(self.world.mover)
+        return int(self.layout.array(state, leaf_index))
 
     def is_over(self, state: RowState) -> bool:
         """Whether the episode is over."""
@@ -274,17 +276,17 @@ class WorldRows(Batched):
 
     def _counted(self, state: RowState) -> RowState:
         """The state, unless it has made fewer than no steps."""
-        for name, leaf in state.leaves.items():
-            if name.split(".")[-1] in COUNTERS and np.any(leaf < 0):
+        for leaf_name, leaf in state.leaves.items():
+            if leaf_name.split(".")[-1] in COUNTERS and np.any(leaf < 0):
                 raise InvalidInput(
-                    f"{name} of {self.world.title} counts steps and must not be "
+                    f"{leaf_name} of {self.world.title} counts steps and must not be "
                     f"negative, got {leaf.tolist()}."
                 )
         return state
 
     def _packed(self, tree: Any) -> RowState:
         """A tree of the library's own as a state; numbers keep their values."""
-        every, structure = jax.tree.flatten(tree)
+        all_leaves, structure = jax.tree.flatten(tree)
         if structure != self.form.tree:
             raise InvalidInput(
                 f"The state is not one of {self.world.title}: {structure} in place of "
@@ -292,14 +294,14 @@ class WorldRows(Batched):
             )
         arrays = []
         for i in self.form.matter.leaves:
-            given, wanted = np.asarray(every[i]), self.form.example[i].dtype
-            if not np.array_equal(given.astype(wanted), given, equal_nan=True):
+            leaf, leaf_type = np.asarray(all_leaves[i]), self.form.example[i].dtype
+            if not np.array_equal(leaf.astype(leaf_type), leaf, equal_nan=True):
                 raise InvalidInput(
                     f"{self.form.names[i]} of {self.world.title} does not fit into "
-                    f"{wanted.name}, as the environment computes here"
+                    f"{leaf_type.name}, as the environment computes here"
                     f"{'' if self.x64 else '; give x64=true'}."
                 )
-            arrays.append(given.astype(wanted))
+            arrays.append(leaf.astype(leaf_type))
         return self.layout.packed(arrays)
 
     def _after(self, moves: list[Any]) -> RowState:
@@ -307,16 +309,16 @@ class WorldRows(Batched):
         if self.form.matter.chance:
             raise InvalidInput(
                 f"Moves alone do not tell a state of {self.world.title}, where chance "
-                f"has a part; give {', '.join(x.name for x in self.layout.leaves)}."
+                f"has a part; give {', '.join(leaf.name for leaf in self.layout.leaves)}."
             )
         assert self.origin is not None
         state = self.origin
-        for place, move in enumerate(moves):
-            whole = isinstance(move, int) and not isinstance(move, bool)
-            ok = whole and 0 <= move < self.world.num_actions
-            if not ok or self.is_over(state) or not self.is_legal(state, move):
+        for move_index, move in enumerate(moves):
+            is_whole = isinstance(move, int) and not isinstance(move, bool)
+            is_action = is_whole and 0 <= move < self.world.num_actions
+            if not is_action or self.is_over(state) or not self.is_legal(state, move):
                 raise InvalidInput(
-                    f"Move {move!r} of {moves} is not legal after {moves[:place]}."
+                    f"Move {move!r} of {moves} is not legal after {moves[:move_index]}."
                 )
             _, state = self(state, move, None)
         return state
@@ -325,8 +327,8 @@ class WorldRows(Batched):
         """Whether an action is legal."""
         if self.world.legal is None:
             return True
-        place = self.layout.starts[self.layout.place(self.world.legal)]
-        return bool(state.words[place + action])
+        first_byte = self.layout.starts[self.layout.place(self.world.legal)]
+        return bool(state.words[first_byte + action])
 
     def plain(self, state: RowState) -> dict[str, Any]:
         """The leaves by name, which ``parse`` reads."""
@@ -336,49 +338,51 @@ class WorldRows(Batched):
 
     def companions(self) -> dict[str, Any]:
         """``terminal``, and ``legal`` and ``player`` where the world has them."""
-        layout, world, first = self.layout, self.world, self.first
-        ends = [layout.place(name) for name in world.ends]
+        layout, world, first_player = self.layout, self.world, self.first
+        end_leaves = [layout.place(name) for name in world.ends]
 
         def terminal(leaves: Any) -> Any:
-            over = leaves[ends[0]]
-            for place in ends[1:]:
-                over = over | leaves[place]
-            return over
+            is_over = leaves[end_leaves[0]]
+            for leaf_index in end_leaves[1:]:
+                is_over = is_over | leaves[leaf_index]
+            return is_over
 
-        found: dict[str, Any] = {
+        functions: dict[str, Any] = {
             "terminal": RowFunction(terminal, self.backend, self.is_over)
         }
         if world.legal is not None:
-            mask = layout.place(world.legal)
+            legal_leaf = layout.place(world.legal)
 
             def legal(leaves: Any, action: Any) -> Any:
-                return leaves[mask][action]
+                return leaves[legal_leaf][action]
 
-            found["legal"] = RowFunction(legal, self.backend, self.is_legal)
-        if world.mover is not None and first is not None:
-            turn = layout.place(world.mover)
+            functions["legal"] = RowFunction(legal, self.backend, self.is_legal)
+        if world.mover is not None and first_player is not None:
+            mover_leaf = layout.place(world.mover)
 
             def player(leaves: Any) -> Any:
-                return jnp.where(leaves[turn] == first, 1, 2)
+                return jnp.where(leaves[mover_leaf] == first_player, 1, 2)
 
             def plays(state: RowState) -> int:
-                return 1 if self.mover(state) == first else 2
+                return 1 if self.mover(state) == first_player else 2
 
-            found["player"] = RowFunction(player, self.backend, plays)
-        return found
+            functions["player"] = RowFunction(player, self.backend, plays)
+        return functions
 
     def identity(self) -> WorldKey:
         """The key of this world's states."""
-        floats = any(np.dtype(x.dtype).kind == "f" for x in self.layout.leaves)
-        kind = "float64" if self.x64 else "float32"
-        used = kind if floats or self.reward_rounding else ""
-        return WorldKey(self.world.title, used)
+        has_floats = any(
+            np.dtype(leaf.dtype).kind == "f" for leaf in self.layout.leaves
+        )
+        float_type = "float64" if self.x64 else "float32"
+        rounding_type = float_type if has_floats or self.reward_rounding else ""
+        return WorldKey(self.world.title, rounding_type)
 
 
 NO_KEY = np.zeros(2, dtype=np.uint32)
 
 
-def _words(rng: Any) -> NDArray[np.uint32]:
+def _key_words(rng: Any) -> NDArray[np.uint32]:
     """The next 64 bits of a stream, as the words of a key."""
     word = int(rng.raw())
     return np.array([word >> 32, word & 0xFFFFFFFF], dtype=np.uint32)
@@ -389,14 +393,14 @@ def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRo
 
     Of two players the one who begins there maximizes.
     """
-    key = jax.random.wrap_key_data(_words(stream(seed)))
+    key = jax.random.wrap_key_data(_key_words(stream(seed)))
     try:
         form = form_of(world, key)
-        found = WorldRows(form.step, "jax", each=True, x64=world.x64, form=form)
-        origin = found.reset(stream(seed))
-        first = found.mover(origin) if two_players else None
-        made = replace(found, first=first, origin=origin)
-        made.warm()
+        draft_oracle = WorldRows(form.step, "jax", each=True, x64=world.x64, form=form)
+        origin = draft_oracle.reset(stream(seed))
+        first_player = draft_oracle.mover(origin) if two_players else None
+        oracle = replace(draft_oracle, first=first_player, origin=origin)
+        oracle.warm()
     except SmoothcruiserError:
         raise
     except Exception as error:
@@ -405,4 +409,4 @@ def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRo
             f"{world.title} cannot be stepped in {64 if world.x64 else 32} bits "
             f"({said(error):.200}); {remedy}."
         ) from error
-    return made
+    return oracle

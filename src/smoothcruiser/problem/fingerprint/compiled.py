@@ -33,16 +33,17 @@ def of_functions(functions: dict[str, Any]) -> Fingerprint:
     If this process has compiled one of them from what it was before, Numba goes on with
     that, which is not what is seen now.
     """
-    found, dispatchers = _read(functions)
-    frozen = tuple(
-        f"what {each.py_func.__qualname__} was compiled from"
-        for each in dispatchers
-        if each.overloads and not _noted.get(each, MIXED) == _digest(each) != MIXED
+    fingerprint, dispatchers = _read_functions(functions)
+    frozen_notes = tuple(
+        f"what {dispatcher.py_func.__qualname__} was compiled from"
+        for dispatcher in dispatchers
+        if dispatcher.overloads
+        and not _noted.get(dispatcher, MIXED) == _digest(dispatcher) != MIXED
     )
-    return Fingerprint(found.parts, found.unseen + frozen)
+    return Fingerprint(fingerprint.parts, fingerprint.unseen + frozen_notes)
 
 
-def _read(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
+def _read_functions(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
     """(the fingerprint, all dispatchers that are reached)."""
     walks: list[CodeWalker] = []
 
@@ -54,9 +55,13 @@ def _read(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
         for name, function in functions.items():
             walk.start(name, function)
 
-    found = read_all(read, walker)
-    added = tuple(f"what {each} has added to Numba" for each in sorted(extensions()))
-    return Fingerprint(found.parts, found.unseen + added), walks[-1].dispatchers
+    fingerprint = read_all(read, walker)
+    extension_notes = tuple(
+        f"what {module_name} has added to Numba" for module_name in sorted(extensions())
+    )
+    return Fingerprint(fingerprint.parts, fingerprint.unseen + extension_notes), walks[
+        -1
+    ].dispatchers
 
 
 @cache
@@ -69,10 +74,12 @@ def watch() -> None:
             """Note a function before it is compiled."""
             dispatcher = event.data["dispatcher"]
             if _is_users(dispatcher):
-                now = _digest(dispatcher)
-                before = _noted.get(dispatcher)
-                first = before is None and not dispatcher.overloads
-                _noted[dispatcher] = now if first or before == now else MIXED
+                digest_now = _digest(dispatcher)
+                digest_before = _noted.get(dispatcher)
+                is_first = digest_before is None and not dispatcher.overloads
+                _noted[dispatcher] = (
+                    digest_now if is_first or digest_before == digest_now else MIXED
+                )
 
         def on_end(self, event: Any) -> None:
             """Do nothing."""
@@ -89,33 +96,35 @@ def is_fresh(library: Any) -> bool:
     from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
 
-    linked: set[int] = set()
-    waiting = [library]
-    while waiting:
-        found = waiting.pop()
-        if id(found) not in linked:
-            linked.add(id(found))
-            waiting += getattr(found, "_linking_libraries", ())
-    for each in gc.get_objects():
-        if not issubclass(type(each), Dispatcher) or not _is_users(each):
+    linked_ids: set[int] = set()
+    waiting_libraries = [library]
+    while waiting_libraries:
+        linked_library = waiting_libraries.pop()
+        if id(linked_library) not in linked_ids:
+            linked_ids.add(id(linked_library))
+            waiting_libraries += getattr(linked_library, "_linking_libraries", ())
+    for candidate in gc.get_objects():
+        if not issubclass(type(candidate), Dispatcher) or not _is_users(candidate):
             continue
-        if any(id(result.library) in linked for result in each.overloads.values()):
-            noted = _noted.get(each, MIXED)
-            own_cache = not isinstance(each._cache, NullCache)
-            if own_cache or noted == MIXED or noted != _digest(each):
+        if any(
+            id(result.library) in linked_ids for result in candidate.overloads.values()
+        ):
+            noted_digest = _noted.get(candidate, MIXED)
+            own_cache = not isinstance(candidate._cache, NullCache)
+            if own_cache or noted_digest == MIXED or noted_digest != _digest(candidate):
                 return False
     return True
 
 
 def _is_users(dispatcher: Any) -> bool:
-    module = str(getattr(dispatcher.py_func, "__module__", ""))
-    return module.split(".", maxsplit=1)[0] not in OURS
+    module_name = str(getattr(dispatcher.py_func, "__module__", ""))
+    return module_name.split(".", maxsplit=1)[0] not in OURS
 
 
 def _digest(dispatcher: Any) -> str:
     """What a function is now; ``MIXED`` if nobody can tell."""
     try:
-        found, _ = _read({"step": dispatcher})
+        fingerprint, _ = _read_functions({"step": dispatcher})
     except Exception:  # never in the way of the user's own compiling
         return MIXED
-    return MIXED if found.unseen else found.digest
+    return MIXED if fingerprint.unseen else fingerprint.digest

@@ -26,7 +26,7 @@ from typing import Any
 
 from smoothcruiser.problem.fingerprint import functions, objects
 from smoothcruiser.problem.fingerprint.changes import Changes
-from smoothcruiser.problem.fingerprint.encoding import joined, text
+from smoothcruiser.problem.fingerprint.encoding import encode_text, join_parts
 from smoothcruiser.problem.fingerprint.owners import (
     OURS,
     PYTHON,
@@ -74,8 +74,10 @@ class CodeWalker(Walker):
 
     def read_array(self, value: Any) -> bytes:
         """An array; code can tell its layout."""
-        layout = f"{value.dtype!r} {value.strides} {value.flags.aligned}"
-        return joined(b"layout", [super().read_array(value), text(layout)])
+        layout_text = f"{value.dtype!r} {value.strides} {value.flags.aligned}"
+        return join_parts(
+            b"layout", [super().read_array(value), encode_text(layout_text)]
+        )
 
     def read_object(self, value: Any) -> bytes:
         """A value of no built-in type."""
@@ -90,7 +92,7 @@ class CodeWalker(Walker):
             if not _is_plain(value):
                 self.cannot(f"how {value.py_func.__qualname__} is compiled")
         elif issubclass(cls, kinds.Number | kinds.Boolean):
-            return joined(b"type", [text(str(value))])
+            return join_parts(b"type", [encode_text(str(value))])
         elif not (
             issubclass(cls, tuple | enum.Enum)
             or value is functions.MOVED
@@ -119,9 +121,11 @@ def _has_noted_defaults(dispatcher: Any) -> bool:
     """Whether the defaults that Numba noted are still those of the function."""
     from numba.core.utils import pysignature
 
-    noted = dispatcher._compiler.pysig.parameters.values()
-    now = pysignature(dispatcher.py_func).parameters.values()
-    return [id(each.default) for each in noted] == [id(each.default) for each in now]
+    noted_parameters = dispatcher._compiler.pysig.parameters.values()
+    current_parameters = pysignature(dispatcher.py_func).parameters.values()
+    return [id(parameter.default) for parameter in noted_parameters] == [
+        id(parameter.default) for parameter in current_parameters
+    ]
 
 
 def extensions() -> set[str]:
@@ -129,57 +133,94 @@ def extensions() -> set[str]:
     from numba.core import imputils, rewrites
     from numba.core.typing import templates
 
-    typing, lowering = _registries(templates.Registry), _registries(imputils.Registry)
-    called, attributes, values = (
-        [getattr(each, name) for each in typing] for name in TYPING
+    typing_registries, lowering_registries = (
+        _registries(templates.Registry),
+        _registries(imputils.Registry),
     )
-    others = [getattr(each, name) for each in lowering for name in LOWERING]
-    others += rewrites.rewrite_registry.rewrites.values()
-    return _extensions(called, attributes, values, others)
+    function_lists, attribute_lists, value_lists = (
+        [getattr(registry, list_name) for registry in typing_registries]
+        for list_name in TYPING
+    )
+    other_lists = [
+        getattr(registry, list_name)
+        for registry in lowering_registries
+        for list_name in LOWERING
+    ]
+    other_lists += rewrites.rewrite_registry.rewrites.values()
+    return _extensions(function_lists, attribute_lists, value_lists, other_lists)
 
 
 def _registries(kind: type) -> list[Any]:
     """The registries of Numba, those too that it has not read yet."""
-    modules = [sys.modules[name] for name in sys.modules if name.startswith("numba.")]
-    found = {
-        id(each): each
+    modules = [
+        sys.modules[module_name]
+        for module_name in sys.modules
+        if module_name.startswith("numba.")
+    ]
+    registries_by_id = {
+        id(candidate): candidate
         for module in modules
-        for each in vars(module).values()
-        if isinstance(each, kind)
+        for candidate in vars(module).values()
+        if isinstance(candidate, kind)
     }
-    return list(found.values())
+    return list(registries_by_id.values())
 
 
-_found: dict[int, set[str]] = {}
+_extensions_by_size: dict[int, set[str]] = {}
 
 
-def _extensions(called: Any, attributes: Any, values: Any, others: Any) -> set[str]:
+def _extensions(
+    function_lists: Any, attribute_lists: Any, value_lists: Any, other_lists: Any
+) -> set[str]:
     """The same, looked for again when the lists of Numba have grown."""
-    size = sum(map(len, chain(called, attributes, values, others)))
-    if size not in _found:
-        kinds = [*chain(*called, *attributes)]
-        modules = set()
-        for value, kind in chain(*values):
-            kinds += getattr(kind, "templates", ())
-            module = getattr(value, "__module__", None)
-            if module and owner_of_module(module) not in KNOWN:
-                modules.add(module)  # numba.extending.register_jitable, structref
-        made: list[Any] = [*kinds]
-        for kind in kinds:
-            made += [getattr(kind, "_overload_func", None)]
-            made += [getattr(kind, "_definition_func", None)]
-        for each in others:  # of functions, in tuples, or of classes
-            made += [entry[0] if type(entry) is tuple else entry for entry in each]
-        modules |= {name for each in made for name in _makers(each)}
-        _found.clear()
-        _found[size] = {x for x in modules if x.partition(".")[0] not in TRUSTED}
-    return _found[size]
+    num_entries = sum(
+        map(len, chain(function_lists, attribute_lists, value_lists, other_lists))
+    )
+    if num_entries not in _extensions_by_size:
+        template_classes = [*chain(*function_lists, *attribute_lists)]
+        module_names = set()
+        for value, template_class in chain(*value_lists):
+            template_classes += getattr(template_class, "templates", ())
+            value_module = getattr(value, "__module__", None)
+            if value_module and owner_of_module(value_module) not in KNOWN:
+                module_names.add(
+                    value_module
+                )  # numba.extending.register_jitable, structref
+        definitions: list[Any] = [*template_classes]
+        for template_class in template_classes:
+            definitions += [getattr(template_class, "_overload_func", None)]
+            definitions += [getattr(template_class, "_definition_func", None)]
+        for definition in other_lists:  # of functions, in tuples, or of classes
+            definitions += [
+                entry[0] if type(entry) is tuple else entry for entry in definition
+            ]
+        module_names |= {
+            maker_name
+            for definition in definitions
+            for maker_name in _defining_modules(definition)
+        }
+        _extensions_by_size.clear()
+        _extensions_by_size[num_entries] = {
+            module_name
+            for module_name in module_names
+            if module_name.partition(".")[0] not in TRUSTED
+        }
+    return _extensions_by_size[num_entries]
 
 
-def _makers(made: Any) -> list[str]:
+def _defining_modules(definition: Any) -> list[str]:
     """The modules of a class, or of a function and the functions that it wraps."""
-    if type(made) is not types.FunctionType:
-        return [] if made is None else [str(getattr(made, "__module__", "numba"))]
-    held = [functions.cell_value(cell) for cell in made.__closure__ or ()]
-    inside = [each for each in held if type(each) is types.FunctionType]
-    return [str(each.__globals__.get("__name__")) for each in [made, *inside]]
+    if type(definition) is not types.FunctionType:
+        return (
+            []
+            if definition is None
+            else [str(getattr(definition, "__module__", "numba"))]
+        )
+    cell_values = [functions.cell_value(cell) for cell in definition.__closure__ or ()]
+    inner_functions = [
+        function for function in cell_values if type(function) is types.FunctionType
+    ]
+    return [
+        str(function.__globals__.get("__name__"))
+        for function in [definition, *inner_functions]
+    ]
