@@ -195,14 +195,14 @@ def two_in_one(
 ) -> OracleError:
     """Two states have one key but cannot be the same state."""
 
-    def shown(profile: tuple[int, ...] | None) -> str:
+    def describe_profile(profile: tuple[int, ...] | None) -> str:
         if profile is None:
             return "is over"
         return f"has player {profile[0]} to move and legal actions {list(profile[1:])}"
 
     return OracleError(
-        f"Two different states have the same key: {known!r} {shown(expected)}, "
-        f"{state!r} {shown(found)}; let key= (or the state's own == and hash) tell "
+        f"Two different states have the same key: {known!r} {describe_profile(expected)}, "
+        f"{state!r} {describe_profile(found)}; let key= (or the state's own == and hash) tell "
         "apart all that the future depends on."
     )
 

@@ -277,7 +277,7 @@ class Facts:
         offset = offset_low + 0.5 * (offset_high - offset_low)
         value_range = self.earned(self.reward_range, remaining)
         if self.known_total is not None and remaining != 0:
-            value_range = self._inside(value_range, self.known_total)
+            value_range = self._intersect(value_range, self.known_total)
         offset_error = max(
             added((offset_high, offset_high), (-offset, -offset))[1], 0.0
         )
@@ -307,15 +307,15 @@ class Facts:
         value_range = value_low, value_high
         if self.known_total is not None:
             unpaid_range = self.unpaid._plain_range(remaining)
-            value_range = self._inside(
+            value_range = self._intersect(
                 value_range, added(self.known_total, unpaid_range)
             )
         if self.given_bounds is not None:
-            value_range = self._inside(value_range, self.given_bounds)
+            value_range = self._intersect(value_range, self.given_bounds)
         return value_range
 
     @staticmethod
-    def _inside(
+    def _intersect(
         bounds: tuple[float, float], declared: tuple[float, float]
     ) -> tuple[float, float]:
         """Both bounds together; those that are tight to the last digit may cross."""
@@ -368,9 +368,9 @@ class Facts:
         bare_facts = replace(self, given_bounds=None, total_range=None)
         hull = bare_facts._hull()
         if self.known_total is not None:
-            hull = self._inside(hull, added(self.known_total, self.unpaid._hull()))
+            hull = self._intersect(hull, added(self.known_total, self.unpaid._hull()))
         if self.given_bounds is not None:
-            hull = self._inside(hull, self.given_bounds)
+            hull = self._intersect(hull, self.given_bounds)
         return hull
 
     def _hull(self) -> tuple[float, float]:
@@ -412,7 +412,7 @@ class Facts:
         if self.known_total is None:
             return q_range
         unpaid_bounds = self.unpaid.q_bounds(player, remaining)
-        return self._inside(q_range, added(self.known_total, unpaid_bounds))
+        return self._intersect(q_range, added(self.known_total, unpaid_bounds))
 
     def under(self, operator: Operator) -> Facts:
         """The same problem with another operator.

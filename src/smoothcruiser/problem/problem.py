@@ -353,13 +353,13 @@ class Problem(Declared, Shown):
                 "state= or initial_state=."
             )
         if isinstance(self.oracle, ParsingOracle):
-            state = self._parsed(self.oracle, state)
+            state = self._parse_state(self.oracle, state)
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)
         return state
 
-    def _parsed(self, oracle: ParsingOracle, state: Any) -> Any:
+    def _parse_state(self, oracle: ParsingOracle, state: Any) -> Any:
         """``state`` as the oracle reads it; what it cannot read is refused."""
         try:
             return oracle.parse(state)

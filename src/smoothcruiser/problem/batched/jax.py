@@ -100,7 +100,7 @@ class JaxBackend:
             sorted({max(LEAST_ROWS, largest_size // STEP**k) for k in range(3)})
         )
 
-    def padded(self, n: int) -> int:
+    def size_for(self, n: int) -> int:
         """The smallest size that holds n rows."""
         return next(
             (size for size in self.sizes if size >= n), 1 << (n - 1).bit_length()
@@ -151,10 +151,10 @@ class JaxBackend:
 
     def take(self, states: Any, index: NDArray[np.int64]) -> Any:
         """A batch of copies of the rows at ``index``, padded."""
-        padded_index = np.zeros(self.padded(len(index)), dtype=np.int64)
+        padded_index = np.zeros(self.size_for(len(index)), dtype=np.int64)
         padded_index[: len(index)] = index
         with precise(self.x64):
-            return self._jitted(_gather, mapped=False)(states, padded_index)
+            return self._jit_function(_gather, mapped=False)(states, padded_index)
 
     def bytes_per_row(self, states: Any) -> int:
         """Memory of one row."""
@@ -181,7 +181,7 @@ class JaxBackend:
         padded_actions[:num_rows] = actions
         with precise(self.x64):
             rewards, next_states, ended = unpack_step(
-                self._stepper(function)(states, padded_actions, rng.next())
+                self._jit_step(function)(states, padded_actions, rng.next())
             )
             for array in jax.tree.leaves(next_states):
                 if array.ndim < 1 or len(array) != padded_size:
@@ -218,20 +218,22 @@ class JaxBackend:
         ]
         with precise(self.x64):
             answers = np.asarray(
-                self._jitted(function, mapped=self.each)(states, *padded_arguments)
+                self._jit_function(function, mapped=self.each)(
+                    states, *padded_arguments
+                )
             )
         if answers.shape != (padded_size,):
             raise WrongShape(f"shape ({padded_size},), got {describe_shape(answers)}")
         return answers[:n]
 
-    def _jitted(self, function: Any, *, mapped: bool) -> Any:
+    def _jit_function(self, function: Any, *, mapped: bool) -> Any:
         if function not in self.compiled:
             self.compiled[function] = jax.jit(
                 jax.vmap(function) if mapped else function
             )
         return self.compiled[function]
 
-    def _stepper(self, function: Any) -> Any:
+    def _jit_step(self, function: Any) -> Any:
         if function not in self.compiled:
 
             def by_rows(states: Any, actions: Any, key: Any) -> Any:

@@ -63,11 +63,11 @@ class RowLayout:
         """The bytes of a row."""
         return self.starts[-1]
 
-    def place(self, name: str) -> int:
+    def leaf_index(self, name: str) -> int:
         """The number of the leaf called ``name``."""
         return [leaf.name for leaf in self.leaves].index(name)
 
-    def packed(self, arrays: Sequence[Any]) -> RowState:
+    def pack(self, arrays: Sequence[Any]) -> RowState:
         """The row of these arrays, which must have the leaves' shapes and types."""
         leaf_bytes = []
         for leaf, value in zip(self.leaves, arrays, strict=True):
@@ -81,7 +81,7 @@ class RowLayout:
             leaf_bytes.append(array.tobytes())
         return RowState(self, b"".join(leaf_bytes))
 
-    def unpacked(self, row: RowState) -> list[NDArray[Any]]:
+    def unpack(self, row: RowState) -> list[NDArray[Any]]:
         """The arrays of a row, which cannot be written into."""
         return [self.array(row, i) for i in range(len(self.leaves))]
 
@@ -96,13 +96,13 @@ class RowLayout:
 
     def plain(self, row: RowState) -> dict[str, Any]:
         """A row as numbers and lists by the names of its leaves."""
-        arrays = self.unpacked(row)
+        arrays = self.unpack(row)
         return {
             leaf.name: array.tolist()
             for leaf, array in zip(self.leaves, arrays, strict=True)
         }
 
-    def parsed(self, given: Mapping[str, Any]) -> RowState:
+    def parse(self, given: Mapping[str, Any]) -> RowState:
         """The row that ``plain`` wrote; numbers that a leaf cannot hold are refused."""
         leaf_names = [leaf.name for leaf in self.leaves]
         wrong_names = [name for name in given if name not in leaf_names] or [
@@ -114,7 +114,7 @@ class RowLayout:
                 f"A state of {self.title} {verb} {wrong_names[0]!r}; give a value for each "
                 f"of {', '.join(leaf_names)}."
             )
-        return self.packed([_read_leaf(leaf, given[leaf.name]) for leaf in self.leaves])
+        return self.pack([_read_leaf(leaf, given[leaf.name]) for leaf in self.leaves])
 
 
 class RowState:
@@ -140,7 +140,7 @@ class RowState:
     @property
     def leaves(self) -> dict[str, NDArray[Any]]:
         """The arrays of the state by their names."""
-        arrays = self.layout.unpacked(self)
+        arrays = self.layout.unpack(self)
         return {
             leaf.name: array
             for leaf, array in zip(self.layout.leaves, arrays, strict=True)

@@ -77,14 +77,14 @@ class Form:
             ),
         )
 
-    def whole(self, leaves: Any) -> Any:
+    def fill_tree(self, leaves: Any) -> Any:
         """The tree with these leaves; those that do not matter are the example's."""
         all_leaves = [jnp.asarray(example) for example in self.example]
         for i, leaf in zip(self.matter.leaves, leaves, strict=True):
             all_leaves[i] = leaf
         return jax.tree.unflatten(self.tree, all_leaves)
 
-    def kept(self, state: Any) -> tuple[Any, ...]:
+    def relevant_leaves(self, state: Any) -> tuple[Any, ...]:
         """The leaves of a tree that matter."""
         all_leaves = jax.tree.leaves(state)
         return tuple(
@@ -95,8 +95,8 @@ class Form:
     def step(self, leaves: Any, action: Any, key: Any) -> tuple[Any, Any]:
         """(reward, next leaves) of one state."""
         run_step = self.world.run or self.world.step
-        reward, next_state, _ = run_step(self.whole(leaves), action, key)
-        return jnp.reshape(reward, ()), self.kept(next_state)
+        reward, next_state, _ = run_step(self.fill_tree(leaves), action, key)
+        return jnp.reshape(reward, ()), self.relevant_leaves(next_state)
 
 
 def form_of(world: JaxWorld, key: Any) -> Form:

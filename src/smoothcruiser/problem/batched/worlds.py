@@ -67,11 +67,11 @@ class WorldBackend(JaxBackend):
         """A batch of one row (padded)."""
         if not isinstance(state, RowState):
             raise InvalidInput(f"not a state of {self.form.world.title}")
-        return super().one(tuple(self.form.layout.unpacked(state)))
+        return super().one(tuple(self.form.layout.unpack(state)))
 
     def row(self, states: Any, i: int) -> RowState:
         """The state in row ``i``."""
-        return self.form.layout.packed([np.asarray(column[i]) for column in states])
+        return self.form.layout.pack([np.asarray(column[i]) for column in states])
 
     def step(
         self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
@@ -186,7 +186,7 @@ class WorldRows(Batched):
     def _starter(self) -> Any:
         def start(key: Any) -> Any:
             state = self.world.init(jax.random.wrap_key_data(key))
-            return to_bytes(self.form.kept(state))
+            return to_bytes(self.form.relevant_leaves(state))
 
         return jax.jit(start)
 
@@ -197,9 +197,9 @@ class WorldRows(Batched):
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, RowState]:
         """One sample: (reward, next state)."""
         step_key = self.key(rng) if self.form.matter.chance else NO_KEY
-        return self._sampled(state, action, step_key)
+        return self._step_once(state, action, step_key)
 
-    def _sampled(
+    def _step_once(
         self, state: RowState, action: int, key: NDArray[np.uint32]
     ) -> tuple[float, RowState]:
         with precise(self.x64):
@@ -222,7 +222,7 @@ class WorldRows(Batched):
         self, state: RowState, action: int
     ) -> list[tuple[float, float, RowState]]:
         """The one outcome of a step in which chance has no part, or is said to have none."""
-        return [(1.0, *self._sampled(state, action, NO_KEY))]
+        return [(1.0, *self._step_once(state, action, NO_KEY))]
 
     def reset(self, rng: Any) -> RowState:
         """An initial state, sampled from ``rng``; the max player begins, if there is one.
@@ -245,14 +245,15 @@ class WorldRows(Batched):
     def mover(self, state: RowState) -> int:
         """The number of the player to move."""
         assert self.world.mover is not None
-        leaf_index = self.layout.place(self.world.mover)
+        leaf_index = self.layout.leaf_index(self.world.mover)
         return int(self.layout.array(state, leaf_index))
 
     def is_over(self, state: RowState) -> bool:
         """Whether the episode is over."""
         starts = self.layout.starts
         return any(
-            state.words[starts[self.layout.place(name)]] for name in self.world.ends
+            state.words[starts[self.layout.leaf_index(name)]]
+            for name in self.world.ends
         )
 
     # --- other forms of states ---
@@ -267,14 +268,14 @@ class WorldRows(Batched):
                 )
             return state
         if isinstance(state, Mapping):
-            return self._counted(self.layout.parsed(state))
+            return self._check_counters(self.layout.parse(state))
         if isinstance(state, list | tuple):
-            return self._after(list(state))
+            return self._state_after(list(state))
         if self.world.read is None:
             return state
-        return self._counted(self._packed(self.world.read(state)))
+        return self._check_counters(self._pack_tree(self.world.read(state)))
 
-    def _counted(self, state: RowState) -> RowState:
+    def _check_counters(self, state: RowState) -> RowState:
         """The state, unless it has made fewer than no steps."""
         for leaf_name, leaf in state.leaves.items():
             if leaf_name.split(".")[-1] in COUNTERS and np.any(leaf < 0):
@@ -284,7 +285,7 @@ class WorldRows(Batched):
                 )
         return state
 
-    def _packed(self, tree: Any) -> RowState:
+    def _pack_tree(self, tree: Any) -> RowState:
         """A tree of the library's own as a state; numbers keep their values."""
         all_leaves, structure = jax.tree.flatten(tree)
         if structure != self.form.tree:
@@ -302,9 +303,9 @@ class WorldRows(Batched):
                     f"{'' if self.x64 else '; give x64=true'}."
                 )
             arrays.append(leaf.astype(leaf_type))
-        return self.layout.packed(arrays)
+        return self.layout.pack(arrays)
 
-    def _after(self, moves: list[Any]) -> RowState:
+    def _state_after(self, moves: list[Any]) -> RowState:
         """The state after these moves from the initial one, where chance has no part."""
         if self.form.matter.chance:
             raise InvalidInput(
@@ -327,7 +328,7 @@ class WorldRows(Batched):
         """Whether an action is legal."""
         if self.world.legal is None:
             return True
-        first_byte = self.layout.starts[self.layout.place(self.world.legal)]
+        first_byte = self.layout.starts[self.layout.leaf_index(self.world.legal)]
         return bool(state.words[first_byte + action])
 
     def plain(self, state: RowState) -> dict[str, Any]:
@@ -339,7 +340,7 @@ class WorldRows(Batched):
     def companions(self) -> dict[str, Any]:
         """``terminal``, and ``legal`` and ``player`` where the world has them."""
         layout, world, first_player = self.layout, self.world, self.first
-        end_leaves = [layout.place(name) for name in world.ends]
+        end_leaves = [layout.leaf_index(name) for name in world.ends]
 
         def terminal(leaves: Any) -> Any:
             is_over = leaves[end_leaves[0]]
@@ -351,14 +352,14 @@ class WorldRows(Batched):
             "terminal": RowFunction(terminal, self.backend, self.is_over)
         }
         if world.legal is not None:
-            legal_leaf = layout.place(world.legal)
+            legal_leaf = layout.leaf_index(world.legal)
 
             def legal(leaves: Any, action: Any) -> Any:
                 return leaves[legal_leaf][action]
 
             functions["legal"] = RowFunction(legal, self.backend, self.is_legal)
         if world.mover is not None and first_player is not None:
-            mover_leaf = layout.place(world.mover)
+            mover_leaf = layout.leaf_index(world.mover)
 
             def player(leaves: Any) -> Any:
                 return jnp.where(leaves[mover_leaf] == first_player, 1, 2)

@@ -108,7 +108,7 @@ def decode_code(code: CodeType) -> Reading:
         code.co_exceptiontable,
     )
     reading = Reading(bytes(code_form), constants, signature, used=used_constants)
-    _Run(code, reading, code.co_varnames[:num_arguments]).all(instructions)
+    _Run(code, reading, code.co_varnames[:num_arguments]).run_all(instructions)
     return reading
 
 
@@ -146,7 +146,7 @@ class _Run:
             name: Place("argument", name) for name in arguments
         }
 
-    def all(self, instructions: list[tuple[int, int, int]]) -> None:
+    def run_all(self, instructions: list[tuple[int, int, int]]) -> None:
         """Run every instruction once; where paths join, nothing is known."""
         jump_targets = set(dis.findlabels(self.code.co_code))  # type: ignore[arg-type]
         for offset, operation, argument in instructions:
@@ -159,9 +159,9 @@ class _Run:
             elif operation_name.startswith("LOAD_FAST"):
                 self._load_fast(operation_name, argument)
             else:
-                self._other(operation, argument)
+                self._run_unknown(operation, argument)
 
-    def _other(self, operation: int, argument: int) -> None:
+    def _run_unknown(self, operation: int, argument: int) -> None:
         """An instruction that is not known: only its effect on the height is."""
         operation_name = dis.opname[operation]
         if operation_name.startswith("STORE_FAST_"):  # two in one: forget both
@@ -188,7 +188,7 @@ class _Run:
         variable_name: str = self.code._varname_from_oparg(index)  # type: ignore[attr-defined]
         return variable_name
 
-    def _wrote(self, place: Place | None, *, attribute: bool) -> None:
+    def _note_write(self, place: Place | None, *, attribute: bool) -> None:
         if place is not None:
             self.reading.writes.add((place, attribute))
 
@@ -262,7 +262,7 @@ class _Run:
             self.stack.append(None)
             return
         if name in _CHANGING:
-            self._wrote(holder, attribute=False)
+            self._note_write(holder, attribute=False)
         attribute_place = Place(holder.kind, holder.name, (*holder.path, name))
         if attribute_place not in self.reading.chains:
             self.reading.chains.append(attribute_place)
@@ -276,7 +276,9 @@ class _Run:
         holder = self._pop()
         if holder is not None:
             attribute_path = (*holder.path, self.code.co_names[argument])
-            self._wrote(Place(holder.kind, holder.name, attribute_path), attribute=True)
+            self._note_write(
+                Place(holder.kind, holder.name, attribute_path), attribute=True
+            )
 
     def do_binary_subscr(self, argument: int) -> None:
         self._pop()
@@ -287,12 +289,12 @@ class _Run:
 
     def do_store_subscr(self, argument: int) -> None:
         self._pop()
-        self._wrote(self._pop(), attribute=False)
+        self._note_write(self._pop(), attribute=False)
         self._pop()
 
     def do_delete_subscr(self, argument: int) -> None:
         self._pop()
-        self._wrote(self._pop(), attribute=False)
+        self._note_write(self._pop(), attribute=False)
 
     def do_store_slice(self, argument: int) -> None:
         self._pop()

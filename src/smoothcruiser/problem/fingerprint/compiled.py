@@ -51,11 +51,11 @@ def _read_functions(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
         walks.append(CodeWalker(changes, arrays))
         return walks[-1]
 
-    def read(walk: Walker) -> None:
+    def walk_functions(walk: Walker) -> None:
         for name, function in functions.items():
             walk.start(name, function)
 
-    fingerprint = read_all(read, walker)
+    fingerprint = read_all(walk_functions, walker)
     extension_notes = tuple(
         f"what {module_name} has added to Numba" for module_name in sorted(extensions())
     )

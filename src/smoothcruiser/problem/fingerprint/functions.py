@@ -108,7 +108,7 @@ def encode_function(walk: Walker, function: types.FunctionType) -> bytes:
     for name, value in sorted(function.__dict__.items()):
         is_moved = ("field", id(function), name) in walk.changes.slots
         if is_moved:
-            walk.cannot(f"{function.__name__}.{name}, which {walk.root} changes")
+            walk.mark_unseen(f"{function.__name__}.{name}, which {walk.root} changes")
         encoded_parts += [encode_text(name), walk.encode(MOVED if is_moved else value)]
     if owner_of_function(function) == USER:
         encoded_parts += _encode_reached(walk, function)
@@ -129,7 +129,7 @@ def _encode_defaults(walk: Walker, function: types.FunctionType) -> list[bytes]:
         is_moved = ("default", id(function), name) in walk.changes.slots
         if is_moved:
             default_text = f"the default of {name} in {function.__name__}"
-            walk.cannot(f"{default_text}, which {walk.root} changes")
+            walk.mark_unseen(f"{default_text}, which {walk.root} changes")
         encoded_parts += [encode_text(name), walk.encode(MOVED if is_moved else value)]
     return [walk.encode(len(encoded_parts)), *encoded_parts]
 
@@ -155,7 +155,7 @@ def _encode_variable(
 ) -> bytes:
     """The value of a variable: code by reference, data as a part of its own."""
     if slot in walk.changes.slots:
-        walk.cannot(f"{noun}, which {walk.root} changes")
+        walk.mark_unseen(f"{noun}, which {walk.root} changes")
         return walk.encode(MOVED)
     code_types = (types.FunctionType, types.ModuleType, type)
     if objects.is_a(value, code_types) or importable_name(value) is not None:
@@ -215,7 +215,7 @@ def _encode_reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
 
 def _encode_builtin(walk: Walker, name: str, value: Any) -> bytes:
     if name in HIDDEN and type(value) in (types.BuiltinFunctionType, type):
-        walk.cannot(f"{HIDDEN[name]} ({walk.root})")
+        walk.mark_unseen(f"{HIDDEN[name]} ({walk.root})")
         return encode_text(name)
     return walk.encode(value)
 
@@ -265,7 +265,7 @@ def _of_library(walk: Walker, owner: str, name: str, value: Any) -> bytes:
     if objects.is_a(value, (*ATOMS, tuple, types.ModuleType)) or callable(value):
         return walk.encode(value)
     if value is not MISSING:
-        walk.cannot(f"{name} ({walk.root})")
+        walk.mark_unseen(f"{name} ({walk.root})")
     return encode_text(name)
 
 
@@ -340,7 +340,7 @@ def _encode_class(walk: Walker, cls: type) -> bytes:
         if name == "__dataclass_fields__":
             value = tuple(value)
         if ("field", id(cls), name) in walk.changes.slots:
-            walk.cannot(f"{cls.__name__}.{name}, which {walk.root} changes")
+            walk.mark_unseen(f"{cls.__name__}.{name}, which {walk.root} changes")
             value = MOVED
         encoded_parts += [encode_text(name), walk.encode(value)]
     return join_parts(b"class", encoded_parts)

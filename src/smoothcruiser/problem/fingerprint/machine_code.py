@@ -55,7 +55,7 @@ class CodeWalker(Walker):
     def library(self, owner: str, name: str) -> bytes:
         """A reference to something of a library."""
         if owner not in KNOWN:
-            self.cannot(f"the code of {name}")
+            self.mark_unseen(f"the code of {name}")
         return super().library(owner, name)
 
     def read_value(self, value: Any) -> bytes:
@@ -63,13 +63,13 @@ class CodeWalker(Walker):
         cls = type(value)
         if cls is types.FunctionType:
             if owner_of_function(value) not in (USER, *KNOWN):
-                self.cannot(f"the code of {value.__qualname__}")
+                self.mark_unseen(f"the code of {value.__qualname__}")
         elif (
             issubclass(cls, type)
             and cls not in METACLASSES
             and owner_of_module(value.__module__) == USER
         ):
-            self.cannot(f"the class {value.__qualname__}")
+            self.mark_unseen(f"the class {value.__qualname__}")
         return super().read_value(value)
 
     def read_array(self, value: Any) -> bytes:
@@ -90,7 +90,7 @@ class CodeWalker(Walker):
         if cls is CPUDispatcher:
             self.dispatchers.append(value)
             if not _is_plain(value):
-                self.cannot(f"how {value.py_func.__qualname__} is compiled")
+                self.mark_unseen(f"how {value.py_func.__qualname__} is compiled")
         elif issubclass(cls, kinds.Number | kinds.Boolean):
             return join_parts(b"type", [encode_text(str(value))])
         elif not (
@@ -99,7 +99,7 @@ class CodeWalker(Walker):
             or value is functions.MISSING
             or objects.state_of(value) is not None
         ):
-            self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
+            self.mark_unseen(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
         return super().read_object(value)
 
 

@@ -71,12 +71,12 @@ def _encode_source(walk: Walker, name: str) -> bytes:
     if file is None:
         module = sys.modules.get(name)
         if module is None:
-            walk.cannot(f"the module {name}, which {walk.root} imports")
+            walk.mark_unseen(f"the module {name}, which {walk.root} imports")
             return b"!missing"
         return walk.encode(module)
     if not file.endswith(".py"):
         if file != _NAMESPACE:
-            walk.cannot(f"the compiled module {name}")
+            walk.mark_unseen(f"the compiled module {name}")
         return encode_text(Path(file).suffix)
     module_code = compile(Path(file).read_bytes(), name, "exec", dont_inherit=True)
     package_name = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]

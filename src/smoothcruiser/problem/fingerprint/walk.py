@@ -105,10 +105,10 @@ class Walker:
         self.flow.roots.add(self.slot)
         if type(value) is types.FunctionType and importable(value) is None:
             produce = functools.partial(functions.encode_function, self, value)
-            self._part(("function", id(value)), root, produce)
+            self._add_part(("function", id(value)), root, produce)
         else:
-            self._part(self.slot, root, lambda: self.spread("", value))
-        self._work()
+            self._add_part(self.slot, root, lambda: self.spread("", value))
+        self._read_waiting()
 
     def finish(self) -> Changes:
         """What the code that this walk has read changes when it runs."""
@@ -123,10 +123,10 @@ class Walker:
         """A reference to the part of ``slot``, which is read later."""
         self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot not in self._labels:
-            self._part(slot, f"{self.root}: {noun}", produce)
+            self._add_part(slot, f"{self.root}: {noun}", produce)
         return b"R" + encode_text(self._labels[slot])
 
-    def _part(self, slot: Slot, label: str, produce: Callable[[], bytes]) -> None:
+    def _add_part(self, slot: Slot, label: str, produce: Callable[[], bytes]) -> None:
         self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot in self._labels:  # two fields of the problem are one function
             self.parts[label] = b"R" + encode_text(self._labels[slot])
@@ -139,16 +139,16 @@ class Walker:
         self._labels[slot] = part_name
         self._waiting.append((self.root, part_name, slot, produce))
 
-    def _work(self) -> None:
+    def _read_waiting(self) -> None:
         while self._waiting or self._resolve():
             while self._waiting:
                 self.root, self.label, self.slot, produce = self._waiting.popleft()
                 self._open.clear()
                 try:
                     self.parts[self.label] = produce()
-                except Exception:  # as in ``_encoded``
+                except Exception:  # as in ``_encode_new``
                     self.parts[self.label] = b"!"
-                    self.cannot(f"{self.label}, which cannot be read")
+                    self.mark_unseen(f"{self.label}, which cannot be read")
 
     def _resolve(self) -> bool:
         """Read what the code may take from the user's modules by name."""
@@ -171,7 +171,7 @@ class Walker:
             self.part(slot, noun, produce)
         return bool(self._waiting)
 
-    def cannot(self, what: str) -> None:
+    def mark_unseen(self, what: str) -> None:
         """Name something that cannot be seen."""
         self.unseen.setdefault(what)
 
@@ -179,19 +179,19 @@ class Walker:
         """A reference to something of a library, whose version becomes a part."""
         module_name = name.rpartition(".")[0]
         if module_name in WORLD or name in READERS:
-            self.cannot(f"what {name} returns ({self.root})")
+            self.mark_unseen(f"what {name} returns ({self.root})")
         self.version(owner, name)
         return b"L" + encode_text(name)
 
     def version(self, owner: str, name: str) -> None:
         """The version of the library that ``name`` belongs to, as a part."""
         if owner == USER:
-            self.cannot(f"the compiled code of {name}")
+            self.mark_unseen(f"the compiled code of {name}")
         elif owner != OURS:
             label = f"the version of {owner}"
             library_version = version_of(owner)
             if library_version is None:
-                self.cannot(label)
+                self.mark_unseen(label)
             self.parts[label] = encode_text(library_version or "unknown")
 
     # --- values ---------------------------------------------------------------
@@ -256,17 +256,19 @@ class Walker:
         self._alive.append(value)
         if len(self._open) >= DEEPEST:
             return self.part(
-                ("deep", key), "deeply nested data", lambda: self._encoded(value)
+                ("deep", key), "deeply nested data", lambda: self._encode_new(value)
             )
-        return self._encoded(value)
+        return self._encode_new(value)
 
-    def _encoded(self, value: Any) -> bytes:
+    def _encode_new(self, value: Any) -> bytes:
         key = id(value)
         self._open.append(key)
         try:
             encoded_value = self.read_value(value)
         except Exception:  # an object that lies about itself
-            self.cannot(f"a {type(value).__name__} that cannot be read ({self.label})")
+            self.mark_unseen(
+                f"a {type(value).__name__} that cannot be read ({self.label})"
+            )
             encoded_value = b"!"
         finally:
             self._open.pop()
@@ -277,18 +279,18 @@ class Walker:
         """A value that is met for the first time."""
         cls = type(value)
         if cls is tuple or cls is list:
-            return self._sequence(cls.__name__.encode(), value)
+            return self._encode_sequence(cls.__name__.encode(), value)
         if cls is dict:
             return join_parts(
                 b"dict",
                 [
-                    self._sequence(b"keys", list(value)),
-                    self._sequence(b"values", list(value.values())),
+                    self._encode_sequence(b"keys", list(value)),
+                    self._encode_sequence(b"values", list(value.values())),
                 ],
             )
         if cls is set or cls is frozenset:
             if len(value) > 1 and not all(map(objects.is_number, value)):
-                self.cannot(f"the order of a {cls.__name__} ({self.label})")
+                self.mark_unseen(f"the order of a {cls.__name__} ({self.label})")
             return self.members(value)
         if cls is np.ndarray:
             return self.read_array(value)
@@ -313,10 +315,10 @@ class Walker:
         if cls is types.CellType:
             return join_parts(b"cell", [self.encode(functions.cell_value(value))])
         if cls in _FUNCTIONS or cls in _DESCRIPTORS:
-            return self._compiled(value)
+            return self._encode_compiled(value)
         return self.read_object(value)
 
-    def _sequence(self, tag: bytes, values: Any) -> bytes:
+    def _encode_sequence(self, tag: bytes, values: Any) -> bytes:
         number_run = encode_run(values) if len(values) > 8 else None
         if number_run is not None:
             return join_parts(tag + b"*", [number_run])
@@ -341,7 +343,7 @@ class Walker:
         array_digest: bytes = self._arrays[id(value)][0]
         return array_digest
 
-    def _compiled(self, value: Any) -> bytes:
+    def _encode_compiled(self, value: Any) -> bytes:
         """A function of C code: its name, and the object that it is bound to."""
         bound = getattr(value, "__self__", None)
         holder = getattr(value, "__objclass__", None)
@@ -372,7 +374,7 @@ class Walker:
             return self.library(owner_of_module(module_name), field_name)
         layout = self.layout(cls)
         if layout.moving is not None:
-            self.cannot(f"{layout.moving} ({self.label})")
+            self.mark_unseen(f"{layout.moving} ({self.label})")
             return join_parts(b"moving", [class_part])
         if layout.described:
             return join_parts(
@@ -390,7 +392,7 @@ class Walker:
             [] if base_type is None else [self.encode(objects.BASES[base_type](value))]
         )
         if layout.opaque:
-            self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
+            self.mark_unseen(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
             return join_parts(b"opaque", [class_part, *encoded_parts])
         for field_name, field_value in self._fields(value):
             is_changed = field_value is functions.MOVED
@@ -410,14 +412,14 @@ class Walker:
         for field_name, field_value in objects.read_fields(value, layout.slots).items():
             if field_name in layout.cached:
                 if is_users:
-                    self.cannot(f"the cached value of {cls.__name__}.{field_name}")
+                    self.mark_unseen(f"the cached value of {cls.__name__}.{field_name}")
                 continue
             is_moved = self.root != INITIAL and (
                 ("field", id(value), field_name) in self.changes.slots
                 or (is_users and field_name in self.changes.of_arguments)
             )
             if is_moved:
-                self.cannot(
+                self.mark_unseen(
                     f"the field {field_name} of {cls.__name__}, which steps change"
                 )
             fields.append((field_name, functions.MOVED if is_moved else field_value))
