@@ -14,9 +14,9 @@ of two ways:
 An adapter may say which modules it imports (``modules``), by the names of packages at
 the top: then ``listed`` knows, without importing any, whether its library is there.
 
-This file decides what a prefix means. Ours are imported by name when a prefix is first
-looked up, and an adapter imports its library only when a problem is built, so that
-listing them is fast and needs no extra.
+This file decides the meaning of a prefix. Our own adapters are imported by name when a
+prefix is first looked up. An adapter imports its library only when a problem is
+built, so that listing the adapters is fast and needs no extra.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ GROUP = "smoothcruiser.problems"  # the group of entry points
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What turns the names of another library's simulators into problems.
+    """An adapter turns the names of another library's simulators into problems.
 
     Four more attributes are optional. With ``has_discount = True`` the simulators have a
     discount of their own, and ``build`` gets None where the user gave none. ``positional``
     names parameters that may be written without their words, in this order, right after
     the text. ``default_operator`` names the operator where the user gave neither one nor a
-    temperature. With ``declares = True`` what is declared to ``make`` by keywords comes
-    among the parameters too (``problem.declarations``); otherwise ``make`` declares it of
+    temperature. With ``declares = True`` the declarations given to ``make`` by keyword come
+    among the parameters too (``problem.declarations``); otherwise ``make`` applies them to
     the problem that was built.
     """
 
     name: str  # the prefix, before the colon
-    summary: str  # what it adapts, for ``smoothcruiser problems``
+    summary: str  # the simulators that it adapts, for ``smoothcruiser problems``
     example: str  # a text that may follow the colon
     needs: str  # what to install with pip; "" if nothing
 
@@ -68,8 +68,8 @@ class Adapter(Protocol):
         """The problem that ``name:text,parameter=value,…`` stands for.
 
         Args:
-            text: what stands between the colon and the first comma; never empty.
-            parameters: what follows, read as JSON where possible; may be changed.
+            text: the text between the colon and the first comma; never empty.
+            parameters: the parameters after it, read as JSON where possible; may be changed.
             discount: weight of the next step's value.
             operator: the smooth maximum.
         """
@@ -93,7 +93,7 @@ class LiveAdapter(Adapter, Protocol):
 
 AnyAdapter = TypeVar("AnyAdapter", bound=Adapter)
 
-ADAPTERS: dict[str, Adapter] = {}  # by prefix; ``known`` puts ours into it
+ADAPTERS: dict[str, Adapter] = {}  # by prefix; ``load_adapters`` fills in ours
 # why a file of ``smoothcruiser.adapters`` could not be imported, by its name: the
 # prefix that it would have registered is not known
 FAULTS: dict[str, str] = {}
@@ -201,7 +201,7 @@ def prefixes() -> list[str]:
 
 @dataclass(frozen=True)
 class AdapterListing:
-    """What is known of an adapter without building a problem."""
+    """An adapter's description, available without building a problem."""
 
     name: str  # the prefix
     summary: str
@@ -272,7 +272,7 @@ def _is_installed(module: str) -> bool:
 
 
 def descriptions() -> dict[str, str]:
-    """What each adapter adapts and needs, by prefix.
+    """A line per adapter, by prefix: the simulators that it adapts and its requirements.
 
     For an adapter that cannot be imported, the text says why.
     """

@@ -1,4 +1,4 @@
-"""What an oracle may answer, and one sentence for each thing that it may not.
+"""Answers that an oracle may give, and one sentence for each violation.
 
 ``where`` is "at state s, action a" (``at``), composed only when something is
 wrong. ``answered`` is a call with every check, for engines that are written to
@@ -81,7 +81,7 @@ def companion_hung(call_seconds: float | None) -> OracleError:
 
 
 def failure(name: str, error: BaseException, state: Any) -> BaseException:
-    """What to raise for an error in one of a problem's functions of the state.
+    """The error to raise where one of a problem's functions of the state raised one.
 
     Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
     """
@@ -115,7 +115,7 @@ def early_payoff(reward: Any, where: str) -> OracleError:
 
 
 def beyond_total(found: float, low: float, high: float) -> OracleError:
-    """An episode added up to what the declared total excludes."""
+    """An episode added up to a total outside the declared range."""
     return OracleError(
         f"An episode was worth {found:.6g}, regularizer included, outside "
         f"[{low:.6g}, {high:.6g}], which total_reward_range or payoffs= allow; widen "
@@ -237,7 +237,7 @@ def unpacked(answer: Any, state: Any, action: int) -> Answer:
 
 
 def no_answer(answer: Any, where: str) -> OracleError:
-    """What a call returned is no answer; the sentence guesses what it is."""
+    """The error for a return value that is no answer; its text guesses the mistake."""
     got_text, remedy = f", got {shortened(answer)}", ""
     answer_parts = answer if isinstance(answer, tuple | list) else ()
     if answer is None:
@@ -277,7 +277,7 @@ def _quote_value(value: object) -> str:
 
 
 def _reward_remedy(reward: object, after: object) -> str:
-    """What to do about a reward that is no number."""
+    """The remedy for a reward that is no number."""
     if reward is None:
         return "; return a number, 0.0 where nothing is paid"
     if isinstance(reward, str | bytes):
@@ -315,7 +315,7 @@ def is_truth(value: object) -> bool:
 
 
 def truth(name: str, value: object, state: Any) -> bool:
-    """The answer of ``legal`` or ``terminal``; what is neither yes nor no is refused."""
+    """The answer of ``legal`` or ``terminal``; anything but yes or no is refused."""
     if is_truth(value):
         return bool(value)
     if inspect.isawaitable(value):
@@ -333,7 +333,7 @@ def truth(name: str, value: object, state: Any) -> bool:
 
 
 def check_order(answer: Any, state: Any, action: int) -> None:
-    """Refuse an answer whose parts seem to be swapped: (1, 0.5) at state 0.
+    """Refuse an answer with parts that seem to be swapped: (1, 0.5) at state 0.
 
     A state that is a whole number is followed by one; here the reward is one, and the
     next state is not.

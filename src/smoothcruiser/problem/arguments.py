@@ -1,4 +1,4 @@
-"""What counts as a number in an argument; the arguments that all planners take.
+"""Checks of numbers in arguments, and of the arguments that all planners take.
 
 Python's and NumPy's numbers are alike; True and False are none.
 """
@@ -14,11 +14,11 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 
-# declared with a problem, and asked for by those who plan
+# keywords of problems, which callers often pass to planners by mistake
 DECLARED = ("discount", "operator", "temperature", "num_actions", "horizon", "terminal")
-# asked for by those who plan: what verbs that plan nothing themselves are given by mistake
+# keywords of planners, which callers often pass to other verbs by mistake
 PLANNED = ("method", "epsilon", "delta", "budget", "seconds", "simulations", "executor")
-# What keywords are called elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
+# Names of the same keywords elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
 # scikit-learn, SciPy, mctx, QuantEcon. The first word that is known is meant.
 _ELSEWHERE = {
     "discount": "gamma beta discount_factor df gam",
@@ -64,7 +64,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {}
 for _word, _names in _ELSEWHERE.items():
     for _name in _names.split():
         SYNONYMS[_name] = (*SYNONYMS.get(_name, ()), _word)
-# what else has to be said of a name
+# further remarks on a name
 REMARKS = {
     "confidence": ", the probability of failure: delta=0.05 is a confidence of 0.95",
     "conf": ", the probability of failure: delta=0.05 is a confidence of 0.95",
@@ -109,7 +109,7 @@ def check_seed(seed: Any) -> int:
 
 
 def check_seconds(seconds: Any, name: str = "seconds") -> None:
-    """Refuse what is not a time; None means no limit."""
+    """Refuse anything but a time; None means no limit."""
     if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
         raise InvalidInput(
             f"{name} must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
@@ -118,7 +118,7 @@ def check_seconds(seconds: Any, name: str = "seconds") -> None:
 
 
 def check_call_seconds(limit: Any) -> None:
-    """Refuse what cannot limit one call; None means no limit."""
+    """Refuse anything that cannot limit one call; None means no limit."""
     if limit is not None and not (
         is_number(limit) and LEAST_CALL_SECONDS <= limit <= MOST_SECONDS
     ):

@@ -143,7 +143,7 @@ def find_illegal(R: Any, start: Ints, reward: Floats, allowed: Bools) -> Bools:
 
 
 def as_floats(name: str, array: Any) -> Floats:
-    """An array of floats; ``name`` is what an error calls it."""
+    """An array of floats; ``name`` is its name in errors."""
     try:
         return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""What a certificate takes on trust, in sentences.
+"""The assumptions of a certificate, in sentences.
 
-Every declaration that an interval depends on is named.
+They name every declaration that an interval depends on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def assumptions(
     """The assumptions of a certificate, one sentence each.
 
     Args:
-        problem: whose declarations are trusted.
-        law: the sentence on what the outcomes follow, such as ``ONE_LAW``.
+        problem: the problem with the trusted declarations.
+        law: the sentence on the law of the outcomes, such as ``ONE_LAW``.
         looked: how often the step was inspected; empty if it was not.
         checked: how often rewards are compared with their range.
     """
@@ -112,7 +112,7 @@ def assumptions(
 
 
 def _rounding_allowance(facts: Facts) -> tuple[str, ...]:
-    """What is allowed for batches in float32 (``batched.FLOAT32_REWARDS``)."""
+    """The allowance for batches in float32 (``batched.FLOAT32_REWARDS``)."""
     if not facts.reward_error:
         return ()
     return (
@@ -123,5 +123,5 @@ def _rounding_allowance(facts: Facts) -> tuple[str, ...]:
 
 
 def own_words(problem: Problem) -> tuple[str, ...]:
-    """What an adapter says of the model that it read: ``assumptions`` of its oracle."""
+    """An adapter's sentences on the model that it read: ``assumptions`` of its oracle."""
     return tuple(getattr(problem.oracle, "assumptions", ()))

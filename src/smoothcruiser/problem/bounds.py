@@ -5,13 +5,13 @@ not terminal and, with a horizon, for every number of steps left from 1 on with
 which the state can be met. As functions they come with ``value_gap``, the most
 that they are apart in any state.
 
-What the rewards allow (``Facts.value_hull``) is intersected with them. An answer
+They are intersected with the range that the rewards allow (``Facts.value_hull``). An answer
 that proves the claim false is an error that names the state and the numbers:
 bounds that exclude each other, that are farther apart than the gap, or that
-leave nothing of what the rewards allow. Comparisons forgive ``slack``, the
+leave nothing of the range that the rewards allow. Comparisons forgive ``slack``, the
 rounding of a user's own sums.
 
-What this file leaves out: what follows from the bounds (docs/theory.md, section 2;
+This file leaves out the consequences of the bounds (docs/theory.md, section 2;
 ``theory.moments.middle``), and the loop over them in compiled code
 (``engines.compiled.kernel``).
 """
@@ -37,7 +37,7 @@ Interval = tuple[float, float]
 
 @lru_cache(maxsize=64)  # it is asked at every leaf
 def hull_and_slack(facts: Facts) -> tuple[Interval, float]:
-    """What the rewards allow anywhere, and how far rounding may move an answer."""
+    """The range that the rewards allow anywhere, and the error of rounding in an answer."""
     hull_low, hull_high = facts.value_hull()
     given_gap = facts.given_gap or 0.0
     return (hull_low, hull_high), BOUNDS_ROUNDING * (
@@ -51,10 +51,10 @@ def slack(facts: Facts) -> float:
 
 
 def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> Interval:
-    """What ``lower`` and ``upper`` leave of ``within`` at a state that is not over.
+    """``within`` intersected with ``lower`` and ``upper`` at a state that is not over.
 
-    ``within`` holds V of this state; by default it is what the rewards allow
-    anywhere.
+    ``within`` holds V of this state; by default it is the range that the rewards
+    allow anywhere.
     """
     facts = problem.facts
     reward_hull, rounding_slack = hull_and_slack(facts)
@@ -81,7 +81,7 @@ def middle_at(problem: Problem, state: Any) -> float:
 def bad_bounds(
     state: Any, lower: float, upper: float, facts: Facts, within: Interval | None = None
 ) -> OracleError:
-    """Two answers prove what was claimed false."""
+    """The error for two answers that prove the claim false."""
     hull_low, hull_high = facts.value_hull() if within is None else within
     given_gap = facts.given_gap or 0.0
     if not (math.isfinite(lower) and math.isfinite(upper)):
@@ -104,7 +104,7 @@ def bad_bounds(
 
 
 def _call_bound(problem: Problem, side: int, state: Any) -> float:
-    """What one of the two functions says of a state, as a float."""
+    """The answer of one of the two functions for a state, as a float."""
     function: Any = problem.value_bounds[side]  # type: ignore[index]
     function_name = f"value_bounds[{side}]"
     try:

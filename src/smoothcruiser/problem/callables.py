@@ -1,4 +1,4 @@
-"""The functions of a problem: what they take, and that a call of them is an answer."""
+"""Checks of a problem's functions: their arguments, and that they return an answer."""
 
 from __future__ import annotations
 

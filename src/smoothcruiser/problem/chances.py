@@ -1,4 +1,4 @@
-"""What the user knows of chance: how rare an outcome may be, how soon episodes end.
+"""Declarations about chance: how rare an outcome may be, how soon episodes end.
 
 ``min_probability=p`` claims that every outcome (reward and next state) that a step
 can have from a state that is not terminal has at least probability p. It bounds no
@@ -9,7 +9,7 @@ is played, the episode ends within m steps with probability at least q. The expe
 number of steps is then at most m/q (docs/theory.md, section 13), which is finite
 without a discount. A horizon that cuts an episode off does not end it.
 
-What this file leaves out: bounds on V by m/q (``problem.facts``), rows that
+This file leaves out bounds on V by m/q (``problem.facts``), rows that
 ``outcomes=`` lists (``problem.rows``), walks that test the claims (``checks.chances``).
 """
 
@@ -33,7 +33,7 @@ MOST_EXPECTED = 1e15
 
 
 def check_chances(p: Problem) -> None:
-    """Refuse what cannot be claimed of chance, and tables that disprove it."""
+    """Refuse claims about chance that cannot hold, and tables that disprove them."""
     min_probability: Any = p.min_probability
     if min_probability is not None:
         if not (is_number(min_probability) and 0.0 < min_probability <= 1.0):

@@ -1,19 +1,20 @@
 """Declarations through every door: the same words for all adapters, names and ``make``.
 
-A problem that ``make`` or an adapter builds may be told what its simulator does not say:
+Facts that its simulator does not tell may be declared of a problem that ``make`` or an
+adapter builds:
 
     payoffs=end   total_reward_range=[0,1]   episodes_end=[20,1]   value_bounds=[-1,1]
     min_probability=0.1   key=module:function   actions=["left","right"]   horizon=100
     deterministic=true
 
 ``make`` takes them as keywords, the ``problem`` of every adapter too, and every name as
-parameters, which is how the command line has them. ``"none"`` takes back what an adapter
-declares by itself. In names a function is ``module:function``. ``actions`` gives names;
+parameters, which is how the command line has them. ``"none"`` takes back an adapter's
+own declaration. In names a function is ``module:function``. ``actions`` gives names;
 where an adapter chooses actions by that word, a list of words is names.
 
-What a declaration claims, and how it is checked, is the problem's own
-(``problem.declared``). What this file leaves out: ``reward_range``, which adapters have
-as a word of their own.
+The problem itself defines the meaning of a declaration and checks it
+(``problem.declared``). This file leaves out ``reward_range``, which adapters have as a
+word of their own.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables, check_payoffs
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
-NOTHING = "none"  # takes back what is declared
+NOTHING = "none"  # takes back a declaration
 
 
 class Declarations(TypedDict, total=False):
-    """What may be declared of a problem that something else builds."""
+    """Declarations that a problem built elsewhere accepts."""
 
     payoffs: str | None
     total_reward_range: Sequence[float] | str | None
@@ -51,14 +52,14 @@ class Declarations(TypedDict, total=False):
 
 DECLARATIONS = tuple(Declarations.__annotations__)
 NEUTRAL: dict[str, Any] = {"payoffs": EVERY_STEP, "deterministic": False}
-# what holds for one number of steps only: another horizon makes it doubtful
+# declarations for one number of steps only: another horizon makes them doubtful
 BY_HORIZON = ("value_bounds", "value_gap", "total_reward_range")
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:
     """The declarations among options, which lose them, in the form that problems take.
 
-    None declares nothing: what the adapter knows stays.
+    None declares nothing: the adapter's own knowledge stays.
     """
     declared_values = {
         option_name: options.pop(option_name)
@@ -110,7 +111,7 @@ def _import_function(name: str, value: Any) -> Any:
 
 
 def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """(which actions, what all are called), where one word says either."""
+    """(chosen actions, names of all actions), where one word gives either."""
     is_list = isinstance(actions, list | tuple) and len(actions) > 0
     if is_list and all(isinstance(label, str) for label in actions):
         return None, tuple(actions)
@@ -147,10 +148,10 @@ def _plain_value(value: Any) -> Any:
 
 
 def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a problem with what is declared; what makes no sense is refused.
+    """Arguments of a problem with its declarations; senseless ones are refused.
 
     Args:
-        facts: the arguments without it, ``name`` among them.
+        facts: the arguments without them, ``name`` included.
         declared: as ``taken`` returns it.
     """
     problem_name, tables = facts.get("name", "problem"), facts.get("tables")
@@ -175,7 +176,7 @@ def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, A
 
 
 def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None:
-    """Refuse what a known model disproves, and keys of its numbered states."""
+    """Refuse declarations that a known model disproves, and keys of its numbered states."""
     if changes.get("key") is not None:
         raise InvalidInput(
             f"The states of {name} are the numbers of its table, which tell themselves "
@@ -199,7 +200,7 @@ def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None
 
 
 def declare(problem: Problem, declared: Mapping[str, Any]) -> Problem:
-    """The problem with what is declared of it, in place of its own declarations."""
+    """The problem with these declarations in place of its own."""
     if not declared:
         return problem
     own_fields = {

@@ -1,4 +1,4 @@
-"""What a problem may declare: one sentence for each fact that cannot be.
+"""Checks of declared facts: one sentence for each that cannot hold.
 
 Bounds on V, totals and chances have checks of their own (``problem.bounds``,
 ``problem.totals``, ``problem.chances``), which are called here.
@@ -63,7 +63,7 @@ def _is_label(value: object) -> bool:
 
 
 def action_labels(actions: Any) -> tuple[str, ...]:
-    """The names of the actions; what does not name each of them by itself is refused."""
+    """The names of the actions, refused unless each action has a name of its own."""
     is_list = isinstance(actions, Iterable) and not isinstance(actions, str | Mapping)
     labels = tuple(actions) if is_list else ()
     _require(
@@ -102,7 +102,7 @@ def check_range(name: str, bounds: object) -> None:
 
 
 def _count_hint(came: object) -> str:
-    """What was meant by a number of actions that is none."""
+    """A guess at the intended number of actions, for one that is no number."""
     if isinstance(came, list | tuple) and came and all(map(_is_label, came)):
         return f"actions={shortened(list(came))} would name and count them"
     num_actions = plain_number(getattr(came, "n", None))  # of a space of Gymnasium
@@ -128,7 +128,7 @@ def read_operator(name: str) -> Operator:
 
 
 def _no_operator(came: object) -> str:
-    """The sentence on what is no operator."""
+    """The sentence on a value that is no operator."""
     if isinstance(came, str):
         known_operators = f"choose one of {', '.join(OPERATORS)}"
         hint = {"softmax": "entropy", "logsumexp": "entropy", "greedy": "max"}.get(came)

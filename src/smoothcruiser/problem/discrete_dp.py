@@ -8,7 +8,7 @@ forms:
                 with the action ``a_indices[i]``, and pairs that are not listed are not
                 feasible
 
-Both become rows (s, a) of S*A; what is not feasible is illegal.
+Both become rows (s, a) of S*A; pairs that are not feasible are illegal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from smoothcruiser.problem.arrays import Bools, CompressedRows, Floats, as_float
 
 @runtime_checkable
 class DiscreteDP(Protocol):
-    """What QuantEcon's ``DiscreteDP`` holds, in both of its forms."""
+    """The fields of QuantEcon's ``DiscreteDP``, in both of its forms."""
 
     R: Any
     Q: Any
@@ -44,7 +44,7 @@ class TabularModel:
 
 
 def read_discrete_dp(ddp: DiscreteDP) -> TabularModel:
-    """The model of a DiscreteDP; what does not fit together is refused."""
+    """The model of a DiscreteDP; arrays that do not fit together are refused."""
     discount = float(ddp.beta)
     if ddp.s_indices is None:
         return TabularModel(ddp.Q, ddp.R, None, discount)
@@ -71,7 +71,7 @@ def read_discrete_dp(ddp: DiscreteDP) -> TabularModel:
         probabilities,
         (num_states * num_actions, num_states),
     )
-    # what is not feasible pays nothing: nobody can do it
+    # pairs that are not feasible pay nothing: nobody can take them
     finite_rewards = np.where(np.isneginf(pair_rewards), 0.0, pair_rewards)
     entry_rewards = np.repeat(finite_rewards[row_order], pair_sizes)
     return TabularModel(

@@ -1,4 +1,4 @@
-"""What is known of a problem before the first oracle call.
+"""Facts about a problem that are known before the first oracle call.
 
 Every promise rests on these facts.
 
@@ -26,7 +26,7 @@ number of steps is at most N = m/q, and V lies between N times the worst and N t
 the best that one step adds, hulled with 0 (theory, section 13).
 
 Bounds on V and Q are rounded outwards (``operators.outward``): they hold the exact numbers,
-to the last bit (theory, section 8). What a user declares is taken as declared.
+to the last bit (theory, section 8). A user's declarations are taken as they are.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def discounted_steps(discount: float, steps: int) -> float:
 
 
 def times(step: float, steps: float) -> float:
-    """What ``steps`` steps add up to, perhaps infinitely many: nothing stays nothing."""
+    """The sum of ``steps`` steps, perhaps infinitely many: nothing stays nothing."""
     return 0.0 if step == 0.0 else step * steps
 
 
@@ -76,7 +76,7 @@ def expected_steps(end: tuple[int, float] | None) -> float:
     """The most steps that an episode has in the mean: m/q, rounded up; inf without q.
 
     m/q is off by half a unit in the last place, and so is a product with it: the
-    second unit keeps the product above what it stands for.
+    second unit keeps the product above the exact one.
     """
     if end is None:
         return math.inf
@@ -136,7 +136,7 @@ class Facts:
     reward_error: float = 0.0
 
     def json_flaw(self) -> str | None:
-        """What no problem can be."""
+        """The first fact that no problem can have, as a sentence; None if there is none."""
         if not 1 <= self.min_actions <= self.num_actions <= MOST_ACTIONS:
             return (
                 "min_actions and num_actions must be whole numbers with 1 <= min_actions "
@@ -201,7 +201,7 @@ class Facts:
 
     @property
     def unpaid(self) -> Facts:
-        """The same problem with rewards 0: its values are what the regularizer adds."""
+        """The same problem with rewards 0: its values are the regularizer's part."""
         return replace(
             self,
             reward_range=(0.0, 0.0),
@@ -229,7 +229,7 @@ class Facts:
         return discounted_steps(self.discount, remaining)
 
     def earned(self, step: Interval, remaining: int | None) -> Interval:
-        """Bounds on what the remaining steps add up to, where each adds ``step``.
+        """Bounds on the sum of the remaining steps, where each adds ``step``.
 
         They are rounded outwards. The steps are those of ``steps``.
         """
@@ -244,7 +244,7 @@ class Facts:
     def _paid_steps(self, remaining: int | None) -> Interval:
         """The most steps that pay, discounted, in the mean: for bounds on V alone.
 
-        Below discount 1 ``steps`` stays what it is: others add up errors over it that
+        Below discount 1 ``steps`` stays as it is: others add up errors over it that
         do not stop where an episode ends.
         """
         (low_steps, high_steps), end_bounds = (
@@ -393,7 +393,7 @@ class Facts:
         It is [r_lo + gamma V_lo, r_hi + gamma V_hi], with the bounds on V of
         the next state. Where that may be terminal, its value 0 is among them,
         whatever the user's bounds say of states with a step left (theory,
-        section 2). A range of the total holds r plus what follows at once.
+        section 2). A range of the total bounds r plus all later rewards at once.
         """
         remaining = self.horizon if remaining is None else remaining
         next_remaining = None if remaining is None else remaining - 1
@@ -424,8 +424,8 @@ class Facts:
         return replace(self, operator=operator, given_bounds=None, given_gap=None)
 
     def relaxation_bound(self) -> float:
-        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may
-        add to, or take from, the plain value.
+        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): the most that the
+        regularizer may add to, or take from, the plain value.
 
         F - max lies between -sup Omega and -inf Omega. Nothing is known of a
         user's own operator.

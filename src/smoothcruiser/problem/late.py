@@ -1,4 +1,4 @@
-"""Adapters whose library is imported when a first problem is built.
+"""Adapters with a library that is imported when a first problem is built.
 
 Such an adapter is a package. Its ``__init__`` has the class, which is cheap to import;
 one module of it imports the library, and has two functions:
@@ -6,7 +6,7 @@ one module of it imports the library, and has two functions:
   named(text, parameters, *, discount, operator)   the problem of a name
   problem(simulator, …)                            that of a simulator at hand
 
-The class says which module that is, and what makes this library differ. A package ends
+The class names that module, and holds the peculiarities of the library. A package ends
 with ``__getattr__ = late_problem(register(MyAdapter()))``, so that
 ``smoothcruiser.adapters.my_package.problem`` is the second function.
 """
@@ -26,7 +26,7 @@ LIVE_OPTIONS = ("discount", "operator", "reward_range", "call_seconds", *DECLARA
 
 
 class LateAdapter:
-    """What adapters of this project share; ``Adapter`` has what each of them adds."""
+    """The common part of this project's adapters; ``Adapter`` lists the rest."""
 
     module = "access"  # that which imports the library
     declares = True  # ``problem`` takes declarations (``problem.declarations``)

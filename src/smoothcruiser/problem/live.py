@@ -1,4 +1,4 @@
-"""The problem of what was passed in the place of one: a running simulator."""
+"""The problem of a running simulator that was passed in the place of a problem."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def live_problem(
 
 
 def refuse_parts(part: Any) -> None:
-    """Refuse what a problem is made of: a name, a step, arrays, a class."""
+    """Refuse the ingredients of a problem: a name, a step, arrays, a class."""
     if isinstance(part, str):
         hint = f"make it first: problem = make({part!r}, discount=0.9, operator='max')"
     elif isinstance(part, type):

@@ -10,7 +10,7 @@ elsewhere.
                                   returns one and may take ``discount``,
                                   ``temperature``, ``operator`` and parameters
 
-What a problem does not say of itself is declared by keywords of ``make``, or by
+Facts that a problem does not state itself are declared by keywords of ``make``, or by
 parameters of the name (``problem.declarations``).
 """
 
@@ -64,7 +64,7 @@ def make(
     Args:
         text: a built-in problem, a simulator behind an adapter's prefix, or
             ``module:attribute``; parameters follow as ``name=value,name=value``.
-            ``smoothcruiser problems`` lists what there is.
+            ``smoothcruiser problems`` lists them.
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon or,
             for plain max, with a known model or a bounded total; needed unless
             ``module:attribute`` or an adapter has its own.
@@ -72,20 +72,20 @@ def make(
             Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",
             "sparsemax", "square-root" or "max".
-        actions: what the actions are called in answers, such as ["left", "right"]; by
+        actions: the names of the actions in answers, such as ["left", "right"]; by
             default as the problem itself names them.
         horizon: steps until the end; "none" for no limit where the problem has one.
         payoffs: "end" if only the step that ends an episode pays, as in ``MDP``. This
-            and what follows is declared in place of what the problem says of itself,
-            and "none" takes that back. Names take all of it too: "gym:…,payoffs=end".
+            and the following declarations replace the problem's own, and "none" takes
+            them back. Names take all of them too: "gym:…,payoffs=end".
         total_reward_range: (low, high) of the sum of rewards, as in ``MDP``.
         episodes_end: (steps, probability) of the ends of episodes, as in ``MDP``.
         value_bounds: (low, high) of V, as in ``MDP``: numbers, functions of the state, or
             their names "module:function".
         value_gap: the most that two such functions are apart.
         min_probability: least probability of an outcome, as in ``MDP``.
-        key: what tells states apart, as in ``MDP``: a function, its name
-            "module:function", or what an adapter calls it.
+        key: the key that tells states apart, as in ``MDP``: a function, its name
+            "module:function", or an adapter's name for it.
         deterministic: whether a pair (state, action) always has one outcome.
 
     Example:
@@ -126,7 +126,7 @@ def make(
 def _build_problem(
     text: str, spec: Spec, operator: str | Operator | None, words: dict[str, Any]
 ) -> Problem:
-    """What ``make`` returns, with the names of actions that the problem has itself."""
+    """The problem that ``make`` returns, with the problem's own names of actions."""
     prefix, _, after_colon = text.partition(":")
     discount = spec["discount"]
     if is_built_in(text):
@@ -278,7 +278,7 @@ def _import_problem(
     operator: str | Operator | None,
     words: dict[str, Any],
 ) -> Problem:
-    """The user's own problem, or what the user's function returns."""
+    """The user's own problem, or the one that the user's function returns."""
     attribute_name, name_parameters = split_name(after_colon)
     name_parameters = _merge_words(spec["problem"], name_parameters, words)
     imported_value = _import_attribute(module_name, attribute_name)

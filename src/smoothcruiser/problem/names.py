@@ -1,13 +1,13 @@
-"""The grammar of names: what ``make`` reads, and every message may propose.
+"""The grammar of names, which ``make`` reads and messages propose.
 
-    name        built-in[:parameters]   prefix:what[,parameters]   module:attribute
+    name        built-in[:parameters]   prefix:text[,parameters]   module:attribute
                 (an adapter may let its first parameters do without their words)
     parameters  word=value,word=value,…
     value       JSON, a Python literal in brackets or quotes, or a word
 
 Commas inside brackets and quotes do not separate: ``actions=[-2,0,2]`` is one
-parameter, ``breakthrough(rows=4,columns=4)`` one name. What this file leaves out: what
-the names mean (``make``, the adapters).
+parameter, ``breakthrough(rows=4,columns=4)`` one name. This file leaves out
+the meaning of the names (``make``, the adapters).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _unmatched_error(text: str) -> InvalidInput:
 
 
 def split_name(text: str, words: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
-    """What stands before the first comma, and the parameters after it.
+    """The text before the first comma, and the parameters after it.
 
     ``words`` name parameters that may be written without them, in this order and
     before all others: ``SysAdmin,1`` is ``SysAdmin,instance=1`` for ("instance",).

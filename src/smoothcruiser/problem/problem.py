@@ -74,7 +74,7 @@ PLAIN_NUMBERS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(Declared, Shown):
-    """What MDPs and games have in common. Use ``MDP`` or ``Game``."""
+    """The common base of MDPs and games. Use ``MDP`` or ``Game``."""
 
     oracle: Step
     _: KW_ONLY
@@ -181,7 +181,7 @@ class Problem(Declared, Shown):
 
     @cached_property
     def facts(self) -> Facts:
-        """What a promise may rely on before the first call."""
+        """The facts that a promise may rely on before the first call."""
         fewest_actions = self.num_actions if self.legal is None else 1
         return Facts(
             num_actions=self.num_actions,
@@ -265,7 +265,7 @@ class Problem(Declared, Shown):
         return actions
 
     def labels(self, state: Any) -> tuple[str, ...] | None:
-        """What the actions are called in ``state``; None where they have no names.
+        """The names of the actions in ``state``; None where they have none.
 
         Labels that were declared hold everywhere. An adapter's oracle may know names
         that depend on the state; actions that it cannot name there have their numbers.
@@ -287,7 +287,7 @@ class Problem(Declared, Shown):
         return None if action_names == tuple(map(str, action_numbers)) else action_names
 
     def label(self, state: Any, action: int) -> str:
-        """What an action is called in ``state``: its number where it has no name."""
+        """The name of an action in ``state``: its number where it has no name."""
         state_labels = self.labels(state)
         return str(action) if state_labels is None else state_labels[action]
 
@@ -306,7 +306,7 @@ class Problem(Declared, Shown):
         return 1
 
     def key_of(self, state: Any) -> Hashable:
-        """What distinguishes ``state`` from others: its ``key``, by default the state.
+        """The key that distinguishes ``state`` from others; by default the state itself.
 
         Two states with one key must have the same mover, legal actions, end and
         future.
@@ -360,7 +360,7 @@ class Problem(Declared, Shown):
         return state
 
     def _parse_state(self, oracle: ParsingOracle, state: Any) -> Any:
-        """``state`` as the oracle reads it; what it cannot read is refused."""
+        """``state`` as the oracle reads it; an unreadable state is refused."""
         try:
             return oracle.parse(state)
         except (SmoothcruiserError, KeyboardInterrupt):
@@ -431,7 +431,7 @@ class MDP(Problem):
             default the state itself.
         call_seconds: a call that takes longer counts as hanging; None, the
             default, for no limit.
-        actions: what the actions are called in answers, such as ["buy", "wait"]:
+        actions: the names of the actions in answers, such as ["buy", "wait"]:
             distinct words, in the order of their numbers; by default they have none.
         sample_action: ``sample_action(state, rng)``, one action, such as a number, a
             tuple or an array, where they are continuous or too many to list. The step

@@ -1,4 +1,4 @@
-"""Rows of a known model: what ``outcomes(state, action)`` lists, checked.
+"""Rows of a known model: the outcomes that ``outcomes(state, action)`` lists, checked.
 
 A row is [(probability, reward, next_state), ...]. Its probabilities must sum to 1
 within ``ROW_SUM_TOLERANCE``, and are divided by their sum; outcomes of probability
@@ -6,7 +6,7 @@ within ``ROW_SUM_TOLERANCE``, and are divided by their sum; outcomes of probabil
 probability is within two roundings of the exact quotient. None in the place of a row
 says that the model is not known there.
 
-Who reads rows: the exact solver, which explores all states and needs all rows, and
+Rows are read by the exact solver, which explores all states and needs all rows, and
 certified search, which reads them where it would sample, and samples where there is
 none. Sampling methods never do.
 """
@@ -41,11 +41,11 @@ READ_AGAIN = 64  # rows that are read a second time
 
 
 class BadRow(InvalidInput):
-    """A list of outcomes that is none: wrong for everyone, also where others can do."""
+    """A malformed list of outcomes: an error for every method, sampling ones included."""
 
 
 class NoRow(InvalidInput):
-    """The model is not known at a pair, and somebody needs all of it."""
+    """The model is not known at a pair, and the caller needs all of it."""
 
     def __init__(self, state: Any, action: int) -> None:
         self.where = f"{_call_text(state, action)} is None"
@@ -74,7 +74,7 @@ def check_ends(problem: Problem) -> None:
 
 
 def read_row(problem: Problem, state: Any, action: int) -> Row:
-    """The outcomes of one pair, for who needs every row."""
+    """The outcomes of one pair, for a caller that needs every row."""
     row = known_row(problem, state, action)
     if row is None:
         raise NoRow(state, action)
@@ -121,7 +121,7 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
 
 
 def _list_outcomes(problem: Problem, state: Any, action: int) -> Any:
-    """What ``outcomes`` returns; an action that is taken for its name is noticed."""
+    """The list that ``outcomes`` returns; a comparison of the action with a name is refused."""
     assert problem.outcomes is not None
     try:
         if problem.tables is None and takes_wary(problem.outcomes):
@@ -162,7 +162,7 @@ def _check_chances(problem: Problem, row: Row, state: Any, action: int) -> None:
 def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
     """Refuse rewards outside ``reward_range``, or before the end if only ends pay.
 
-    Bounds on states whose rows were not read rest on that. The exact solver reads
+    Bounds on states with unread rows rest on that. The exact solver reads
     all rows, and needs no range.
     """
     reward_low, reward_high = problem.facts.reward_range
@@ -206,7 +206,7 @@ def _call_text(state: Any, action: int) -> str:
 
 
 def check_model(problem: Problem) -> None:
-    """Refuse a problem whose model is not known."""
+    """Refuse a problem without a known model."""
     if problem.tables is None and problem.outcomes is None:
         raise InvalidInput(
             f"{problem.name} has no model, so it cannot be solved exactly: build the "

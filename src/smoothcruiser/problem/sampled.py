@@ -4,7 +4,7 @@ A problem with ``sample_action(state, rng)`` has at every state a list of ``num_
 sampled actions, and its action n is the n-th of them (``jit.sampled``). The list of a state
 never changes, so trees, agents and rollouts need not know: they see numbers. The step
 gets the action itself. The best of the sampled actions is worth at most
-what the best of all is, so any lower bound on the value of a policy over numbers is
+as much as the best of all, so any lower bound on the value of a policy over numbers is
 one on V; two-sided promises about V cannot be had this way, and are refused.
 
 Only ``Max()`` has a meaning here: a regularizer would weigh the sampled list, not the actions.
@@ -77,7 +77,7 @@ def _stable_hash(key: Any) -> int:
 
 
 def check_sampler(problem: Problem) -> None:
-    """Refuse what does not go with a sampler."""
+    """Refuse arguments that do not go with a sampler."""
     if problem.sample_action is None:
         return
     if not callable(problem.sample_action):
@@ -115,7 +115,7 @@ class Numbering:
 
 
 def make_numbering(problem: Problem) -> Numbering:
-    """The numbering of a problem whose oracle is the user's step."""
+    """The numbering of a problem that still has the user's step as its oracle."""
     step, sampler, key = problem.oracle, problem.sample_action, problem.key
     assert sampler is not None
     if is_compiled(step) and is_compiled(sampler) and key is None:

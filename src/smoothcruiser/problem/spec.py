@@ -1,8 +1,8 @@
-"""Problems as text: what run stores and worker processes rebuild them from.
+"""Problems as text, from which run stores and worker processes rebuild them.
 
 A spec is a dict of plain values, and ``make`` puts it into every problem that
-it builds: the text, and the options beside it (names of actions, and what was declared,
-where there is such). It names the operator and holds its temperature, but no prior and nothing
+it builds: the text, and the options beside it (names of actions and declarations,
+if any). It names the operator and holds its temperature, but no prior and nothing
 that was changed with ``dataclasses.replace``; whoever rebuilds a problem compares
 its facts or its fingerprint with the original's.
 """
@@ -29,10 +29,10 @@ def spec_of(
     actions: Sequence[str] | None = None,
     declared: Mapping[str, Any] | None = None,
 ) -> Spec:
-    """The spec of what ``make`` builds from these arguments.
+    """The spec of the problem that ``make`` builds from these arguments.
 
-    Names of actions are in it where ``make`` was told them: most problems have their own.
-    So is what was declared by keywords, as plain values.
+    Names of actions are in it where ``make`` was given them: most problems have their own.
+    So are declarations by keyword, as plain values.
     """
     optional_entries: Spec = {} if actions is None else {"actions": list(actions)}
     if declared:
@@ -74,7 +74,7 @@ def is_spec(value: Any) -> bool:
 
 
 def imports_of(spec: Spec) -> str | None:
-    """What is imported and called to rebuild a problem; None if it is built in.
+    """The module or adapter that rebuilding a problem imports; None if it is built in.
 
     Nothing is imported to find that out.
     """

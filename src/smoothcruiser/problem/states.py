@@ -42,10 +42,10 @@ def same_state(x: Any, y: Any) -> bool | None:
 
 
 def unchanged(before: Any, after: Any) -> bool | None:
-    """Whether a state still holds what its copy ``before`` does.
+    """Whether a state still holds the same as its copy ``before``.
 
-    None where nothing can be compared, or where the state only filled in what
-    was missing: an attribute that was not there, or a private one that was
+    None where nothing can be compared, or where the state only filled in missing
+    values: an attribute that was not there, or a private one that was
     None. That may be a cache.
     """
     try:
@@ -306,7 +306,7 @@ class Guard:
         return self.left < 0 or self.always
 
     def copied(self, state: Any) -> Any:
-        """What to compare the state with afterwards; None if that is impossible."""
+        """A copy to compare the state with afterwards; None if that is impossible."""
         self._word = (
             self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
         ) % 2**64
@@ -320,7 +320,7 @@ class Guard:
         return state_copy
 
     def compare(self, before: Any, state: Any, action: int) -> None:
-        """Refuse a state that no longer holds what ``before`` does."""
+        """Refuse a state that differs from its copy ``before``."""
         if before is None:
             return
         self.looks += 1
@@ -331,7 +331,7 @@ class Guard:
 
     @property
     def doubts(self) -> str:
-        """What the inspections could not see, as the end of a sentence."""
+        """The blind spots of the inspections, as the end of a sentence."""
         doubt_text = (
             "; attributes that states fill in while it runs are taken for caches"
             if self.filled
@@ -401,7 +401,7 @@ def shaped(state: Any, example: Any) -> Any:
 
 
 def state_key(state: Any) -> Any:
-    """What distinguishes a state from others.
+    """The key that distinguishes a state from others.
 
     It is the state itself, the type, shape and bytes of an array, or a tuple of such
     keys. The same bytes are other numbers in another type: uint8 255 and int8 -1.
@@ -431,7 +431,7 @@ def state_key(state: Any) -> Any:
 
 
 def _unhashable(state: Any, error: TypeError) -> str:
-    """Why a state has no hash, and what would give it one."""
+    """The reason why a state has no hash, and the remedy."""
     if not is_dataclass(state):
         return (
             f"{error}); let states be tuples, arrays of numbers or frozen dataclasses"
@@ -481,7 +481,7 @@ def check_recognizable(state: Any, key: Any) -> None:
 
 
 def _comparable(state: Any) -> str:
-    """What would let equal states be equal."""
+    """The remedy that would let equal states be equal."""
     if is_dataclass(state) and by_identity(state):
         return (
             f"write @dataclass(frozen=True) above {type(state).__name__}, without eq="

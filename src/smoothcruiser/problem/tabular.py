@@ -7,7 +7,7 @@ probability, next state, and the reward paid on arrival. Alias sampling: u
 uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own
 successor with probability ``accept[i]`` and takes ``alias[i]`` otherwise. (n *
 2**-53 is the resolution, far below any promise.) Rows with one successor sample
-nothing. All tabular problems share one compiled step whose tables are
+nothing. All tabular problems share one compiled step that takes the tables as
 arguments, so that fifty of them compile once.
 """
 
@@ -147,9 +147,9 @@ class Tables:
 
     @cached_property
     def sampling(self) -> tuple[int, ...]:
-        """What compiled code reads (``tabular_kernel``).
+        """The tables in the form that compiled code reads (``tabular_kernel``).
 
-        These are addresses, valid as long as this object lives.
+        They are addresses, valid as long as this object lives.
         """
         accept, alias = self.alias_form
         table_arrays = (
@@ -276,8 +276,8 @@ def tabular(
             an MDP.
         terminal: (S,) mask of states where the episode is over; the default is
             none.
-        legal: (S, A) mask of allowed actions; the default is all whose reward is not
-            -inf.
+        legal: (S, A) mask of allowed actions; the default is all actions with a reward
+            above -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
@@ -295,7 +295,7 @@ def tabular(
             is not terminal; None, the default, claims nothing. P is compared with it.
         episodes_end: (steps, probability) if every episode ends within so many steps
             with at least this probability, as in ``MDP``.
-        actions: what the actions are called in answers, such as ["buy", "wait"]; by
+        actions: the names of the actions in answers, such as ["buy", "wait"]; by
             default they have no names.
         name: shown in answers.
         spec: how ``make`` rebuilds the problem; set by ``make``.
@@ -415,7 +415,7 @@ def check_payoffs(tables: Tables, used: Any) -> None:
 
 
 def _check_given(P: Any, R: Any, discount: Any, operator: Any) -> None:
-    """Refuse arrays without what belongs to them."""
+    """Refuse arrays without the arguments that belong to them."""
     needed_arguments = {
         "P, the probabilities of next states": P,
         "R, the rewards": R,

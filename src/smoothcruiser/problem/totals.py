@@ -1,4 +1,4 @@
-"""What the user knows of the total reward: its range, or that only ends pay.
+"""Declarations about the total reward: its range, or that only ends pay.
 
 The total of a play from a state is r_0 + gamma r_1 + gamma**2 r_2 + …, up to the
 step that ends the episode (or reaches the horizon; for ever if neither comes).
@@ -9,8 +9,8 @@ a step which does not end the episode pays 0: the total is gamma**t r for one
 reward r, or 0, and lies in the hull of 0 and ``reward_range``. A horizon that cuts
 an episode off does not end it.
 
-Both become ``Facts.total_range``; what follows from it is Lemma T (docs/theory.md,
-section 2). What this file leaves out: episodes that are sampled to test the claim
+Both become ``Facts.total_range``; Lemma T (docs/theory.md, section 2) derives bounds
+on V from it. This file leaves out episodes that are sampled to test the claim
 (``checks.claims``).
 """
 

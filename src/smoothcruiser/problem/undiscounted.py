@@ -1,4 +1,4 @@
-"""Totals without a discount and without a horizon: who can add them up, and who not.
+"""Totals without a discount and without a horizon, and the methods that can bound them.
 
 A problem may have discount 1 and no horizon where its operator is ``Max`` and either
 its model is known or a declaration bounds its total (``problem.declared``). Its values
@@ -49,7 +49,7 @@ def refuse_unbounded(problem: Problem, who: str) -> None:
 
 
 def refuse_undiscounted(problem: Problem, who: str) -> None:
-    """Refuse such a problem; ``who`` begins the sentence: the method or the verb."""
+    """Refuse such a problem; ``who``, the method or the verb, begins the sentence."""
     if not is_undiscounted(problem):
         return
     remedies = ["horizon=", "a smaller discount"]

@@ -7,7 +7,7 @@ int in every respect, but that ``==`` with text, a member of an Enum or a tuple,
 number equals, raises one sentence.
 
 A name that comes from the state may say that no action was taken yet, and a class may
-say itself what its members equal: neither is refused.
+define ``==`` of its members itself: neither is refused.
 
 The refusal lasts as long as the call, and a function that catches it gets it afterwards.
 Whatever holds the action then, such as the next state, is replaced by a copy that holds a
@@ -129,7 +129,7 @@ def _is_written(name: object, frame: FrameType) -> bool:
 
 
 def _holds(state: Any, name: object) -> bool:
-    """Whether a state is, or holds, what an action is compared with."""
+    """Whether a state is, or holds, the name that an action is compared with."""
     unvisited, num_visited = [state], 0
     while unvisited and num_visited < MOST_PARTS:
         element = unvisited.pop()
@@ -166,7 +166,7 @@ def takes_wary(function: Any) -> bool:
 
 
 def tells_types_apart(step: Any) -> bool:
-    """Whether the code of a function asks what its arguments are, not what they equal.
+    """Whether the code of a function depends on the identity or type of its arguments.
 
     ``action is 1`` and ``type(action) is int`` hold for an int alone. The functions that
     it calls by a global name are searched as well.
@@ -263,7 +263,7 @@ def wary(problem: Problem, action: int, who: str = "The oracle") -> WaryAction:
 def call_warily(
     function: Callable[..., Any], state: Any, action: WaryAction, *rng: Any
 ) -> Any:
-    """What ``function(state, action, *rng)`` returns, called with a wary action.
+    """The answer of ``function(state, action, *rng)``, called with a wary action.
 
     Raises ``NamedAction`` for a comparison with a name, and ``InsistsOnInt`` where
     the function fails: it may accept plain numbers alone. It gets such ones from then

@@ -22,7 +22,7 @@ With ``backend="jax"`` states are JAX arrays, functions are compiled by
 for one state (``step(state, action, key)``) and are to be mapped over rows by
 ``jax.vmap``.
 
-What this file decides: what a row is. It leaves out how levels are run
+This file decides the form of a row. It leaves out how levels are run
 (``engines.batched``).
 """
 
@@ -79,7 +79,7 @@ class Backend(Protocol):
         """``function(states, *arguments)`` as an array of n."""
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
-        """Compile what has to be compiled before the first batch."""
+        """Compile everything that is needed before the first batch."""
 
 
 class WrongShape(Exception):
@@ -180,7 +180,7 @@ class NumpyBackend:
 
 
 def unpack_step(answer: Any) -> tuple[Any, Any, Any]:
-    """(rewards, next states, terminated or None) of what a step returned."""
+    """(rewards, next states, terminated or None) of a step's answer."""
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
         raise WrongShape(
             "(rewards, next_states) or (rewards, next_states, terminated), got "

@@ -2,11 +2,11 @@
 
 The state of an environment holds more than its future depends on: the last observation,
 the last rewards, counters for statistics. Kept in a state, they keep equal futures
-apart. JAX traces a step into a list of equations (a jaxpr), so what an output depends on
-is seen there and need not be guessed. Let D(x) be the inputs on which the output x
+apart. JAX traces a step into a list of equations (a jaxpr), so the inputs of an output
+are visible there and need not be guessed. Let D(x) be the inputs on which the output x
 depends. The leaves that matter are the smallest set S with
 
-    S  contains  what legal moves, mover and end are read from
+    S  contains  the leaves that legal moves, mover and end are read from
     S  contains  D(reward), D(end), and D(next value of l) for every l in S
 
 By induction over the steps, states that agree in S have the same future under the same
@@ -15,8 +15,8 @@ deterministic. D comes from dead-code elimination, which may call an input neede
 not, and never the other way.
 
 A traced step also remembers nothing, since equations have no memory. Only calls back
-into Python have (``pure_callback`` and its kin): such a step is refused. What this file
-leaves out: values of leaves that differ and have equal futures all the same.
+into Python have (``pure_callback`` and its kin): such a step is refused. This file
+leaves out values of leaves that differ and have equal futures all the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Relevance:
 def find_relevance(
     step: Callable[..., Any], forms: Sequence[Any], observed: set[int], title: str
 ) -> Relevance:
-    """What matters to a step.
+    """The leaves that matter to a step, and whether chance does.
 
     Args:
         step: ``step(*leaves, action, key) -> (reward, end, *next_leaves)``.

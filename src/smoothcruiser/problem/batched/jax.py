@@ -7,14 +7,14 @@ rewards and flags come back.
            number; one key per row (``split``) for a function of one state
   shapes   A batch is padded, by repeating its first row, to one of three sizes
            (max_batch, and 16 and 256 times less). So a function is compiled
-           three times, not once per size. What the padding returns is dropped
+           three times, not once per size. Answers for padded rows are dropped
            before anything is counted. Full batches make nearly all calls, so
-           what padding wastes on the others does not show.
+           the waste of padding the others does not show.
   floats   float64 is switched on inside every call and nowhere else, or off
            (``x64=False``) for a simulator that was written for float32. Rewards
            of either kind become float64 without rounding before they are summed
 
-What this file decides: padding, keys, what is compiled. Only this module
+This file decides on padding, keys and compilation. Only this module
 imports JAX, and its neighbours import it from here (``dataflow``, ``trees``, ``worlds``).
 """
 

@@ -10,7 +10,7 @@ other, and a ``RowLayout`` says which bytes are which leaf:
 Two rows are equal if all their bits are. So states that differ in the sign of a
 zero are two states: that costs a little memory and is never wrong.
 
-What this file decides: the order of bytes, and how a row is read and written by
+This file decides the order of bytes, and how a row is read and written by
 people (``{"x": 0.5, "time": 3}``). It leaves out JAX; only NumPy is needed.
 """
 

@@ -1,12 +1,12 @@
 """A world in JAX: an environment as pure functions, and its states as trees and bytes.
 
-``JaxWorld`` is what an adapter knows of an environment. ``form_of`` looks at one initial
+``JaxWorld`` holds an adapter's knowledge of an environment. ``form_of`` looks at one initial
 state and at the equations of the step, and finds the form of the states: the structure of
 the tree, the types that a step takes and returns alike, the names of the leaves, and which
 of them matter (``dataflow``). Leaves that do not matter keep the values of that initial
 state: nothing that is asked depends on them.
 
-What this file decides: what is a leaf, what it is called, and how leaves become bytes inside
+This file decides which arrays are leaves, their names, and how leaves become bytes inside
 compiled code. It leaves out stepping (``worlds``).
 """
 
@@ -225,7 +225,7 @@ def _path_words(node: Any, path: list[Any]) -> list[str]:
 
 
 def held(env: Any) -> dict[str, Any]:
-    """What an environment was made with, as plain data for a fingerprint.
+    """The parameters of an environment, as plain data for a fingerprint.
 
     Arrays are read, and of other objects the type: two environments that differ deeper
     inside are told apart by their names alone.

@@ -1,7 +1,7 @@
 """Environments in JAX as oracles: trees of arrays in, planners' states out.
 
 A library of JAX environments keeps states in trees of arrays and steps them by a pure
-function of (state, action, key). ``JaxWorld`` is that function and what is known of it;
+function of (state, action, key). ``JaxWorld`` is that function and the facts about it;
 ``WorldRows`` makes it an oracle for every method:
 
   many rows    executor ``batched``: a row is a tuple of the leaves that matter
@@ -15,10 +15,10 @@ function of (state, action, key). ``JaxWorld`` is that function and what is know
                the environment as the step of one state rounds it. Rewards become float64
                without rounding and are summed there. A batch is compiled otherwise and
                may round a reward otherwise: ``reward_rounding`` of the largest reward is
-               added to epsilon of what runs in batches (``schedule.verify.rounding``).
+               added to epsilon of runs in batches (``schedule.verify.rounding``).
 
-What this file decides: how trees become rows, and when an answer is refused. It leaves
-out what the libraries call things (``adapters.gymnax``, ``adapters.pgx``).
+This file decides how trees become rows, and when an answer is refused. It leaves
+out the names that the libraries use (``adapters.gymnax``, ``adapters.pgx``).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class RowFunction(BatchedFunction):
 
 @dataclass(frozen=True)
 class WorldKey:
-    """What tells states apart: their bytes, to the last bit."""
+    """The key that tells states apart: their bytes, to the last bit."""
 
     # movers, legal actions and ends are read from these bytes
     holds_profile: ClassVar[bool] = True
@@ -126,7 +126,7 @@ class WorldKey:
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about rounding."""
+        """A certificate's assumption about rounding."""
         if not self.rounding:
             return ""
         return (
@@ -227,7 +227,7 @@ class WorldRows(Batched):
     def reset(self, rng: Any) -> RowState:
         """An initial state, sampled from ``rng``; the max player begins, if there is one.
 
-        Where chance says who begins, starts of the other one are passed over.
+        Where chance chooses the first player, starts of the other one are passed over.
         """
         for _ in range(MOST_STARTS):
             with precise(self.x64):
@@ -392,7 +392,7 @@ def _key_words(rng: Any) -> NDArray[np.uint32]:
 def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRows:
     """The oracle of a world, with an initial state from the stream of ``seed``.
 
-    Of two players the one who begins there maximizes.
+    Of two players the one that begins there maximizes.
     """
     key = jax.random.wrap_key_data(_key_words(stream(seed)))
     try:

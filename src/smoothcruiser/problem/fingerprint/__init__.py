@@ -2,7 +2,7 @@
 
 A run that is resumed has to go on with the problem that it was started with. The
 spec of a problem says how to build it, and the code behind that may have been
-edited. ``fingerprint`` reads what there is, without running any of it:
+edited. ``fingerprint`` reads all of it, without running any:
 
   declared     every field of the problem, its operator with temperature and prior
   tables       their contents
@@ -12,9 +12,9 @@ edited. ``fingerprint`` reads what there is, without running any of it:
   libraries    the versions of those that the code uses (``owners``)
 
 It is the same in every process, for every PYTHONHASHSEED, file, line and comment.
-What the answer may depend on and nobody can see (random generators, files, memory
-of C code, data that the code itself changes) is named in ``unseen``. What this
-package leaves out: its own version and sources, which the store compares.
+Dependencies that nobody can see (random generators, files, memory of C code, data
+that the code itself changes) are named in ``unseen``. This package leaves out its
+own version and sources, which the store compares.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ MOST_WALKS = 5  # each finds what the one before it could not yet know
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What was seen of a problem, and what was not."""
+    """The visible parts of a problem, and the names of the invisible ones."""
 
     parts: dict[str, str]  # what was seen -> its digest, 32 hex digits
     unseen: tuple[str, ...]  # what the answer may depend on besides
@@ -93,7 +93,7 @@ def read_all(
     read: Callable[[Walker], object],
     walker: Callable[[Changes, dict[int, Any]], Walker] = Walker,
 ) -> Fingerprint:
-    """The fingerprint of what ``read`` starts a walk at."""
+    """The fingerprint of everything that the walks started by ``read`` reach."""
     changes = Changes()
     arrays: dict[int, Any] = {}
     walks: list[Walker] = []  # kept, since slots hold the ids of what they have met

@@ -1,6 +1,6 @@
-"""What a code object does, which names it uses, and what it writes to.
+"""A code object decoded: its form, the names that it uses, and its writes.
 
-``read`` decodes the bytecode once. Its ``form`` does not contain line numbers,
+``decode_code`` decodes the bytecode once. Its ``form`` does not contain line numbers,
 file names, names of local variables or constants that no instruction loads
 (docstrings). A symbolic run of the stack, instruction by instruction, finds where
 values come from: a global, a variable of the closure, an argument or an import,

@@ -2,8 +2,8 @@
 
 A counter, a memo, the current position of a simulator: such data is different
 after a run from before it, though nobody edited anything. It cannot be part of a
-fingerprint and is named instead. A first walk collects what the code writes to;
-if there is anything, a second walk leaves it out.
+fingerprint and is named instead. A first walk collects the targets of the code's writes;
+if there are any, a second walk leaves them out.
 
 Only code that runs when the problem is sampled counts (``Flow``): a method that
 fills an object when it is built changes nothing later.
@@ -55,7 +55,7 @@ def _object_fields(value: Any) -> dict[str, Any]:
 
 @dataclass
 class Changes:
-    """What a walk found to be changed by the code that it read."""
+    """Data that, as a walk found, the code that it read changes."""
 
     slots: set[Slot] = field(default_factory=set)
     # (id of a method, path from its first argument, whether an attribute is set)
@@ -107,7 +107,7 @@ class Changes:
     def by_methods(self, value: Any, earlier: Changes) -> None:
         """Note the fields of an object that its own methods change.
 
-        ``earlier`` is what the walk before this one found.
+        ``earlier`` holds the changes that the walk before this one found.
         """
         if not earlier.methods:
             return

@@ -1,11 +1,11 @@
-"""What the machine code of a user's functions depends on.
+"""The dependencies of the machine code of a user's functions.
 
 Numba freezes globals and closures when it compiles: a function that was compiled
 before a global was changed goes on with the old value. So the fingerprint of a function
-does not tell what its machine code was made of, unless it was taken when the code was
+does not tell the sources of its machine code, unless it was taken when the code was
 made. ``watch`` notes the fingerprints of all functions at the time that Numba compiles
-them, and ``is_fresh`` says whether machine code is what a new process would make now.
-What a function depends on is found by ``machine_code``.
+them, and ``is_fresh`` says whether a new process would make the same machine code
+now. ``machine_code`` finds the dependencies of a function.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _noted: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 def of_functions(functions: dict[str, Any]) -> Fingerprint:
     """The fingerprint of compiled functions under names.
 
-    If this process has compiled one of them from what it was before, Numba goes on with
-    that, which is not what is seen now.
+    If this process has compiled one of them before it was changed, Numba goes on with the
+    old code, which is not the visible one.
     """
     fingerprint, dispatchers = _read_functions(functions)
     frozen_notes = tuple(
@@ -66,7 +66,7 @@ def _read_functions(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
 
 @cache
 def watch() -> None:
-    """Note from now on what users' functions were compiled from."""
+    """Note from now on the sources that users' functions are compiled from."""
     from numba.core import event
 
     class Noting(event.Listener):  # type: ignore[misc]
@@ -88,7 +88,7 @@ def watch() -> None:
 
 
 def is_fresh(library: Any) -> bool:
-    """Whether machine code was made of what users' functions are now.
+    """Whether machine code was made of users' functions as they are now.
 
     It is not, as far as anybody knows, if a function in it was compiled before
     ``watch``, or came from Numba's own cache.
@@ -122,7 +122,7 @@ def _is_users(dispatcher: Any) -> bool:
 
 
 def _digest(dispatcher: Any) -> str:
-    """What a function is now; ``MIXED`` if nobody can tell."""
+    """The digest of a function as it is now; ``MIXED`` if nobody can tell."""
     try:
         fingerprint, _ = _read_functions({"step": dispatcher})
     except Exception:  # never in the way of the user's own compiling

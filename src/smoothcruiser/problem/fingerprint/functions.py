@@ -78,7 +78,7 @@ def encode_code(walk: Walker, value: types.CodeType) -> bytes:
 
 
 def cell_value(cell: types.CellType) -> Any:
-    """What a variable of a closure holds."""
+    """The value of a variable of a closure."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -243,7 +243,7 @@ def _value_at_place(
 def _encode_chain(
     walk: Walker, function: types.FunctionType, value_place: Place
 ) -> list[bytes]:
-    """What attributes of a library's module are: math.pi, numpy.random.rand."""
+    """Attributes of a library's module, encoded: math.pi, numpy.random.rand."""
     _, value = _value_at_place(function, value_place)
     for index, attribute_name in enumerate(value_place.path):
         if not objects.is_a(value, types.ModuleType):
@@ -347,7 +347,7 @@ def _encode_class(walk: Walker, cls: type) -> bytes:
 
 
 def _namespace(cls: type) -> dict[str, Any]:
-    """What a class holds; of one that Numba compiled, what it was compiled from."""
+    """The members of a class; of one that Numba compiled, the members in its source."""
     class_members = dict(vars(cls))
     compiled = class_members.get("class_type")
     if compiled is None:  # the class of its objects

@@ -1,10 +1,10 @@
 """A walk over all that Numba makes the machine code of a function of.
 
-A wrong guess here is machine code from the disk that is not what the user has written, so
+A wrong guess here is machine code from the disk that differs from the user's source, so
 this walk knows little, and names everything else as unseen:
 
-  code         functions of the user and of the libraries in ``KNOWN``, whose versions
-               are compared; any other library may be installed anew under its version
+  code         functions of the user and of the libraries in ``KNOWN``, their versions
+               compared; any other library may be installed anew under its version
   dispatchers  ``numba.njit`` with options, but without types of local variables, without
                signatures, without Numba's own cache, with Numba's own compiler, and with
                the default arguments that Numba has noted
@@ -12,7 +12,7 @@ this walk knows little, and names everything else as unseen:
   types        those of numbers
 
 Code may also extend Numba itself: a new method of a type, another meaning of a library's
-function. No function names what it gets in this way, so nothing is known once anybody
+function. No function names such additions, so nothing is known once anybody
 but Numba and this package has done it (``extensions``).
 """
 

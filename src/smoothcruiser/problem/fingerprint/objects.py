@@ -1,4 +1,4 @@
-"""What an object holds, read without running any code of its class.
+"""The contents of an object, read without running any code of its class.
 
 Fields come from ``__dict__`` and from slots. Properties, ``__getattr__``,
 ``__getstate__`` and ``__reduce__`` are never called on an object of a user's class.
@@ -53,7 +53,7 @@ def is_number(value: Any) -> bool:
 
 
 class Layout(NamedTuple):
-    """Where the objects of a class keep what they hold."""
+    """Where the objects of a class keep their contents."""
 
     slots: tuple[tuple[str, Any], ...]  # names and their descriptors
     cached: frozenset[str]  # fields that are computed from others when needed
@@ -213,7 +213,7 @@ _WEAK = (
 
 
 def _moving_text(cls: type) -> str | None:
-    """What an object of ``cls`` is, if it changes while programs run; else None."""
+    """A name for objects of ``cls`` that change while programs run; else None."""
     if issubclass(cls, _RANDOM):
         return f"the random numbers of a {cls.__name__}"
     if cls is type(os.environ):

@@ -1,11 +1,11 @@
-"""Whose code is it: the user's, Python's, this package's or a library's?
+"""The owner of code: the user, Python, this package or a library.
 
 The user's code is read function by function. A library is known by its version:
-what is installed from an index does not change without it. What was installed from a
-folder (``pip install .``) is the user's code. This
-package's own version is kept by the store, not by the fingerprint of a problem.
+a package installed from an index does not change without it. A package installed from
+a folder (``pip install .``) is the user's code. The store keeps this package's own
+version, not the fingerprint of a problem.
 
-What a namespace says of itself is not enough for a function. ``exec`` and ``eval`` may
+A namespace's own claim is not enough for a function. ``exec`` and ``eval`` may
 run the user's code in a library's namespace, or in a copy of one with names added
 (``{**vars(math), "PRICE": 2}``). So a function is a library's only if its code is from a
 file of the library, and its globals are those of the library's module.
@@ -62,7 +62,7 @@ def _owner(name: str, file: str | None) -> str:
 
 
 def owner_of_names(names: Mapping[str, Any]) -> str:
-    """Who owns a module's namespace, such as the globals of a function."""
+    """The owner of a module's namespace, such as the globals of a function."""
     module_name, file_name = names.get("__name__"), names.get("__file__")
     return _owner(
         module_name if isinstance(module_name, str) else "__main__",
@@ -71,13 +71,13 @@ def owner_of_names(names: Mapping[str, Any]) -> str:
 
 
 def owner_of_module(name: object) -> str:
-    """Who owns the module called ``name``; a module that is not there is a user's."""
+    """The owner of the module ``name``; a module that is not there is a user's."""
     module = sys.modules.get(name) if isinstance(name, str) else None
     return USER if module is None else owner_of_names(dictionary(module))
 
 
 def owner_of_globals(names: dict[str, Any]) -> str:
-    """Who owns the globals of a function; a copy of a library's is the user's."""
+    """The owner of the globals of a function; a copy of a library's is the user's."""
     owner = owner_of_names(names)
     if owner in (USER, OURS):  # ``jit.build`` makes copies of ours
         return owner
@@ -86,7 +86,7 @@ def owner_of_globals(names: dict[str, Any]) -> str:
 
 
 def owner_of_function(function: FunctionType) -> str:
-    """Who owns a function: its globals, and its code."""
+    """The owner of a function, by its globals and its code."""
     owner = owner_of_globals(function.__globals__)
     file_name = function.__code__.co_filename
     if owner == USER or file_name.startswith(_FROZEN):
@@ -102,7 +102,7 @@ def _is_ours(file: str) -> bool:
 
 
 def owner_of_file(name: str, file: str | None) -> str:
-    """Who owns a module that may not have been imported yet."""
+    """The owner of a module that may not have been imported yet."""
     return _owner(name, file)
 
 

@@ -1,6 +1,6 @@
 """A walk over everything that a value depends on.
 
-What can be named is a part of its own, so that a refusal can say what changed:
+Everything with a name is a part of its own, so that a refusal can name the change:
 a function, a class, a global variable, a variable of a closure, a field. Parts
 refer to each other by name and are worked off one after another, which also ends
 cycles of functions. Inside a part, data is the digest of its contents
@@ -71,7 +71,7 @@ _DESCRIPTORS = (
 
 
 class Walker:
-    """Collects the parts and what cannot be seen."""
+    """A collector of the parts and of everything that cannot be seen."""
 
     def __init__(self, changes: Changes, arrays: dict[int, Any]) -> None:
         self.changes = changes  # what an earlier walk found
@@ -111,7 +111,7 @@ class Walker:
         self._read_waiting()
 
     def finish(self) -> Changes:
-        """What the code that this walk has read changes when it runs."""
+        """The changes that the code read by this walk makes when it runs."""
         live = self.flow.live()
         for slot, note in self.writes:
             if slot in live:
@@ -151,7 +151,7 @@ class Walker:
                     self.mark_unseen(f"{self.label}, which cannot be read")
 
     def _resolve(self) -> bool:
-        """Read what the code may take from the user's modules by name."""
+        """Read the names that the code may look up in the user's modules."""
         open_names = [
             (module, global_name)
             for module in self.modules.values()
@@ -176,7 +176,7 @@ class Walker:
         self.unseen.setdefault(what)
 
     def library(self, owner: str, name: str) -> bytes:
-        """A reference to something of a library, whose version becomes a part."""
+        """A reference to something of a library; the library's version becomes a part."""
         module_name = name.rpartition(".")[0]
         if module_name in WORLD or name in READERS:
             self.mark_unseen(f"what {name} returns ({self.root})")
@@ -235,7 +235,7 @@ class Walker:
         )
 
     def layout(self, cls: type) -> objects.Layout:
-        """Where objects of a class keep what they hold; read once in a walk."""
+        """Where objects of a class keep their contents; read once in a walk."""
         if cls not in self._layouts:
             self._layouts[cls] = objects.read_layout(cls)
         return self._layouts[cls]
@@ -403,7 +403,7 @@ class Walker:
         return join_parts(b"object", [class_part, *encoded_parts])
 
     def _fields(self, value: Any) -> list[tuple[str, Any]]:
-        """The fields of an object; what runs change is ``MOVED``."""
+        """The fields of an object, ``MOVED`` in the place of those that runs change."""
         cls = type(value)
         is_users = owner_of_module(cls.__module__) == USER
         layout = self.layout(cls)

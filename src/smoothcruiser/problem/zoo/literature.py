@@ -94,7 +94,7 @@ def _steps(horizon: Any, published: int) -> int:
 def _problem_from_rows(
     rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any
 ) -> Problem:
-    """The problem whose row s*A + a lists (probability, reward, next state).
+    """The problem of these rows: row s*A + a lists (probability, reward, next state).
 
     A row is empty where the action is illegal or the state terminal.
     """

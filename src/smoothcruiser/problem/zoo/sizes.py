@@ -47,7 +47,7 @@ def _float(value: Any) -> float:
 
 
 def check_memory(sizes: str, num_bytes: int) -> None:
-    """Refuse a problem whose arrays take too much; ``sizes`` are its parameters."""
+    """Refuse a problem with arrays that take too much memory; ``sizes`` are its parameters."""
     if num_bytes > MOST_BYTES:
         # logarithms: the number may have more digits than Python prints
         log_bytes = math.log10(num_bytes)
