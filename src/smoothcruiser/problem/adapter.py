@@ -47,9 +47,9 @@ class Adapter(Protocol):
     discount of their own, and ``build`` gets None where the user gave none. ``positional``
     names parameters that may be written without their words, in this order, right after
     the text. ``default_operator`` names the operator where the user gave neither one nor a
-    temperature. With ``declares = True`` the declarations given to ``make`` by keyword come
-    among the parameters too (``problem.declarations``); otherwise ``make`` applies them to
-    the problem that was built.
+    temperature. With ``declares = True`` the declarations that ``make`` gets by keyword
+    come among the parameters too (``problem.declarations``); otherwise ``make`` applies
+    them to the problem that was built.
     """
 
     name: str  # the prefix, before the colon
@@ -69,7 +69,7 @@ class Adapter(Protocol):
 
         Args:
             text: the text between the colon and the first comma; never empty.
-            parameters: the parameters after it, read as JSON where possible; may be changed.
+            parameters: those after it, read as JSON where possible; may be changed.
             discount: weight of the next step's value.
             operator: the smooth maximum.
         """
@@ -122,14 +122,16 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
     for attribute_name in ("name", "summary", "example", "needs"):
         if not isinstance(getattr(adapter, attribute_name), str):
             raise InvalidInput(
-                f"An adapter's {attribute_name} is a text, got {getattr(adapter, attribute_name)!r}."
+                f"An adapter's {attribute_name} is a text, got "
+                f"{getattr(adapter, attribute_name)!r}."
             )
     if isinstance(module_names := getattr(adapter, "modules", ()), str):
         raise InvalidInput(f"An adapter's modules are a tuple, got {module_names!r}.")
     adapter_name = adapter.name
     if not re.fullmatch(r"[A-Za-z][\w-]*", adapter_name):
         raise InvalidInput(
-            f"An adapter's name is a prefix of letters, digits, - and _, got {adapter_name!r}."
+            "An adapter's name is a prefix of letters, digits, - and _, got "
+            f"{adapter_name!r}."
         )
     from smoothcruiser.problem.zoo import ZOO
 
@@ -140,7 +142,8 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
             else f"{ADAPTERS[adapter_name]!r}"
         )
         raise InvalidInput(
-            f"The prefix {adapter_name!r} is taken by {prefix_owner}; give the adapter another name."
+            f"The prefix {adapter_name!r} is taken by {prefix_owner}; give the adapter "
+            "another name."
         )
     ADAPTERS[adapter_name] = adapter
     return adapter
@@ -272,7 +275,7 @@ def _is_installed(module: str) -> bool:
 
 
 def descriptions() -> dict[str, str]:
-    """A line per adapter, by prefix: the simulators that it adapts and its requirements.
+    """One line per adapter, by prefix: its simulators and its requirements.
 
     For an adapter that cannot be imported, the text says why.
     """
@@ -321,8 +324,9 @@ def _load_all() -> dict[str, str]:
         elif type(ADAPTERS[prefix]).__module__.startswith("smoothcruiser.adapters."):
             for entry_point in entry_points:
                 faults[f"{prefix} of {_package_name(entry_point)}"] = (
-                    f"{_point_text(entry_point)} is not used: the prefix {prefix!r} is taken by "
-                    "smoothcruiser's own adapter; its package should choose another."
+                    f"{_point_text(entry_point)} is not used: the prefix {prefix!r} is "
+                    "taken by smoothcruiser's own adapter; its package should choose "
+                    "another."
                 )
     return faults
 
@@ -332,7 +336,8 @@ def _package_name(entry_point: EntryPoint) -> str:
 
 
 def _point_text(entry_point: EntryPoint) -> str:
-    return f"The adapter {entry_point.name!r} of {_package_name(entry_point)} ({entry_point.value})"
+    package_name = _package_name(entry_point)
+    return f"The adapter {entry_point.name!r} of {package_name} ({entry_point.value})"
 
 
 def _load_adapter(entry_points: list[EntryPoint]) -> Adapter:
@@ -343,8 +348,8 @@ def _load_adapter(entry_points: list[EntryPoint]) -> Adapter:
             f"{_package_name(claim)} ({claim.value})" for claim in entry_points
         )
         raise InvalidInput(
-            f"The prefix {entry_point.name!r} is claimed by {len(entry_points)} installed packages: "
-            f"{claiming_packages}; uninstall all but one."
+            f"The prefix {entry_point.name!r} is claimed by {len(entry_points)} "
+            f"installed packages: {claiming_packages}; uninstall all but one."
         )
     point_text = _point_text(entry_point)
     try:
@@ -356,8 +361,8 @@ def _load_adapter(entry_points: list[EntryPoint]) -> Adapter:
         ) from error
     if not isinstance(adapter, Adapter) or adapter.name != entry_point.name:
         raise InvalidInput(
-            f"{point_text} is not an adapter called {entry_point.name!r}, but {adapter!r}; update "
-            "or uninstall its package."
+            f"{point_text} is not an adapter called {entry_point.name!r}, but "
+            f"{adapter!r}; update or uninstall its package."
         )
     try:
         return register(adapter)

@@ -89,8 +89,8 @@ def failure(name: str, error: BaseException, state: Any) -> BaseException:
         return error
     first_line = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(
-        f"{name} raised {type(error).__name__}: {first_line} at state {state!r}; fix it "
-        "there."
+        f"{name} raised {type(error).__name__}: {first_line} at state {state!r}; fix "
+        "it there."
     )
 
 
@@ -201,9 +201,9 @@ def two_in_one(
         return f"has player {profile[0]} to move and legal actions {list(profile[1:])}"
 
     return OracleError(
-        f"Two different states have the same key: {known!r} {describe_profile(expected)}, "
-        f"{state!r} {describe_profile(found)}; let key= (or the state's own == and hash) tell "
-        "apart all that the future depends on."
+        f"Two different states have the same key: {known!r} "
+        f"{describe_profile(expected)}, {state!r} {describe_profile(found)}; let key= "
+        "(or the state's own == and hash) tell apart all that the future depends on."
     )
 
 
@@ -250,7 +250,8 @@ def no_answer(answer: Any, where: str) -> OracleError:
         got_text = f", got {described(answer)}"
         remedy = "; write return in place of yield"
     elif len(answer_parts) in (4, 5):
-        got_text = f", got {'four' if len(answer_parts) == 4 else 'five'} parts, {shortened(answer)}"
+        num_parts = "four" if len(answer_parts) == 4 else "five"
+        got_text = f", got {num_parts} parts, {shortened(answer)}"
         remedy = (
             "; from Gymnasium's (observation, reward, terminated, …) return reward, "
             "observation, terminated"
@@ -328,7 +329,8 @@ def truth(name: str, value: object, state: Any) -> bool:
         got_text = "None" if value is None else shortened(value)
         remedy = "return it on every path" if value is None else "wrap it in bool()"
     raise OracleError(
-        f"{name} must return True or False, got {got_text} at state {state!r}; {remedy}."
+        f"{name} must return True or False, got {got_text} at state {state!r}; "
+        f"{remedy}."
     )
 
 

@@ -90,7 +90,8 @@ def entry_rewards(
         if sparse_rewards.shape != (num_states * num_actions, num_states):
             raise InvalidInput(
                 "A sparse R must have the shape (S*A, S) = "
-                f"({num_states * num_actions}, {num_states}), got {sparse_rewards.shape}."
+                f"({num_states * num_actions}, {num_states}), got "
+                f"{sparse_rewards.shape}."
             )
         row_index = np.repeat(np.arange(num_states * num_actions), np.diff(start))
         return np.asarray(sparse_rewards[row_index, next_state], dtype=float).reshape(
@@ -110,8 +111,8 @@ def entry_rewards(
     if getattr(P, "format", None) == "csr" and reward_table.shape == (len(next_state),):
         return reward_table.copy()  # the user's array may change, a problem may not
     raise InvalidInput(
-        f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), "
-        f"got {reward_table.shape}."
+        f"R must have shape (S, A) = ({num_states}, {num_actions}) or (S, A, S), got "
+        f"{reward_table.shape}."
     )
 
 
@@ -157,8 +158,8 @@ def normalize_rows(start: Ints, prob: Floats, live: Bools, num_actions: int) -> 
         bad_row = int(row_index[np.flatnonzero(~np.isfinite(prob) | (prob < 0))[0]])
         raise InvalidInput(
             f"P must hold probabilities, but state {bad_row // num_actions}, action "
-            f"{bad_row % num_actions} has a negative or undefined entry; "
-            "P[state, action] holds the probabilities of next states."
+            f"{bad_row % num_actions} has a negative or undefined entry; P[state, "
+            "action] holds the probabilities of next states."
         )
     row_sums = np.bincount(row_index, weights=prob, minlength=len(start) - 1)
     wrong_rows = np.flatnonzero(live & (np.abs(row_sums - 1.0) > ROW_SUM_TOLERANCE))

@@ -29,7 +29,8 @@ def assumptions(
     range_low, range_high = facts.reward_range
     sentences = [
         law,
-        f"every reward lies in [{range_low:g}, {range_high:g}] (checked on every {checked})",
+        f"every reward lies in [{range_low:g}, {range_high:g}] (checked on every "
+        f"{checked})",
     ]
     if problem.tables is None and looked:
         sentences.append(
@@ -45,7 +46,8 @@ def assumptions(
         state_functions.append("value_bounds")
     if problem.tables is None and state_functions:
         sentences.append(
-            f"{', '.join(state_functions)} answer by the state alone (asked twice of some)"
+            f"{', '.join(state_functions)} answer by the state alone (asked twice of "
+            "some)"
         )
     if facts.given_bounds is not None:
         bounds_text = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"
@@ -62,9 +64,9 @@ def assumptions(
     if problem.total_reward_range is not None:
         range_low, range_high = problem.total_reward_range
         sentences.append(
-            f"the rewards from every state that is not terminal to the end add up, "
-            f"discounted, to a total in [{range_low:g}, {range_high:g}], as declared in "
-            "total_reward_range"
+            "the rewards from every state that is not terminal to the end add up, "
+            f"discounted, to a total in [{range_low:g}, {range_high:g}], as declared "
+            "in total_reward_range"
         )
     if problem.min_probability is not None:
         sentences.append(
@@ -123,5 +125,5 @@ def _rounding_allowance(facts: Facts) -> tuple[str, ...]:
 
 
 def own_words(problem: Problem) -> tuple[str, ...]:
-    """An adapter's sentences on the model that it read: ``assumptions`` of its oracle."""
+    """An adapter's sentences on its model: ``assumptions`` of its oracle."""
     return tuple(getattr(problem.oracle, "assumptions", ()))

@@ -5,8 +5,8 @@ not terminal and, with a horizon, for every number of steps left from 1 on with
 which the state can be met. As functions they come with ``value_gap``, the most
 that they are apart in any state.
 
-They are intersected with the range that the rewards allow (``Facts.value_hull``). An answer
-that proves the claim false is an error that names the state and the numbers:
+They are intersected with the range that the rewards allow (``Facts.value_hull``). An
+answer that proves the claim false is an error that names the state and the numbers:
 bounds that exclude each other, that are farther apart than the gap, or that
 leave nothing of the range that the rewards allow. Comparisons forgive ``slack``, the
 rounding of a user's own sums.
@@ -37,7 +37,7 @@ Interval = tuple[float, float]
 
 @lru_cache(maxsize=64)  # it is asked at every leaf
 def hull_and_slack(facts: Facts) -> tuple[Interval, float]:
-    """The range that the rewards allow anywhere, and the error of rounding in an answer."""
+    """The range that the rewards allow anywhere, and the rounding of an answer."""
     hull_low, hull_high = facts.value_hull()
     given_gap = facts.given_gap or 0.0
     return (hull_low, hull_high), BOUNDS_ROUNDING * (
@@ -90,13 +90,13 @@ def bad_bounds(
         fault = "the lower bound has to be at most the upper one"
     elif upper - lower > given_gap:
         fault = (
-            f"they are {upper - lower:g} apart, more than value_gap={given_gap:g}; declare "
-            "the largest gap of all states"
+            f"they are {upper - lower:g} apart, more than value_gap={given_gap:g}; "
+            "declare the largest gap of all states"
         )
     else:
         fault = (
-            f"the rewards allow values from {hull_low:g} to {hull_high:g}; fix value_bounds or "
-            "reward_range"
+            f"the rewards allow values from {hull_low:g} to {hull_high:g}; fix "
+            "value_bounds or reward_range"
         )
     return OracleError(
         f"value_bounds are {lower:.6g} and {upper:.6g} at state {state!r}, and {fault}."

@@ -160,8 +160,8 @@ def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, A
     for field_name in ("payoffs", "episodes_end"):
         if changes.get(field_name) not in (None, EVERY_STEP) and not has_ends:
             raise InvalidInput(
-                f"{field_name}= is about the ends of episodes, and those of {problem_name} never end; "
-                "drop it."
+                f"{field_name}= is about the ends of episodes, and those of "
+                f"{problem_name} never end; drop it."
             )
     if tables is not None:
         _check_tables(problem_name, tables, changes)
@@ -176,7 +176,7 @@ def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, A
 
 
 def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None:
-    """Refuse declarations that a known model disproves, and keys of its numbered states."""
+    """Refuse declarations that a known model disproves, and keys of its states."""
     if changes.get("key") is not None:
         raise InvalidInput(
             f"The states of {name} are the numbers of its table, which tell themselves "

@@ -77,8 +77,9 @@ def action_labels(actions: Any) -> tuple[str, ...]:
     _require(
         not repeated_labels,
         (
-            f"actions must be distinct, but {shortened(repeated_labels[0] if repeated_labels else '')} is "
-            "there more than once; give each action a name of its own."
+            "actions must be distinct, but "
+            f"{shortened(repeated_labels[0] if repeated_labels else '')} is there more "
+            "than once; give each action a name of its own."
         ),
     )
     return tuple(str(label) for label in labels)
@@ -133,7 +134,10 @@ def _no_operator(came: object) -> str:
         known_operators = f"choose one of {', '.join(OPERATORS)}"
         hint = {"softmax": "entropy", "logsumexp": "entropy", "greedy": "max"}.get(came)
         known_operators += "" if hint is None else f" (did you mean {hint!r}?)"
-        return f"Unknown operator {came!r}; {known_operators}, as in Entropy(1.0) or Max()."
+        return (
+            f"Unknown operator {came!r}; {known_operators}, as in Entropy(1.0) or "
+            "Max()."
+        )
     hint = "; write Max() for plain maximum" if came is max else ""
     if isinstance(came, type) and issubclass(came, Operator):
         hint = f"; {came.__name__} is a class: write {came.__name__}(…)"
@@ -192,8 +196,8 @@ def check_declared(p: Problem) -> None:
     _require(
         num_labels == p.num_actions,
         (
-            f"actions must name all {p.num_actions} actions, got {num_labels} names; name "
-            "each of them, or drop num_actions=."
+            f"actions must name all {p.num_actions} actions, got {num_labels} names; "
+            "name each of them, or drop num_actions=."
         ),
     )
     _require(isinstance(p.operator, Operator), _no_operator(p.operator))
@@ -210,8 +214,8 @@ def check_declared(p: Problem) -> None:
     _require(
         largest_unit <= LARGEST_UNIT,
         (
-            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got {largest_unit:g}; "
-            "measure them in a larger unit."
+            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got "
+            f"{largest_unit:g}; measure them in a larger unit."
         ),
     )
     _require(

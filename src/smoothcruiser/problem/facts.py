@@ -136,7 +136,7 @@ class Facts:
     reward_error: float = 0.0
 
     def json_flaw(self) -> str | None:
-        """The first fact that no problem can have, as a sentence; None if there is none."""
+        """The first fact that no problem can have, in words; None if there is none."""
         if not 1 <= self.min_actions <= self.num_actions <= MOST_ACTIONS:
             return (
                 "min_actions and num_actions must be whole numbers with 1 <= min_actions "

@@ -18,8 +18,8 @@ def live_problem(
     if adapter is None:
         known_prefixes = ", ".join(f"{prefix}:" for prefix in prefixes())
         raise InvalidInput(
-            f"{verb} a Problem (MDP, Game, tabular, make) or a running simulator that an "
-            f"adapter accepts (installed: {known_prefixes}), got "
+            f"{verb} a Problem (MDP, Game, tabular, make) or a running simulator that "
+            f"an adapter accepts (installed: {known_prefixes}), got "
             f"{type(simulator).__name__}."
         )
     adapter_options = {

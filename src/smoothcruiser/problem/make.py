@@ -149,12 +149,13 @@ def _build_problem(
     if text.endswith(".py"):
         module_path = PurePath(text).with_suffix("")
         is_relative = not module_path.is_absolute() and ".." not in module_path.parts
+        module_name = ".".join(module_path.parts) if is_relative else module_path.name
         folder_hint = (
             "" if is_relative else f", and go to its folder, {module_path.parent}"
         )
         raise InvalidInput(
             f"{text!r} is a file; name the problem in it as module:attribute, such as "
-            f"{'.'.join(module_path.parts) if is_relative else module_path.name}:problem{folder_hint}."
+            f"{module_name}:problem{folder_hint}."
         )
     if re.search(r"-v\d+$", text):
         raise InvalidInput(
@@ -192,7 +193,8 @@ def _merge_words(
     repeated_names = sorted(given.keys() & words.keys())
     if repeated_names:
         raise InvalidInput(
-            f"{repeated_names[0]} is declared in {text!r} and as {repeated_names[0]}=; drop one of both."
+            f"{repeated_names[0]} is declared in {text!r} and as {repeated_names[0]}=; "
+            "drop one of both."
         )
     return given | words
 
@@ -260,8 +262,8 @@ def _build_adapted(
         ) from error
     except Exception as error:
         raise InvalidInput(
-            f"{adapter_title} cannot build {spec['problem']!r}: {said(error)}; check its "
-            f"parameters, as in {adapter.name}:{adapter.example}."
+            f"{adapter_title} cannot build {spec['problem']!r}: {said(error)}; check "
+            f"its parameters, as in {adapter.name}:{adapter.example}."
         ) from error
     if not isinstance(problem, Problem):
         raise InvalidInput(
@@ -287,14 +289,14 @@ def _import_problem(
         declared = taken(name_parameters)
         if name_parameters:
             raise InvalidInput(
-                f"{full_name} is a Problem and takes no {next(iter(name_parameters))!r}; it takes "
-                f"{', '.join(DECLARATIONS)}."
+                f"{full_name} is a Problem and takes no "
+                f"{next(iter(name_parameters))!r}; it takes {', '.join(DECLARATIONS)}."
             )
         return _change_problem(imported_value, full_name, spec, operator, declared)
     if not callable(imported_value):
         raise InvalidInput(
-            f"{full_name} must be a Problem or a function that "
-            f"returns one, got {type(imported_value).__name__}."
+            f"{full_name} must be a Problem or a function that returns one, got "
+            f"{type(imported_value).__name__}."
         )
     options = {
         "discount": spec["discount"],
@@ -325,17 +327,17 @@ def _import_problem(
     ]
     if needed_names:
         raise InvalidInput(
-            f"{full_name} is a function that needs {needed_names[0]}; give {needed_names[0]}=… after a "
-            f"comma, or name the problem that is made of it, such as "
-            f"{module_name}:problem."
+            f"{full_name} is a function that needs {needed_names[0]}; give "
+            f"{needed_names[0]}=… after a comma, or name the problem that is made of "
+            f"it, such as {module_name}:problem."
         )
     unused_options = [
         option_name for option_name in options if option_name not in accepted_parameters
     ]
     if unused_options:
         raise InvalidInput(
-            f"{full_name} takes no {unused_options[0]!r}; drop the option or "
-            "add the parameter to the function."
+            f"{full_name} takes no {unused_options[0]!r}; drop the option or add the "
+            "parameter to the function."
         )
     try:
         problem = imported_value(**options)
@@ -343,8 +345,8 @@ def _import_problem(
         raise _exit_error(full_name) from error
     if not isinstance(problem, Problem):
         raise InvalidInput(
-            f"{full_name} must return a Problem (MDP, Game or "
-            f"tabular), got {type(problem).__name__}."
+            f"{full_name} must return a Problem (MDP, Game or tabular), got "
+            f"{type(problem).__name__}."
         )
     return dataclasses.replace(declare(problem, declared), spec=spec, name=full_name)
 
@@ -358,8 +360,8 @@ def _import_attribute(module_name: str, attribute: str) -> Any:
         broken_note = f"; cannot be imported: {', '.join(FAULTS)}" if FAULTS else ""
         raise InvalidInput(
             f"No problem and no module is called {module_name!r} "
-            f"({error}{suggest_name(module_name)}); "
-            f"built-in problems: {', '.join(ZOO)}; adapters: {adapter_prefixes}{broken_note}."
+            f"({error}{suggest_name(module_name)}); built-in problems: "
+            f"{', '.join(ZOO)}; adapters: {adapter_prefixes}{broken_note}."
         ) from error
     except SystemExit as error:
         raise _exit_error(module_name) from error
@@ -373,8 +375,8 @@ def _import_attribute(module_name: str, attribute: str) -> Any:
         hint = f" (did you mean {close_matches[0]!r}?)" if close_matches else ""
         raise InvalidInput(
             f"Module {module_name!r} ({_module_file(module_name)}) has no attribute "
-            f"{attribute!r}{hint}; name a Problem or a function that returns one. A file of "
-            "the current folder needs a name that no installed module has."
+            f"{attribute!r}{hint}; name a Problem or a function that returns one. A "
+            "file of the current folder needs a name that no installed module has."
         ) from error
 
 

@@ -69,7 +69,7 @@ class ObservingOracle(Protocol):
     """An oracle that knows its simulator's observation of a state."""
 
     def observe(self, state: Any) -> Any:
-        """The observation of ``state`` for a policy of the simulator; the state is unchanged."""
+        """A policy's observation of ``state``, which is left as it is."""
 
 
 @runtime_checkable

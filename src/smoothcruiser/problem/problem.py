@@ -306,7 +306,7 @@ class Problem(Declared, Shown):
         return 1
 
     def key_of(self, state: Any) -> Hashable:
-        """The key that distinguishes ``state`` from others; by default the state itself.
+        """The key that distinguishes ``state`` from others; by default the state.
 
         Two states with one key must have the same mover, legal actions, end and
         future.
@@ -369,8 +369,8 @@ class Problem(Declared, Shown):
             # the text given to ``make`` begins with the adapter's name
             problem_name = self.name if self.spec is None else self.spec["problem"]
             raise InvalidInput(
-                f"{problem_name} cannot read the state {state!r} ({said(error)}); give a state "
-                "as its step returns it."
+                f"{problem_name} cannot read the state {state!r} ({said(error)}); give "
+                "a state as its step returns it."
             ) from error
 
 

@@ -41,7 +41,7 @@ READ_AGAIN = 64  # rows that are read a second time
 
 
 class BadRow(InvalidInput):
-    """A malformed list of outcomes: an error for every method, sampling ones included."""
+    """A malformed list of outcomes: an error for every method, also a sampling one."""
 
 
 class NoRow(InvalidInput):
@@ -121,7 +121,7 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
 
 
 def _list_outcomes(problem: Problem, state: Any, action: int) -> Any:
-    """The list that ``outcomes`` returns; a comparison of the action with a name is refused."""
+    """The list that ``outcomes`` returns; comparing actions with names is refused."""
     assert problem.outcomes is not None
     try:
         if problem.tables is None and takes_wary(problem.outcomes):
@@ -169,15 +169,16 @@ def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
     for _, reward, next_state in row:
         if pays_early(problem, reward, next_state, ended=False):
             raise OracleError(
-                f"{_call_text(state, action)} lists reward {reward!r} with {next_state!r}, where "
-                "the episode goes on, but payoffs='end' is declared; drop payoffs= "
-                "(total_reward_range= may hold), or fix outcomes."
+                f"{_call_text(state, action)} lists reward {reward!r} with "
+                f"{next_state!r}, where the episode goes on, but payoffs='end' is "
+                "declared; drop payoffs= (total_reward_range= may hold), or fix "
+                "outcomes."
             )
         if not reward_low <= reward <= reward_high:
             raise OracleError(
                 f"{_call_text(state, action)} lists reward {reward!r}, outside "
-                f"reward_range ({reward_low:g}, {reward_high:g}); declare the range that holds every "
-                "reward, or fix outcomes."
+                f"reward_range ({reward_low:g}, {reward_high:g}); declare the range "
+                "that holds every reward, or fix outcomes."
             )
 
 

@@ -88,8 +88,8 @@ def check_sampler(problem: Problem) -> None:
     for field_name in ("legal", "outcomes", "actions", "tables"):
         if getattr(problem, field_name) is not None:
             raise InvalidInput(
-                f"{field_name}= belongs to actions that are listed, and sample_action= samples "
-                "them; drop one of the two."
+                f"{field_name}= belongs to actions that are listed, and sample_action= "
+                "samples them; drop one of the two."
             )
     if isinstance(problem.oracle, Batched):
         raise InvalidInput(

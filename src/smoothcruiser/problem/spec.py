@@ -31,8 +31,8 @@ def spec_of(
 ) -> Spec:
     """The spec of the problem that ``make`` builds from these arguments.
 
-    Names of actions are in it where ``make`` was given them: most problems have their own.
-    So are declarations by keyword, as plain values.
+    It holds names of actions if ``make`` was given any (most problems have their own),
+    and declarations by keyword, as plain values.
     """
     optional_entries: Spec = {} if actions is None else {"actions": list(actions)}
     if declared:

@@ -443,7 +443,10 @@ def _unhashable(state: Any, error: TypeError) -> str:
         except TypeError:
             type_name = type(getattr(state, state_field.name)).__name__
             return f"its field {state_field.name} is a {type_name}); let it be a tuple"
-    return f"{class_name} is a dataclass that is not frozen); write @dataclass(frozen=True)"
+    return (
+        f"{class_name} is a dataclass that is not frozen); write "
+        "@dataclass(frozen=True)"
+    )
 
 
 def check_recognizable(state: Any, key: Any) -> None:
@@ -474,9 +477,8 @@ def check_recognizable(state: Any, key: Any) -> None:
             )
     raise InvalidInput(
         f"States have to be recognized when they come back, but {reason} (at state "
-        f"{state!r:.60}); give key=, a function from "
-        "a state to a number, a string or a tuple that tells all its future depends "
-        f"on, or {_comparable(state)}."
+        f"{state!r:.60}); give key=, a function from a state to a number, a string or "
+        f"a tuple that tells all its future depends on, or {_comparable(state)}."
     )
 
 

@@ -346,7 +346,8 @@ def tabular(
     if not np.all(dead | allowed.any(axis=1)):
         lost_state = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
         raise InvalidInput(
-            f"State {lost_state} has no legal action; allow one, or mark the state terminal."
+            f"State {lost_state} has no legal action; allow one, or mark the state "
+            "terminal."
         )
     movers = players_of(players, num_states)
     tables = Tables(row_start, next_state, prob, reward, movers, dead, allowed)
@@ -408,9 +409,9 @@ def check_payoffs(tables: Tables, used: Any) -> None:
         )
         state, action = divmod(row_index, tables.legal.shape[1])
         raise InvalidInput(
-            f"R pays {tables.reward[early_entries[0]]:g} at state {state}, action {action} on "
-            "the way to a state that is not terminal, but payoffs='end' is declared; "
-            "drop payoffs=."
+            f"R pays {tables.reward[early_entries[0]]:g} at state {state}, action "
+            f"{action} on the way to a state that is not terminal, but payoffs='end' "
+            "is declared; drop payoffs=."
         )
 
 
@@ -429,8 +430,8 @@ def _check_given(P: Any, R: Any, discount: Any, operator: Any) -> None:
     ]
     if missing_names:
         raise InvalidInput(
-            f"tabular(P, R, discount=0.9, operator=Entropy(1.0)) needs {missing_names[0]}, got None; "
-            "only a DiscreteDP of QuantEcon has its own."
+            "tabular(P, R, discount=0.9, operator=Entropy(1.0)) needs "
+            f"{missing_names[0]}, got None; only a DiscreteDP of QuantEcon has its own."
         )
 
 

@@ -40,8 +40,8 @@ def tabular_reward(data: Any, state: int, action: int, rng: Any) -> Any:
 
     Nothing waits for it, so a processor can work on several samples at once, as long as
     it need not guess: a branch on the alias is guessed wrong in a third of all samples.
-    A step has the branch, because the rest of the run waits for the next state, and a guess
-    is there earlier.
+    A step has the branch, because the rest of the run waits for the next state, and a
+    guess is there earlier.
     """
     row = state * data[NUM_ACTIONS] + action
     row_start = int_at(data[START], row)

@@ -201,6 +201,7 @@ def as_column(values: Any, n: int, name: str, dtype: Any) -> NDArray[Any]:
 
 
 def describe_shape(value: Any) -> str:
+    """The shape of an array, or the type and value of anything else, as text."""
     return (
         f"shape {value.shape}"
         if hasattr(value, "shape")

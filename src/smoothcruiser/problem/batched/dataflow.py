@@ -54,8 +54,8 @@ def find_relevance(
     for primitive_name in _primitives(traced_step.jaxpr):
         if CALLS_BACK in primitive_name:
             raise InvalidInput(
-                f"{title} calls Python from inside its step ({primitive_name}), which may remember "
-                "what no state holds; write the step in JAX alone."
+                f"{title} calls Python from inside its step ({primitive_name}), which "
+                "may remember what no state holds; write the step in JAX alone."
             )
     num_leaves = len(forms) - 2
     relevant_leaves, uses_chance = set(observed), True

@@ -186,7 +186,8 @@ class JaxBackend:
             for array in jax.tree.leaves(next_states):
                 if array.ndim < 1 or len(array) != padded_size:
                     raise WrongShape(
-                        f"next states with {padded_size} rows, got {describe_shape(array)}"
+                        f"next states with {padded_size} rows, got "
+                        f"{describe_shape(array)}"
                     )
             columns = [
                 None if column is None else np.asarray(column)
@@ -195,7 +196,8 @@ class JaxBackend:
         for column, column_name in zip(columns, ("rewards", "terminated"), strict=True):
             if column is not None and column.shape != (padded_size,):
                 raise WrongShape(
-                    f"{column_name} of shape ({padded_size},), got {describe_shape(column)}"
+                    f"{column_name} of shape ({padded_size},), got "
+                    f"{describe_shape(column)}"
                 )
         assert columns[0] is not None
         is_over = (

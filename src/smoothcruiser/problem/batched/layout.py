@@ -111,8 +111,8 @@ class RowLayout:
         if wrong_names:
             verb = "has no" if wrong_names[0] in given else "needs"
             raise InvalidInput(
-                f"A state of {self.title} {verb} {wrong_names[0]!r}; give a value for each "
-                f"of {', '.join(leaf_names)}."
+                f"A state of {self.title} {verb} {wrong_names[0]!r}; give a value for "
+                f"each of {', '.join(leaf_names)}."
             )
         return self.pack([_read_leaf(leaf, given[leaf.name]) for leaf in self.leaves])
 
@@ -203,7 +203,7 @@ def _read_leaf(leaf: Leaf, given: Any) -> NDArray[Any]:
         return converted  # rounded to the environment's own floats
     if not is_exact or converted.shape != leaf.shape:
         raise InvalidInput(
-            f"{leaf.name} must be {_form_text(leaf)}, got {described(given)}; give lists of "
-            "such numbers."
+            f"{leaf.name} must be {_form_text(leaf)}, got {described(given)}; give "
+            "lists of such numbers."
         )
     return converted

@@ -1,12 +1,12 @@
 """A world in JAX: an environment as pure functions, and its states as trees and bytes.
 
-``JaxWorld`` holds an adapter's knowledge of an environment. ``form_of`` looks at one initial
-state and at the equations of the step, and finds the form of the states: the structure of
-the tree, the types that a step takes and returns alike, the names of the leaves, and which
-of them matter (``dataflow``). Leaves that do not matter keep the values of that initial
-state: nothing that is asked depends on them.
+``JaxWorld`` holds an adapter's knowledge of an environment. ``form_of`` looks at one
+initial state and at the equations of the step, and finds the form of the states: the
+structure of the tree, the types that a step takes and returns alike, the names of the
+leaves, and which of them matter (``dataflow``). Leaves that do not matter keep the
+values of that initial state: no question of a planner depends on them.
 
-This file decides which arrays are leaves, their names, and how leaves become bytes inside
+This file decides which arrays are leaves, their names, and how leaves become bytes in
 compiled code. It leaves out stepping (``worlds``).
 """
 
@@ -136,9 +136,9 @@ def form_of(world: JaxWorld, key: Any) -> Form:
     for i in matter.leaves:
         if HOLDS_KEY.search(leaf_names[i]) and example[i].dtype == np.uint32:
             raise InvalidInput(
-                f"{world.title} keeps its random key in its state ({leaf_names[i]}), so a "
-                "planner would foresee what is random; take the key as an argument of "
-                "the step."
+                f"{world.title} keeps its random key in its state ({leaf_names[i]}), "
+                "so a planner would foresee what is random; take the key as an "
+                "argument of the step."
             )
     return Form(world, tree, leaf_names, example, matter)
 
@@ -166,8 +166,8 @@ def _settle_types(
                     "holds a random key" if is_key else f"has shape {new_shape.shape}"
                 )
                 raise InvalidInput(
-                    f"{leaf_name} of {world.title} {change_text} after a step, {old_shape.shape} before; "
-                    "let states be numbers of fixed shapes."
+                    f"{leaf_name} of {world.title} {change_text} after a step, "
+                    f"{old_shape.shape} before; let states be numbers of fixed shapes."
                 )
         settled_types = [
             jnp.promote_types(old_shape.dtype, new_shape.dtype)

@@ -299,8 +299,8 @@ class WorldRows(Batched):
             if not np.array_equal(leaf.astype(leaf_type), leaf, equal_nan=True):
                 raise InvalidInput(
                     f"{self.form.names[i]} of {self.world.title} does not fit into "
-                    f"{leaf_type.name}, as the environment computes here"
-                    f"{'' if self.x64 else '; give x64=true'}."
+                    f"{leaf_type.name}, as the environment computes "
+                    f"here{'' if self.x64 else '; give x64=true'}."
                 )
             arrays.append(leaf.astype(leaf_type))
         return self.layout.pack(arrays)
@@ -310,7 +310,8 @@ class WorldRows(Batched):
         if self.form.matter.chance:
             raise InvalidInput(
                 f"Moves alone do not tell a state of {self.world.title}, where chance "
-                f"has a part; give {', '.join(leaf.name for leaf in self.layout.leaves)}."
+                "has a part; give "
+                f"{', '.join(leaf.name for leaf in self.layout.leaves)}."
             )
         assert self.origin is not None
         state = self.origin

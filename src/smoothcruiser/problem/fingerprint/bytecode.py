@@ -185,8 +185,8 @@ class _Run:
         return self.stack.pop() if self.stack else None
 
     def _variable(self, index: int) -> str:
-        variable_name: str = self.code._varname_from_oparg(index)  # type: ignore[attr-defined]
-        return variable_name
+        name: str = self.code._varname_from_oparg(index)  # type: ignore[attr-defined]
+        return name
 
     def _note_write(self, place: Place | None, *, attribute: bool) -> None:
         if place is not None:

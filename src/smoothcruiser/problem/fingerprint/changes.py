@@ -2,8 +2,8 @@
 
 A counter, a memo, the current position of a simulator: such data is different
 after a run from before it, though nobody edited anything. It cannot be part of a
-fingerprint and is named instead. A first walk collects the targets of the code's writes;
-if there are any, a second walk leaves them out.
+fingerprint and is named instead. A first walk collects the targets of the code's
+writes; if there are any, a second walk leaves them out.
 
 Only code that runs when the problem is sampled counts (``Flow``): a method that
 fills an object when it is built changes nothing later.

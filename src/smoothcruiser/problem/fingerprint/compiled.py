@@ -30,8 +30,8 @@ _noted: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 def of_functions(functions: dict[str, Any]) -> Fingerprint:
     """The fingerprint of compiled functions under names.
 
-    If this process has compiled one of them before it was changed, Numba goes on with the
-    old code, which is not the visible one.
+    If this process has compiled one of them before it was changed, Numba goes on with
+    the old code, which is not the visible one.
     """
     fingerprint, dispatchers = _read_functions(functions)
     frozen_notes = tuple(

@@ -176,7 +176,7 @@ class Walker:
         self.unseen.setdefault(what)
 
     def library(self, owner: str, name: str) -> bytes:
-        """A reference to something of a library; the library's version becomes a part."""
+        """A reference to an object of a library; its version becomes a part."""
         module_name = name.rpartition(".")[0]
         if module_name in WORLD or name in READERS:
             self.mark_unseen(f"what {name} returns ({self.root})")

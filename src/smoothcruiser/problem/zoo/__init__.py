@@ -282,7 +282,7 @@ def build(
     )
     if horizon_option and horizon_option["horizon"] != problem.horizon:
         raise InvalidInput(
-            f"{name} is a problem of {problem.horizon} steps; give horizon= a number, or "
-            "drop it."
+            f"{name} is a problem of {problem.horizon} steps; give horizon= a number, "
+            "or drop it."
         )
     return declare(problem, declared)

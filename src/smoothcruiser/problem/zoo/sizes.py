@@ -26,8 +26,8 @@ def check_whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
     if not is_whole(value) or not low <= value <= high:
         limit_text = "" if high == math.inf else f" and at most {high}"
         raise InvalidInput(
-            f"{name} must be a whole number of at least {low}{limit_text}, "
-            f"got {shortened(value)}."
+            f"{name} must be a whole number of at least {low}{limit_text}, got "
+            f"{shortened(value)}."
         )
     return int(value)
 
@@ -47,7 +47,7 @@ def _float(value: Any) -> float:
 
 
 def check_memory(sizes: str, num_bytes: int) -> None:
-    """Refuse a problem with arrays that take too much memory; ``sizes`` are its parameters."""
+    """Refuse a problem that takes too much memory; ``sizes`` are its parameters."""
     if num_bytes > MOST_BYTES:
         # logarithms: the number may have more digits than Python prints
         log_bytes = math.log10(num_bytes)
