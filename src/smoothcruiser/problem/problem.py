@@ -141,15 +141,11 @@ class Problem(Declared, Shown):
             watch()  # before anything of it is compiled
         # legal, terminal and player of a batched step are functions of arrays too
         if isinstance(self.oracle, Batched):
-            for field_name in ("legal", "terminal", "player"):
-                if hasattr(self, field_name):
-                    set_field(
-                        field_name, self.oracle.function_of(getattr(self, field_name))
-                    )
+            for name in ("legal", "terminal", "player"):
+                if hasattr(self, name):
+                    set_field(name, self.oracle.function_of(getattr(self, name)))
             if self.value_bounds is not None:
-                row_bounds = tuple(
-                    self.oracle.function_of(bound) for bound in self.value_bounds
-                )
+                row_bounds = tuple(map(self.oracle.function_of, self.value_bounds))
                 set_field("value_bounds", row_bounds)
 
     def sampled_action(self, state: Any, number: int) -> Any:
@@ -182,12 +178,10 @@ class Problem(Declared, Shown):
     @cached_property
     def facts(self) -> Facts:
         """The facts that a promise may rely on before the first call."""
-        fewest_actions = self.num_actions if self.legal is None else 1
+        fewest = self.num_actions if self.legal is None else 1
         return Facts(
             num_actions=self.num_actions,
-            min_actions=fewest_actions
-            if self.min_actions is None
-            else self.min_actions,
+            min_actions=fewest if self.min_actions is None else self.min_actions,
             discount=float(self.discount),
             operator=self.operator,
             reward_range=(float(self.reward_range[0]), float(self.reward_range[1])),
@@ -208,9 +202,7 @@ class Problem(Declared, Shown):
         """By how much a batch may round a reward otherwise than a single state."""
         if not isinstance(self.oracle, Batched):
             return 0.0
-        return self.oracle.reward_rounding * max(
-            abs(bound) for bound in self.reward_range
-        )
+        return self.oracle.reward_rounding * max(map(abs, self.reward_range))
 
     @property
     def is_compiled(self) -> bool:
@@ -231,9 +223,8 @@ class Problem(Declared, Shown):
 
         There are none for a model that is known as tables.
         """
-        row_calls = (
-            LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
-        )
+        is_batched = isinstance(self.oracle, Batched)
+        row_calls = LOOKED_BATCHES * LOOKED_ROWS if is_batched else 0
         return CALLS_PER_LOOK * self.inspected_pairs + row_calls
 
     @property
@@ -250,15 +241,11 @@ class Problem(Declared, Shown):
         if self.legal is None:
             return list(range(self.num_actions))
         try:
-            legal_answers = [
-                self.legal(state, action) for action in range(self.num_actions)
-            ]
+            answers = [self.legal(state, a) for a in range(self.num_actions)]
         except BaseException as error:
             raise failure("legal", error, state) from error
         actions = [
-            action
-            for action, answer in enumerate(legal_answers)
-            if answer is True or truth("legal", answer, state)
+            a for a, x in enumerate(answers) if x is True or truth("legal", x, state)
         ]
         if len(actions) < self.facts.min_actions:
             raise too_few_legal(state, len(actions), self.facts.min_actions)
@@ -272,19 +259,13 @@ class Problem(Declared, Shown):
         """
         if self.actions is not None:
             return tuple(self.actions)
+        numbers = range(self.num_actions)
         if self.sample_action is not None:
-            action_numbers = range(self.num_actions)
-            return tuple(
-                format_action(self.sampled_action(state, number))
-                for number in action_numbers
-            )
+            return tuple(format_action(self.sampled_action(state, n)) for n in numbers)
         if not isinstance(self.oracle, LabellingOracle):
             return None
-        action_numbers = range(self.num_actions)
-        action_names = tuple(
-            name_action(self.oracle, state, action) for action in action_numbers
-        )
-        return None if action_names == tuple(map(str, action_numbers)) else action_names
+        action_names = tuple(name_action(self.oracle, state, a) for a in numbers)
+        return None if action_names == tuple(map(str, numbers)) else action_names
 
     def label(self, state: Any, action: int) -> str:
         """The name of an action in ``state``: its number where it has no name."""
