@@ -11,8 +11,8 @@ of two ways:
                           names the adapter. It is read when a prefix is not in
                           the table, or when all are listed.
 
-An adapter may say which modules it imports (``modules``), by the names of packages at
-the top: then ``listed`` knows, without importing any, whether its library is there.
+An adapter may name the top-level packages that it imports (``modules``): then
+``listed`` knows, without importing any, whether its library is installed.
 
 This file decides the meaning of a prefix. Our own adapters are imported by name when a
 prefix is first looked up. An adapter imports its library only when a problem is
@@ -55,7 +55,7 @@ class Adapter(Protocol):
     name: str  # the prefix, before the colon
     summary: str  # the simulators that it adapts, for ``smoothcruiser problems``
     example: str  # a text that may follow the colon
-    needs: str  # what to install with pip; "" if nothing
+    needs: str  # a requirement for pip; "" if there is none
 
     def build(
         self,
@@ -209,7 +209,7 @@ class AdapterListing:
     name: str  # the prefix
     summary: str
     example: str  # a whole name, such as gym:FrozenLake-v1
-    needs: str  # what to install with pip; "" if nothing
+    needs: str  # a requirement for pip; "" if there is none
     # modules of its library that cannot be found; None where it does not name any
     missing: tuple[str, ...] | None
     fault: str = ""  # why the adapter itself cannot be imported
@@ -238,7 +238,7 @@ class AdapterListing:
 
 
 def listed() -> dict[str, AdapterListing]:
-    """All adapters by prefix; of their libraries none is imported."""
+    """All adapters by prefix, listed without importing any of their libraries."""
     faults = _load_all()
     importable_adapters = {
         prefix: AdapterListing(
@@ -283,7 +283,7 @@ def descriptions() -> dict[str, str]:
 
 
 def suggest_name(name: str) -> str:
-    """A question after the built-in problem or the prefix that ``name`` resembles."""
+    """A question that suggests the known name that ``name`` resembles most."""
     from smoothcruiser.problem.zoo import ZOO
 
     known_names = [*ZOO, *(f"{prefix}:" for prefix in prefixes())]
@@ -341,7 +341,7 @@ def _point_text(entry_point: EntryPoint) -> str:
 
 
 def _load_adapter(entry_points: list[EntryPoint]) -> Adapter:
-    """The adapter of a prefix, which one installed package has to have for itself."""
+    """The adapter of a prefix, which exactly one installed package may claim."""
     entry_point, *rival_points = entry_points
     if rival_points:
         claiming_packages = ", ".join(

@@ -291,7 +291,7 @@ def _reward_remedy(reward: object, after: object) -> str:
 
 
 def _is_numeric(value: object) -> bool:
-    """Whether ``float`` takes a value that is not text."""
+    """Whether a value that is not text converts to ``float``."""
     try:
         return not isinstance(value, str | bytes | bytearray) and bool(
             [float(value)]  # type: ignore[arg-type]
@@ -301,7 +301,7 @@ def _is_numeric(value: object) -> bool:
 
 
 def _close(answer: Any) -> None:
-    """Let Python not warn of a coroutine that was never awaited."""
+    """Close a coroutine, so that Python does not warn that it was never awaited."""
     close_method = getattr(answer, "close", None)
     if callable(close_method):
         close_method()

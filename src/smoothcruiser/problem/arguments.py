@@ -91,7 +91,7 @@ def is_number(value: object) -> bool:
 
 
 def shortened(value: Any) -> str:
-    """A value in a sentence; a number or a text that is too long for one, in short."""
+    """A value as text for a sentence; long numbers and texts are abbreviated."""
     if is_whole(value) and abs(value) >= 10**30:
         sign = "-" if value < 0 else ""
         return f"about {sign}10^{math.log10(abs(int(value))):.0f}"
@@ -129,7 +129,7 @@ def check_call_seconds(limit: Any) -> None:
 
 
 def check_keywords(verb: str, keywords: Iterable[str], options: Iterable[str]) -> None:
-    """Refuse a keyword that does not exist, naming the one that was meant."""
+    """Refuse a keyword that does not exist, and suggest the intended one."""
     options = tuple(options)
     for keyword in keywords:
         if keyword not in options:
@@ -139,7 +139,7 @@ def check_keywords(verb: str, keywords: Iterable[str], options: Iterable[str]) -
 
 
 def suggest_keyword(name: str, options: tuple[str, ...]) -> str:
-    """The keyword that was meant by a name that is none, as the end of a sentence."""
+    """A suggestion for an unknown keyword, as the end of a sentence."""
     synonyms = SYNONYMS.get(name.lower().strip("_"), ())
     known_synonyms = [word for word in synonyms if word in options]
     close_matches = difflib.get_close_matches(name, options, 1)
@@ -207,7 +207,7 @@ def check_call(
 
 
 def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
-    """The range of rewards among the parameters of a name, which are taken out.
+    """The range of rewards, removed from the parameters of a name.
 
     It is ``reward_range=[low,high]``, or ``reward_low=`` and ``reward_high=``; None where
     there is neither.

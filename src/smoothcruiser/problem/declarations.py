@@ -1,4 +1,4 @@
-"""Declarations through every door: the same words for all adapters, names and ``make``.
+"""Declarations in the same words for all adapters, names and ``make``.
 
 Facts that its simulator does not tell may be declared of a problem that ``make`` or an
 adapter builds:
@@ -57,7 +57,7 @@ BY_HORIZON = ("value_bounds", "value_gap", "total_reward_range")
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """The declarations among options, which lose them, in the form that problems take.
+    """The declarations, removed from options, in the form that problems take.
 
     None declares nothing: the adapter's own knowledge stays.
     """
@@ -74,7 +74,7 @@ def taken(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_value(name: str, value: Any) -> Any:
-    """A value as it is meant: lists are tuples, ``module:function`` a function."""
+    """A declared value as an argument, such as the function of ``module:function``."""
     if isinstance(value, str) and value == NOTHING:
         if name == "actions":
             raise InvalidInput("actions= needs the names of the actions, got none.")
@@ -119,7 +119,7 @@ def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
 
 
 def write_declarations(declared: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Declarations as plain values that ``taken`` reads; None if one has no name."""
+    """Declarations as plain values, which ``taken`` reads; None if one has none."""
     plain_declared = {}
     for field_name, value in declared.items():
         is_sequence = isinstance(value, list | tuple)

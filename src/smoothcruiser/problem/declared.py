@@ -148,10 +148,10 @@ def _no_operator(came: object) -> str:
 
 
 class Declared:
-    """A base of problems: keywords that do not exist are refused before all else."""
+    """A base of problems that refuses unknown keywords before all else."""
 
     def __new__(cls, *oracle: Any, **declared: Any) -> Self:
-        """A problem to be filled in."""
+        """An empty problem, which ``__init__`` fills in."""
         if oracle or declared:  # neither where it is copied
             known_fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
             check_keywords(cls.__name__, declared, known_fields)
@@ -177,7 +177,7 @@ def check_needed(
 
 
 def check_declared(p: Problem) -> None:
-    """Refuse a problem that cannot be as it is declared."""
+    """Refuse a problem with impossible or contradictory declarations."""
     _require(
         callable(p.oracle),
         (

@@ -33,7 +33,7 @@ class LateAdapter:
 
     @property
     def library(self) -> Any:
-        """The module; where its library is missing, it names the extra."""
+        """The module; its import names the extra where its library is missing."""
         return import_module(f"{type(self).__module__}.{self.module}")
 
     def build(
@@ -57,7 +57,7 @@ class LateAdapter:
 
 
 def late_problem(adapter: LateAdapter) -> Callable[[str], Any]:
-    """The ``__getattr__`` of an adapter's package, which has ``problem`` late."""
+    """The ``__getattr__`` of an adapter's package, which imports ``problem`` late."""
 
     def attribute(name: str) -> Any:
         if name != "problem":

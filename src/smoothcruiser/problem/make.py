@@ -309,7 +309,7 @@ def _import_problem(
         if value is not None
     }
     accepted_parameters = inspect.signature(imported_value).parameters
-    # what the function takes by its own words goes there, and the rest is declared
+    # words that the function takes itself go there, all others are declared
     declared = taken(
         {
             word: name_parameters.pop(word)
@@ -389,7 +389,7 @@ def _exit_error(name: str) -> InvalidInput:
 
 
 def _module_file(module_name: str) -> str:
-    """Where a module that was imported comes from."""
+    """The file of an imported module."""
     module_file = getattr(sys.modules.get(module_name), "__file__", None)
     return module_file or "built into Python"
 
@@ -405,7 +405,7 @@ def _change_problem(
     changes: dict[str, Any] = {"spec": spec, "name": name}
     if spec["discount"] is not None:
         changes["discount"] = spec["discount"]
-        if spec["discount"] != problem.discount:  # what was declared of sums and values
+        if spec["discount"] != problem.discount:  # declared sums and values are void
             changes |= {
                 "total_reward_range": None,
                 "value_bounds": None,

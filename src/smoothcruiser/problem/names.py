@@ -48,7 +48,7 @@ def split_pieces(text: str) -> list[str]:
 
 
 def _begins_value(text: str, position: int) -> bool:
-    """Whether a quote is one, and no apostrophe inside a word."""
+    """Whether a quote begins a value, and is no apostrophe inside a word."""
     return position > 0 and text[:position].rstrip()[-1:] in ("=", ",", ":", *CLOSING)
 
 
@@ -96,7 +96,7 @@ def read_parameters(text: str) -> dict[str, Any]:
 
 
 def own_options(parameters: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The options of an adapter among the parameters of a name, which lose them.
+    """The options of an adapter, removed from the parameters of a name.
 
     ``reward_low=`` and ``reward_high=`` are another way to write ``reward_range=``.
     """
@@ -119,7 +119,7 @@ def own_options(parameters: dict[str, Any], names: tuple[str, ...]) -> dict[str,
 
 
 def _read_value(text: str) -> Any:
-    """A value as it is meant: JSON, Python, or a word."""
+    """The value of a parameter: JSON, a Python literal, or a word."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:

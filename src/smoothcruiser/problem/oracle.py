@@ -58,7 +58,7 @@ class ResettingOracle(Protocol):
 class LiveOracle(Protocol):
     """An oracle of simulators that also run on their own."""
 
-    actions: Sequence[Any]  # what the problem's actions 0, 1, … are in the simulator
+    actions: Sequence[Any]  # the problem's actions 0, 1, … in the simulator's own form
 
     def read(self, simulator: Any) -> Any:
         """The state that a running simulator is in, which is left as it is."""

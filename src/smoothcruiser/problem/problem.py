@@ -98,11 +98,11 @@ class Problem(Declared, Shown):
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
-    # what distinguishes states; None: the state itself
+    # the key that distinguishes states; None: the state itself
     key: Callable[[Any], Hashable] | None = None
     # a plain Python oracle that takes longer for one call counts as hanging
     call_seconds: float | None = None
-    # what the actions are called, in the order of their numbers
+    # the names of the actions, in the order of their numbers
     actions: Sequence[str] | None = None
     # (state, rng) -> an action; the actions of a state are then samples
     sample_action: Callable[[Any, Any], Any] | None = None
@@ -159,7 +159,7 @@ class Problem(Declared, Shown):
     @property
     def given_step(self) -> Step:
         """The step as it was given, which takes the actions themselves."""
-        return self.oracle if self.numbering is None else self.numbering.given
+        return self.oracle if self.numbering is None else self.numbering.user_step
 
     def __repr__(self) -> str:
         return brief(

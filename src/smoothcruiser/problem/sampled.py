@@ -108,7 +108,7 @@ class Numbering:
     """How the sampled actions of a problem are numbered."""
 
     step: Callable[..., Any]  # over numbers of actions
-    given: Callable[..., Any]  # the user's, over actions
+    user_step: Callable[..., Any]  # over actions
     sampler: Callable[..., Any]
     key: Callable[..., Any] | None  # the problem's
     nth_action: Callable[[Any, int], Any]  # (state, number) -> action
@@ -140,7 +140,7 @@ def number_actions(problem: Problem) -> None:
             and old_numbering.key is problem.key
         ):
             return
-        object.__setattr__(problem, "oracle", old_numbering.given)
+        object.__setattr__(problem, "oracle", old_numbering.user_step)
     new_numbering = make_numbering(problem)
     object.__setattr__(problem, "numbering", new_numbering)
     object.__setattr__(problem, "oracle", new_numbering.step)

@@ -282,7 +282,7 @@ def _shares(x: Any, y: Any, met: set[int]) -> bool:
 
 
 class Guard:
-    """Inspects now and then, while a run lasts, whether the step writes into its state.
+    """A guard that inspects now and then whether the step writes into its state.
 
     An inspection costs a copy of the state. The first 32 calls are all
     inspected, later ones at random and more and more rarely: on average every

@@ -336,7 +336,7 @@ def tabular(
     live_pairs = (~dead[:, None] & allowed).reshape(-1)
     prob = normalize_rows(row_start, prob, live_pairs, num_actions)
     used_entries = np.repeat(live_pairs, np.diff(row_start))
-    # nobody is paid for what nobody can do: sums over whole tables stay finite
+    # pairs that nobody can take pay nothing: sums over whole tables stay finite
     reward = np.where(np.isneginf(reward) & ~used_entries, 0.0, reward)
     if not np.all(np.isfinite(reward[used_entries])):
         raise InvalidInput(
@@ -396,7 +396,7 @@ def tabular(
     )
 
 
-# --- what was declared of the tables --------------------------------------------
+# --- declarations about the tables ----------------------------------------------
 
 
 def check_payoffs(tables: Tables, used: Any) -> None:

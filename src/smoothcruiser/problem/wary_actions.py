@@ -9,7 +9,8 @@ number equals, raises one sentence.
 A name that comes from the state may say that no action was taken yet, and a class may
 define ``==`` of its members itself: neither is refused.
 
-The refusal lasts as long as the call, and a function that catches it gets it afterwards.
+The refusal lasts as long as the call. If the function catches it, it is raised again
+after the call.
 Whatever holds the action then, such as the next state, is replaced by a copy that holds a
 plain int. A function that accepts nothing but ``int`` itself (as JAX does) gets one, and
 so does one that tests ``action is 1`` or ``type(action)`` (``tells_types_apart``). Numba
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
 
 WARY_CALLS = 16  # of a search that has no inspection: so many calls get wary actions
-# functions that accept nothing but ``int`` itself, and those whose code does not say so
+# functions that accept nothing but ``int`` itself, and those that seem to accept more
 _INSISTING: weakref.WeakSet[Any] = weakref.WeakSet()
 _SEARCHED: weakref.WeakSet[Any] = weakref.WeakSet()
 MOST_SEARCHED = 64  # functions behind a step that are searched
@@ -146,14 +147,14 @@ def _holds(state: Any, name: object) -> bool:
 
 
 def is_wary(problem: Problem) -> bool:
-    """Whether a problem's step may get wary actions: one of plain Python does."""
+    """Whether a problem's step may get wary actions: a plain Python step may."""
     if problem.numbering is not None or isinstance(problem.oracle, Batched):
         return False
     return takes_wary(problem.oracle)
 
 
 def takes_wary(function: Any) -> bool:
-    """Whether a function may get wary actions: of plain Python, and not of types."""
+    """Whether a function may get wary actions: plain Python that tests no types."""
     if is_compiled(function):
         return False
     with suppress(TypeError):  # not hashable, or without weak references
@@ -297,7 +298,7 @@ def call_warily(
 
 
 def _references() -> int:
-    """How often a wary action is referred to that nobody else holds."""
+    """The reference count of a wary action that nobody else holds."""
     wary_action = WaryAction(0)
     return sys.getrefcount(wary_action)
 

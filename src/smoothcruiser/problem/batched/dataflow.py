@@ -1,4 +1,4 @@
-"""Which parts of a state bear on anything that a planner asks, read off the step itself.
+"""The parts of a state that matter to a planner, read off the step itself.
 
 The state of an environment holds more than its future depends on: the last observation,
 the last rewards, counters for statistics. Kept in a state, they keep equal futures

@@ -90,7 +90,7 @@ class JaxBackend:
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     def __fingerprint__(self) -> Any:
-        return self.each, self.max_batch, self.x64, jax  # not what was compiled so far
+        return self.each, self.max_batch, self.x64, jax  # without compiled code
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -48,7 +48,7 @@ class JaxWorld:
     x64: bool = False
     read: Callable[[Any], Any] | None = None  # the tree of a state of the library's own
     whole_rewards: bool = False  # whether rewards are whole numbers below 2**24
-    inside: str = ""  # the field of the tree whose leaves need no prefix
+    inside: str = ""  # the field of the tree with leaves that need no prefix
     nan_means: str = "fix the environment there"
 
 

@@ -142,7 +142,7 @@ class WorldRows(Batched):
     """The oracle of a world."""
 
     form: Form = field(kw_only=True)
-    first: int | None = None  # the player who begins, and maximizes
+    first: int | None = None  # the player that begins, and maximizes
     origin: RowState | None = None  # the problem's initial state, where moves begin
 
     @property
@@ -240,7 +240,7 @@ class WorldRows(Batched):
             f"{MOST_STARTS} resets; use seed= to start where another player begins."
         )
 
-    # --- what a state says ---
+    # --- facts about a state ---
 
     def mover(self, state: RowState) -> int:
         """The number of the player to move."""

@@ -54,16 +54,16 @@ DERIVED = {
     "given_gap": "the field value_gap",
     "reward_error": "the oracle, and the field reward_range",
 }
-LABELS = {"oracle": "step"}  # what users call it
-MOST_WALKS = 5  # each finds what the one before it could not yet know
+LABELS = {"oracle": "step"}  # users' names of fields
+MOST_WALKS = 5  # each finds changes that the one before it could not know yet
 
 
 @dataclass(frozen=True)
 class Fingerprint:
     """The visible parts of a problem, and the names of the invisible ones."""
 
-    parts: dict[str, str]  # what was seen -> its digest, 32 hex digits
-    unseen: tuple[str, ...]  # what the answer may depend on besides
+    parts: dict[str, str]  # name of a visible part -> its digest, 32 hex digits
+    unseen: tuple[str, ...]  # invisible things that the answer may depend on
 
     @property
     def digest(self) -> str:
@@ -96,7 +96,7 @@ def read_all(
     """The fingerprint of everything that the walks started by ``read`` reach."""
     changes = Changes()
     arrays: dict[int, Any] = {}
-    walks: list[Walker] = []  # kept, since slots hold the ids of what they have met
+    walks: list[Walker] = []  # kept alive: slots hold ids of objects of earlier walks
     for _ in range(MOST_WALKS):
         walk = walker(changes, arrays)
         walks.append(walk)
@@ -120,12 +120,14 @@ def contents(state: Any) -> str:
 def _walk_problem(walk: Walker, problem: Problem) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)
-        walk.known[id(problem.tables)] = "tables"
+        walk.known_parts[id(problem.tables)] = "tables"
         for problem_field in dataclasses.fields(problem.tables):
             table_array = getattr(problem.tables, problem_field.name)
-            walk.known[id(table_array)] = f"tables: the field {problem_field.name}"
+            walk.known_parts[id(table_array)] = (
+                f"tables: the field {problem_field.name}"
+            )
     field_names = [problem_field.name for problem_field in dataclasses.fields(problem)]
-    # functions first: they give their names to what they share with the state
+    # functions first: objects shared with the state are named after them
     field_names.sort(key=lambda field_name: field_name == INITIAL)
     for field_name in field_names:
         if field_name != "tables" and field_name not in UNANSWERING:

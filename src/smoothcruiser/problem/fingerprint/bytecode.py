@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 # arguments, generators and coroutines; not whether there is a docstring or a future
 _FLAGS = 0x3EF
-# what the compiler writes into the namespace of a class about its source
+# names that the compiler writes into a class to describe its source
 _ABOUT_SOURCE = {"__doc__", "__firstlineno__", "__static_attributes__"}
 ELEMENT = "[]"  # a step of a path: an element of a container
 # methods that change a built-in container

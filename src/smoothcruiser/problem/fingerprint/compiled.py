@@ -20,7 +20,7 @@ from smoothcruiser.problem.fingerprint.changes import Changes
 from smoothcruiser.problem.fingerprint.machine_code import CodeWalker, extensions
 from smoothcruiser.problem.fingerprint.walk import Walker
 
-# What is made anew in every process from sources whose digests are known.
+# Packages compiled anew in every process, from sources with known digests.
 OURS = ("numba", "smoothcruiser", "llvmlite")
 MIXED = ""  # compiled more than once, from different sources
 

@@ -40,7 +40,7 @@ class _Moved:
 
 MOVED = _Moved()
 MISSING = object()
-# builtins that reach what no reading of the code can find
+# builtins that reach data which no reading of the code can find
 HIDDEN = {
     "open": "files that are opened",
     "input": "what is typed in",
@@ -180,7 +180,7 @@ def encode_global(walk: Walker, names: dict[str, Any], name: str) -> bytes:
     )
 
 
-# --- what code reaches --------------------------------------------------------
+# --- names that code reaches --------------------------------------------------
 
 
 def _encode_reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
@@ -270,7 +270,7 @@ def _of_library(walk: Walker, owner: str, name: str, value: Any) -> bytes:
 
 
 def _note_writes(walk: Walker, function: types.FunctionType, reading: Reading) -> None:
-    changes, local_names = walk.found, function.__code__.co_varnames
+    changes, local_names = walk.new_changes, function.__code__.co_varnames
     argument_names = local_names[: function.__code__.co_argcount]
     for value_place in reading.stored:
         slot, _ = _value_at_place(function, value_place)

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# what a class body holds about its source, or what follows from the rest of it
+# members of a class that describe its source, or follow from the other members
 SKIPPED = {
     *("__module__", "__qualname__", "__doc__", "__firstlineno__"),
     *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
@@ -58,9 +58,9 @@ class Layout(NamedTuple):
     slots: tuple[tuple[str, Any], ...]  # names and their descriptors
     cached: frozenset[str]  # fields that are computed from others when needed
     base: type | None  # the built-in type that the class extends
-    moving: str | None  # what an object is that changes while programs run
+    moving: str | None  # a name for objects that change while programs run
     opaque: bool  # whether objects hold more memory than their base, slots and a dict
-    described: bool  # whether the class says itself what stands for its objects
+    described: bool  # whether the class has a ``__fingerprint__`` of its own
 
 
 def read_layout(cls: type) -> Layout:
@@ -151,7 +151,7 @@ def _reduced_form(cls: Any) -> Callable[[Any], Any]:
     return lambda value: cls.__reduce__(value)[:2]
 
 
-# a public form of objects whose memory is not visible
+# a public form of objects with invisible memory
 STATES: dict[type, Callable[[Any], Any]] = {
     array.array: lambda value: (value.typecode, value.tobytes()),
     collections.deque: lambda value: (value.maxlen, list(value)),
@@ -162,7 +162,7 @@ STATES: dict[type, Callable[[Any], Any]] = {
     datetime.timezone: lambda value: value.__getinitargs__(),
     decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
     functools.cached_property: lambda value: value.func,
-    logging.Logger: lambda value: value.name,  # what is logged is no answer
+    logging.Logger: lambda value: value.name,  # logging changes no answer
     logging.RootLogger: lambda value: value.name,
     type(threading.Lock()): lambda value: None,
     type(threading.RLock()): lambda value: None,

@@ -25,7 +25,7 @@ from typing import Any
 
 from smoothcruiser.problem.fingerprint.objects import dictionary
 
-USER = ""  # the owner of what is read
+USER = ""  # the owner of code that is read
 PYTHON = "python"
 OURS = __name__.partition(".")[0]
 _INSTALLED = {"site-packages", "dist-packages"}

@@ -74,25 +74,27 @@ class Walker:
     """A collector of the parts and of everything that cannot be seen."""
 
     def __init__(self, changes: Changes, arrays: dict[int, Any]) -> None:
-        self.changes = changes  # what an earlier walk found
-        self.found = Changes()  # what this one finds
+        self.changes = changes  # changes that an earlier walk found
+        self.new_changes = Changes()  # changes that this walk finds
         self.flow = Flow()
-        # what each function writes to, noted in the end if it is live
+        # writes of each function, noted in the end if it is live
         self.writes: list[tuple[Slot, Callable[[], None]]] = []
         self.parts: dict[str, bytes] = {}
         self.unseen: dict[str, None] = {}
         self.names: set[str] = set()  # that the user's code mentions
         self.modules: dict[int, dict[str, Any]] = {}  # the user's, met as values
-        self.root, self.label, self.slot = "", "", Slot()  # what is being read
-        self.known: dict[int, str] = {}  # objects that are parts by their identity
+        self.root, self.label, self.slot = "", "", Slot()  # of the part being read
+        self.known_parts: dict[
+            int, str
+        ] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._uses: dict[str, int] = {}  # how many slots wanted a label
         self._waiting: deque[tuple[str, str, Slot, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
         self._layouts: dict[type, objects.Layout] = {}
-        self._done: dict[int, bytes] = {}
-        self._open: list[int] = []
+        self._encoded_values: dict[int, bytes] = {}
+        self._open_ids: list[int] = []
         self._alive: list[Any] = []  # an id means nothing once its object is gone
         self._arrays = arrays  # digests of arrays, kept between walks
 
@@ -117,7 +119,7 @@ class Walker:
             if slot in live:
                 with contextlib.suppress(Exception):  # an object that lies
                     note()
-        return self.found
+        return self.new_changes
 
     def part(self, slot: Slot, noun: str, produce: Callable[[], bytes]) -> bytes:
         """A reference to the part of ``slot``, which is read later."""
@@ -133,9 +135,9 @@ class Walker:
             return
         num_uses = self._uses[label] = self._uses.get(label, 0) + 1
         part_name = label if num_uses == 1 else f"{label} ({num_uses})"
-        while part_name in self._taken:  # by a function that calls itself so
+        while part_name in self._used_names:  # by a function that calls itself so
             part_name += "'"
-        self._taken.add(part_name)
+        self._used_names.add(part_name)
         self._labels[slot] = part_name
         self._waiting.append((self.root, part_name, slot, produce))
 
@@ -143,7 +145,7 @@ class Walker:
         while self._waiting or self._resolve():
             while self._waiting:
                 self.root, self.label, self.slot, produce = self._waiting.popleft()
-                self._open.clear()
+                self._open_ids.clear()
                 try:
                     self.parts[self.label] = produce()
                 except Exception:  # as in ``_encode_new``
@@ -222,7 +224,7 @@ class Walker:
 
     def _has_fields(self, value: Any) -> bool:
         cls = type(value)
-        if cls in ATOMS or id(value) in self.known or issubclass(cls, _CODE):
+        if cls in ATOMS or id(value) in self.known_parts or issubclass(cls, _CODE):
             return False
         layout = self.layout(cls)
         is_plain = not (
@@ -247,14 +249,16 @@ class Walker:
         if atom is not None:
             return atom(value)
         key = id(value)
-        if key in self.known:
-            return b"R" + encode_text(self.known[key])
-        if key in self._done:
-            return self._done[key]
-        if key in self._open:
-            return b"@" + encode_text(str(len(self._open) - self._open.index(key)))
+        if key in self.known_parts:
+            return b"R" + encode_text(self.known_parts[key])
+        if key in self._encoded_values:
+            return self._encoded_values[key]
+        if key in self._open_ids:
+            return b"@" + encode_text(
+                str(len(self._open_ids) - self._open_ids.index(key))
+            )
         self._alive.append(value)
-        if len(self._open) >= DEEPEST:
+        if len(self._open_ids) >= DEEPEST:
             return self.part(
                 ("deep", key), "deeply nested data", lambda: self._encode_new(value)
             )
@@ -262,7 +266,7 @@ class Walker:
 
     def _encode_new(self, value: Any) -> bytes:
         key = id(value)
-        self._open.append(key)
+        self._open_ids.append(key)
         try:
             encoded_value = self.read_value(value)
         except Exception:  # an object that lies about itself
@@ -271,8 +275,8 @@ class Walker:
             )
             encoded_value = b"!"
         finally:
-            self._open.pop()
-        self._done[key] = encoded_value
+            self._open_ids.pop()
+        self._encoded_values[key] = encoded_value
         return encoded_value
 
     def read_value(self, value: Any) -> bytes:
@@ -407,7 +411,7 @@ class Walker:
         cls = type(value)
         is_users = owner_of_module(cls.__module__) == USER
         layout = self.layout(cls)
-        self.found.by_methods(value, self.changes)
+        self.new_changes.by_methods(value, self.changes)
         fields = []
         for field_name, field_value in objects.read_fields(value, layout.slots).items():
             if field_name in layout.cached:
