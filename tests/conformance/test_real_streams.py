@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.problem.adapter import known
+from smoothcruiser.problem.adapter import load_adapters
 
 pytestmark = pytest.mark.compiles
 STEPS = 8
@@ -230,7 +230,7 @@ def test_a_table_draws_nothing_from_generators_that_are_shared(tmp_path):
 def test_every_adapter_is_in_the_table():
     ours = {
         name
-        for name, adapter in known().items()
+        for name, adapter in load_adapters().items()
         if type(adapter).__module__.startswith("smoothcruiser.adapters.")
     }
     assert {each[0] for each in WORLDS} | TABLES == ours

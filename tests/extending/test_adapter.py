@@ -19,7 +19,7 @@ from click.testing import CliRunner
 import smoothcruiser as sc
 from smoothcruiser.adapters import register
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import ADAPTERS, find_adapter, known
+from smoothcruiser.problem.adapter import ADAPTERS, find_adapter, load_adapters
 from smoothcruiser.problem.spec import from_spec
 
 HEADING = "An adapter"
@@ -30,7 +30,7 @@ NAME = "weather:bergen,rain=0.7"
 @pytest.fixture(autouse=True)
 def table_kept():
     """Adapters of a test are out of the table after it."""
-    before = dict(known())  # with those of the package, which come late
+    before = dict(load_adapters())  # with those of the package, which come late
     yield
     ADAPTERS.clear()
     ADAPTERS.update(before)

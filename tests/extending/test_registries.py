@@ -38,7 +38,7 @@ from smoothcruiser.operators import register as register_operator
 from smoothcruiser.operators.base import Scalar
 from smoothcruiser.operators.entropy import entropy_gradient, entropy_value
 from smoothcruiser.problem import adapter as adapters
-from smoothcruiser.problem.adapter import ADAPTERS, FAULTS, keep_fault, known
+from smoothcruiser.problem.adapter import ADAPTERS, FAULTS, keep_fault, load_adapters
 from smoothcruiser.problem.adapter import register as register_adapter
 from smoothcruiser.query import Compute
 from smoothcruiser.schedule.kinds import KINDS, Estimator, Kind
@@ -61,7 +61,7 @@ TABLES: tuple[dict[Any, Any], ...] = (
 @pytest.fixture(autouse=True)
 def tables_kept() -> Iterator[None]:
     """What a test registers is out of the tables after it."""
-    known()  # the adapters of the package come late
+    load_adapters()  # the adapters of the package come late
     before = [dict(table) for table in TABLES]
     yield
     for table, kept in zip(TABLES, before, strict=True):

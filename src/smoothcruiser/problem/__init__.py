@@ -1,1 +1,1 @@
-"""What the user supplies: an oracle, an operator, a discount, a reward range."""
+"""The user's part: an oracle, an operator, a discount, a reward range."""

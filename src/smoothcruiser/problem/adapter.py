@@ -11,12 +11,12 @@ of two ways:
                           names the adapter. It is read when a prefix is not in
                           the table, or when all are listed.
 
-An adapter may say which modules it imports (``modules``), by the names of packages at
-the top: then ``listed`` knows, without importing any, whether its library is there.
+An adapter may name the top-level packages that it imports (``modules``): then
+``listed`` knows, without importing any, whether its library is installed.
 
-This file decides what a prefix means. Ours are imported by name when a prefix is first
-looked up, and an adapter imports its library only when a problem is built, so that
-listing them is fast and needs no extra.
+This file decides the meaning of a prefix. Our own adapters are imported by name when a
+prefix is first looked up. An adapter imports its library only when a problem is
+built, so that listing the adapters is fast and needs no extra.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ GROUP = "smoothcruiser.problems"  # the group of entry points
 
 @runtime_checkable
 class Adapter(Protocol):
-    """What turns the names of another library's simulators into problems.
+    """An adapter turns the names of another library's simulators into problems.
 
     Four more attributes are optional. With ``has_discount = True`` the simulators have a
     discount of their own, and ``build`` gets None where the user gave none. ``positional``
     names parameters that may be written without their words, in this order, right after
     the text. ``default_operator`` names the operator where the user gave neither one nor a
-    temperature. With ``declares = True`` what is declared to ``make`` by keywords comes
-    among the parameters too (``problem.declarations``); otherwise ``make`` declares it of
-    the problem that was built.
+    temperature. With ``declares = True`` the declarations that ``make`` gets by keyword
+    come among the parameters too (``problem.declarations``); otherwise ``make`` applies
+    them to the problem that was built.
     """
 
     name: str  # the prefix, before the colon
-    summary: str  # what it adapts, for ``smoothcruiser problems``
+    summary: str  # the simulators that it adapts, for ``smoothcruiser problems``
     example: str  # a text that may follow the colon
-    needs: str  # what to install with pip; "" if nothing
+    needs: str  # a requirement for pip; "" if there is none
 
     def build(
         self,
@@ -68,8 +68,8 @@ class Adapter(Protocol):
         """The problem that ``name:text,parameter=value,…`` stands for.
 
         Args:
-            text: what stands between the colon and the first comma; never empty.
-            parameters: what follows, read as JSON where possible; may be changed.
+            text: the text between the colon and the first comma; never empty.
+            parameters: those after it, read as JSON where possible; may be changed.
             discount: weight of the next step's value.
             operator: the smooth maximum.
         """
@@ -93,13 +93,13 @@ class LiveAdapter(Adapter, Protocol):
 
 AnyAdapter = TypeVar("AnyAdapter", bound=Adapter)
 
-ADAPTERS: dict[str, Adapter] = {}  # by prefix; ``known`` puts ours into it
+ADAPTERS: dict[str, Adapter] = {}  # by prefix; ``load_adapters`` fills in ours
 # why a file of ``smoothcruiser.adapters`` could not be imported, by its name: the
 # prefix that it would have registered is not known
 FAULTS: dict[str, str] = {}
 
 
-def known() -> dict[str, Adapter]:
+def load_adapters() -> dict[str, Adapter]:
     """The table with the adapters of this package, which are imported late."""
     import_module("smoothcruiser.adapters")
     return ADAPTERS
@@ -119,26 +119,33 @@ def register(adapter: AnyAdapter) -> AnyAdapter:
             "An adapter has the attributes name, summary, example, needs and a "
             f"method build, and {adapter!r} has not."
         )
-    for word in ("name", "summary", "example", "needs"):
-        if not isinstance(getattr(adapter, word), str):
+    for attribute_name in ("name", "summary", "example", "needs"):
+        if not isinstance(getattr(adapter, attribute_name), str):
             raise InvalidInput(
-                f"An adapter's {word} is a text, got {getattr(adapter, word)!r}."
+                f"An adapter's {attribute_name} is a text, got "
+                f"{getattr(adapter, attribute_name)!r}."
             )
-    if isinstance(modules := getattr(adapter, "modules", ()), str):
-        raise InvalidInput(f"An adapter's modules are a tuple, got {modules!r}.")
-    name = adapter.name
-    if not re.fullmatch(r"[A-Za-z][\w-]*", name):
+    if isinstance(module_names := getattr(adapter, "modules", ()), str):
+        raise InvalidInput(f"An adapter's modules are a tuple, got {module_names!r}.")
+    adapter_name = adapter.name
+    if not re.fullmatch(r"[A-Za-z][\w-]*", adapter_name):
         raise InvalidInput(
-            f"An adapter's name is a prefix of letters, digits, - and _, got {name!r}."
+            "An adapter's name is a prefix of letters, digits, - and _, got "
+            f"{adapter_name!r}."
         )
     from smoothcruiser.problem.zoo import ZOO
 
-    if name in ZOO or known().get(name, adapter) is not adapter:
-        owner = "a built-in problem" if name in ZOO else f"{ADAPTERS[name]!r}"
-        raise InvalidInput(
-            f"The prefix {name!r} is taken by {owner}; give the adapter another name."
+    if adapter_name in ZOO or load_adapters().get(adapter_name, adapter) is not adapter:
+        prefix_owner = (
+            "a built-in problem"
+            if adapter_name in ZOO
+            else f"{ADAPTERS[adapter_name]!r}"
         )
-    ADAPTERS[name] = adapter
+        raise InvalidInput(
+            f"The prefix {adapter_name!r} is taken by {prefix_owner}; give the adapter "
+            "another name."
+        )
+    ADAPTERS[adapter_name] = adapter
     return adapter
 
 
@@ -152,10 +159,10 @@ def keep_fault(name: str, module: str, error: Exception) -> None:
 
 def find_adapter(prefix: str) -> Adapter | None:
     """The adapter of a prefix: registered or installed; None if there is none."""
-    if prefix not in known():
-        points = _entry_points().get(prefix)
-        if points:
-            return _loaded(points)
+    if prefix not in load_adapters():
+        entry_points = _entry_points().get(prefix)
+        if entry_points:
+            return _load_adapter(entry_points)
         if prefix in FAULTS:
             raise InvalidInput(FAULTS[prefix])
     return ADAPTERS.get(prefix)
@@ -166,43 +173,43 @@ def live_adapter(simulator: Any) -> LiveAdapter | None:
 
     An adapter that cannot tell is passed over. It is named where no other accepts.
     """
-    found, failures = _accepting(simulator)
-    if found is None:
+    adapter, failures = _find_accepting(simulator)
+    if adapter is None:
         _load_all()
-        found, failures = _accepting(simulator)
-    if found is None and failures:
+        adapter, failures = _find_accepting(simulator)
+    if adapter is None and failures:
         raise InvalidInput(
             f"No adapter accepts the {type(simulator).__name__}, and "
             f"{'; '.join(failures)}; fix accepts, or give a Problem."
         )
-    return found
+    return adapter
 
 
-def _accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
+def _find_accepting(simulator: Any) -> tuple[LiveAdapter | None, list[str]]:
     """The adapter that accepts a simulator, and which ones before it failed."""
     failures: list[str] = []
-    for name, adapter in known().items():
+    for adapter_name, adapter in load_adapters().items():
         try:
             if isinstance(adapter, LiveAdapter) and adapter.accepts(simulator):
                 return adapter, failures
         except Exception as error:
-            failures.append(f"the adapter {name!r} cannot tell ({said(error)})")
+            failures.append(f"the adapter {adapter_name!r} cannot tell ({said(error)})")
     return None, failures
 
 
 def prefixes() -> list[str]:
     """The prefixes of all adapters, without importing those of other packages."""
-    return sorted({*known(), *_entry_points()})
+    return sorted({*load_adapters(), *_entry_points()})
 
 
 @dataclass(frozen=True)
-class Listed:
-    """What is known of an adapter without building a problem."""
+class AdapterListing:
+    """An adapter's description, available without building a problem."""
 
     name: str  # the prefix
     summary: str
     example: str  # a whole name, such as gym:FrozenLake-v1
-    needs: str  # what to install with pip; "" if nothing
+    needs: str  # a requirement for pip; "" if there is none
     # modules of its library that cannot be found; None where it does not name any
     missing: tuple[str, ...] | None
     fault: str = ""  # why the adapter itself cannot be imported
@@ -217,35 +224,50 @@ class Listed:
     def __str__(self) -> str:
         if self.fault:
             return self.fault
-        state = {True: f"installed, {self.needs}", None: f"pip install '{self.needs}'"}
-        without = f"not installed: pip install '{self.needs}'"
-        needs = f" ({state.get(self.installed, without)})" if self.needs else ""
-        return f"{self.summary}: {self.example}{needs}"
+        install_notes = {
+            True: f"installed, {self.needs}",
+            None: f"pip install '{self.needs}'",
+        }
+        not_installed = f"not installed: pip install '{self.needs}'"
+        requirement = (
+            f" ({install_notes.get(self.installed, not_installed)})"
+            if self.needs
+            else ""
+        )
+        return f"{self.summary}: {self.example}{requirement}"
 
 
-def listed() -> dict[str, Listed]:
-    """All adapters by prefix; of their libraries none is imported."""
+def listed() -> dict[str, AdapterListing]:
+    """All adapters by prefix, listed without importing any of their libraries."""
     faults = _load_all()
-    found = {
-        name: Listed(name, a.summary, f"{name}:{a.example}", a.needs, _missing(a))
-        for name, a in known().items()
+    importable_adapters = {
+        prefix: AdapterListing(
+            prefix,
+            adapter.summary,
+            f"{prefix}:{adapter.example}",
+            adapter.needs,
+            _missing_modules(adapter),
+        )
+        for prefix, adapter in load_adapters().items()
     }
-    broken = {
-        name: Listed(name, "", "", "", None, sentence)
-        for name, sentence in faults.items()
+    broken_adapters = {
+        prefix: AdapterListing(prefix, "", "", "", None, sentence)
+        for prefix, sentence in faults.items()
     }
-    return found | broken
+    return importable_adapters | broken_adapters
 
 
-def _missing(adapter: Adapter) -> tuple[str, ...] | None:
+def _missing_modules(adapter: Adapter) -> tuple[str, ...] | None:
     """The modules of an adapter's library that are not installed."""
-    modules = getattr(adapter, "modules", None)
-    if modules is None:
+    module_names = getattr(adapter, "modules", None)
+    if module_names is None:
         return None if adapter.needs else ()
-    return tuple(name for name in modules if not _found(name))
+    return tuple(
+        module_name for module_name in module_names if not _is_installed(module_name)
+    )
 
 
-def _found(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module.partition(".")[0]) is not None
     except (ImportError, ValueError):  # a module that was put there without a spec
@@ -253,21 +275,27 @@ def _found(module: str) -> bool:
 
 
 def descriptions() -> dict[str, str]:
-    """What each adapter adapts and needs, by prefix.
+    """One line per adapter, by prefix: its simulators and its requirements.
 
     For an adapter that cannot be imported, the text says why.
     """
-    return {name: str(each) for name, each in listed().items()}
+    return {prefix: str(listing) for prefix, listing in listed().items()}
 
 
-def near(name: str) -> str:
-    """A question after the built-in problem or the prefix that ``name`` resembles."""
+def suggest_name(name: str) -> str:
+    """A question that suggests the known name that ``name`` resembles most."""
     from smoothcruiser.problem.zoo import ZOO
 
     known_names = [*ZOO, *(f"{prefix}:" for prefix in prefixes())]
-    bare = {n.rstrip(":"): n for n in known_names}
-    found = difflib.get_close_matches(name.partition(":")[0], bare, 1)
-    return f"; did you mean {bare[found[0]]!r}?" if found else ""
+    names_by_prefix = {known_name.rstrip(":"): known_name for known_name in known_names}
+    close_matches = difflib.get_close_matches(
+        name.partition(":")[0], names_by_prefix, 1
+    )
+    return (
+        f"; did you mean {names_by_prefix[close_matches[0]]!r}?"
+        if close_matches
+        else ""
+    )
 
 
 # --- entry points -------------------------------------------------------------
@@ -277,62 +305,66 @@ def _entry_points() -> dict[str, list[EntryPoint]]:
     """Installed adapters by prefix; two packages may have chosen the same one."""
     from importlib.metadata import entry_points  # slow, and most runs need none
 
-    found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=GROUP):
-        found.setdefault(point.name, []).append(point)
-    return found
+    points_by_prefix: dict[str, list[EntryPoint]] = {}
+    for entry_point in entry_points(group=GROUP):
+        points_by_prefix.setdefault(entry_point.name, []).append(entry_point)
+    return points_by_prefix
 
 
 def _load_all() -> dict[str, str]:
     """Put all installed adapters into the table; return why some are not there."""
-    known()
+    load_adapters()
     faults = dict(FAULTS)
-    for name, points in _entry_points().items():
-        if name not in ADAPTERS:
+    for prefix, entry_points in _entry_points().items():
+        if prefix not in ADAPTERS:
             try:
-                _loaded(points)
+                _load_adapter(entry_points)
             except SmoothcruiserError as error:
-                faults[name] = str(error)
-        elif type(ADAPTERS[name]).__module__.startswith("smoothcruiser.adapters."):
-            for point in points:
-                faults[f"{name} of {_package(point)}"] = (
-                    f"{_what(point)} is not used: the prefix {name!r} is taken by "
-                    "smoothcruiser's own adapter; its package should choose another."
+                faults[prefix] = str(error)
+        elif type(ADAPTERS[prefix]).__module__.startswith("smoothcruiser.adapters."):
+            for entry_point in entry_points:
+                faults[f"{prefix} of {_package_name(entry_point)}"] = (
+                    f"{_point_text(entry_point)} is not used: the prefix {prefix!r} is "
+                    "taken by smoothcruiser's own adapter; its package should choose "
+                    "another."
                 )
     return faults
 
 
-def _package(point: EntryPoint) -> str:
-    return "an unnamed package" if point.dist is None else point.dist.name
+def _package_name(entry_point: EntryPoint) -> str:
+    return "an unnamed package" if entry_point.dist is None else entry_point.dist.name
 
 
-def _what(point: EntryPoint) -> str:
-    return f"The adapter {point.name!r} of {_package(point)} ({point.value})"
+def _point_text(entry_point: EntryPoint) -> str:
+    package_name = _package_name(entry_point)
+    return f"The adapter {entry_point.name!r} of {package_name} ({entry_point.value})"
 
 
-def _loaded(points: list[EntryPoint]) -> Adapter:
-    """The adapter of a prefix, which one installed package has to have for itself."""
-    point, *others = points
-    if others:
-        owners = ", ".join(f"{_package(p)} ({p.value})" for p in points)
-        raise InvalidInput(
-            f"The prefix {point.name!r} is claimed by {len(points)} installed packages: "
-            f"{owners}; uninstall all but one."
+def _load_adapter(entry_points: list[EntryPoint]) -> Adapter:
+    """The adapter of a prefix, which exactly one installed package may claim."""
+    entry_point, *rival_points = entry_points
+    if rival_points:
+        claiming_packages = ", ".join(
+            f"{_package_name(claim)} ({claim.value})" for claim in entry_points
         )
-    what = _what(point)
+        raise InvalidInput(
+            f"The prefix {entry_point.name!r} is claimed by {len(entry_points)} "
+            f"installed packages: {claiming_packages}; uninstall all but one."
+        )
+    point_text = _point_text(entry_point)
     try:
-        adapter = point.load()
+        adapter = entry_point.load()
     except Exception as error:
         raise InvalidInput(
-            f"{what} cannot be imported: {said(error)}; update or uninstall its "
+            f"{point_text} cannot be imported: {said(error)}; update or uninstall its "
             "package."
         ) from error
-    if not isinstance(adapter, Adapter) or adapter.name != point.name:
+    if not isinstance(adapter, Adapter) or adapter.name != entry_point.name:
         raise InvalidInput(
-            f"{what} is not an adapter called {point.name!r}, but {adapter!r}; update "
-            "or uninstall its package."
+            f"{point_text} is not an adapter called {entry_point.name!r}, but "
+            f"{adapter!r}; update or uninstall its package."
         )
     try:
         return register(adapter)
     except InvalidInput as error:
-        raise InvalidInput(f"{what} cannot be used: {error}") from error
+        raise InvalidInput(f"{point_text} cannot be used: {error}") from error

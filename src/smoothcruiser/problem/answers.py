@@ -1,4 +1,4 @@
-"""What an oracle may answer, and one sentence for each thing that it may not.
+"""Answers that an oracle may give, and one sentence for each violation.
 
 ``where`` is "at state s, action a" (``at``), composed only when something is
 wrong. ``answered`` is a call with every check, for engines that are written to
@@ -48,18 +48,20 @@ def at(state: Any, action: int) -> str:
 
 def raised(error: BaseException | str, where: str) -> OracleError:
     """The oracle raised ``error``, which may be text in the form "Type: message"."""
-    shown = error if isinstance(error, str) else said(error)
+    error_text = error if isinstance(error, str) else said(error)
     remedy = "fix the simulator there, if that is a state of the problem"
-    if shown.startswith("TypeError: Stream."):
+    if error_text.startswith("TypeError: Stream."):
         remedy = (
             "rng draws one number per call; rng.numpy() draws arrays in plain Python"
         )
-    elif shown.startswith("KeyError: ") and where.endswith(f", action {shown[10:]}"):
+    elif error_text.startswith("KeyError: ") and where.endswith(
+        f", action {error_text[10:]}"
+    ):
         remedy = (
             "fix the simulator there; if the key is a name, that is "
             "problem.actions[action]: actions are numbers"
         )
-    return OracleError(f"The oracle raised {shown} {where}; {remedy}.")
+    return OracleError(f"The oracle raised {error_text} {where}; {remedy}.")
 
 
 def hung(call_seconds: float | None, where: str) -> OracleError:
@@ -79,23 +81,23 @@ def companion_hung(call_seconds: float | None) -> OracleError:
 
 
 def failure(name: str, error: BaseException, state: Any) -> BaseException:
-    """What to raise for an error in one of a problem's functions of the state.
+    """The error to raise where one of a problem's functions of the state raised one.
 
     Our own errors, an engine's signal (``Hung``) and Ctrl-C are raised as they are.
     """
     if isinstance(error, SmoothcruiserError | Hung | KeyboardInterrupt):
         return error
-    first = str(error).split("\n")[0]  # Numba's messages fill pages
+    first_line = str(error).split("\n")[0]  # Numba's messages fill pages
     return OracleError(
-        f"{name} raised {type(error).__name__}: {first} at state {state!r}; fix it "
-        "there."
+        f"{name} raised {type(error).__name__}: {first_line} at state {state!r}; fix "
+        "it there."
     )
 
 
 def outside(reward: Any, where: str, low: float, high: float) -> OracleError:
     """A reward lies outside the declared range, or outside the one that is usual."""
-    costs = low == 0.0 and reward < low
-    example = ", reward_range=(-10, 0) for costs up to 10, say," if costs else ","
+    is_cost = low == 0.0 and reward < low
+    example = ", reward_range=(-10, 0) for costs up to 10, say," if is_cost else ","
     return OracleError(
         f"The oracle returned reward {reward!r} {where}, outside reward_range "
         f"({low:g}, {high:g}); declare the range that holds every reward{example} or fix "
@@ -113,7 +115,7 @@ def early_payoff(reward: Any, where: str) -> OracleError:
 
 
 def beyond_total(found: float, low: float, high: float) -> OracleError:
-    """An episode added up to what the declared total excludes."""
+    """An episode added up to a total outside the declared range."""
     return OracleError(
         f"An episode was worth {found:.6g}, regularizer included, outside "
         f"[{low:.6g}, {high:.6g}], which total_reward_range or payoffs= allow; widen "
@@ -193,28 +195,28 @@ def two_in_one(
 ) -> OracleError:
     """Two states have one key but cannot be the same state."""
 
-    def shown(profile: tuple[int, ...] | None) -> str:
+    def describe_profile(profile: tuple[int, ...] | None) -> str:
         if profile is None:
             return "is over"
         return f"has player {profile[0]} to move and legal actions {list(profile[1:])}"
 
     return OracleError(
-        f"Two different states have the same key: {known!r} {shown(expected)}, "
-        f"{state!r} {shown(found)}; let key= (or the state's own == and hash) tell "
-        "apart all that the future depends on."
+        f"Two different states have the same key: {known!r} "
+        f"{describe_profile(expected)}, {state!r} {describe_profile(found)}; let key= "
+        "(or the state's own == and hash) tell apart all that the future depends on."
     )
 
 
 def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleError:
     """An interval is empty."""
-    chance = (
+    chance_note = (
         f". With probability at most {delta:g} this is chance (try another seed); "
         "otherwise something that was assumed is false"
         if delta
         else ", so something that was assumed is false"
     )
     return OracleError(
-        f"The bounds at state {state!r} exclude each other{chance}: "
+        f"The bounds at state {state!r} exclude each other{chance_note}: "
         f"{'; '.join(assumed)}."
     )
 
@@ -222,60 +224,61 @@ def contradiction(state: Any, delta: float, assumed: tuple[str, ...]) -> OracleE
 def unpacked(answer: Any, state: Any, action: int) -> Answer:
     """(reward, next state, terminated) of an answer with two or three parts."""
     try:
-        reward, after, *rest = answer
-        if len(rest) > 1 or isinstance(reward, str | bytes | bytearray):
+        reward, next_state, *end_flags = answer
+        if len(end_flags) > 1 or isinstance(reward, str | bytes | bytearray):
             raise ValueError("no answer")
-        value = float(reward)
-        ended = bool(rest[0]) if rest else False
+        reward_value = float(reward)
+        ended = bool(end_flags[0]) if end_flags else False
     except (TypeError, ValueError) as error:
         raise no_answer(answer, at(state, action)) from error
-    if rest and not is_truth(rest[0]):
+    if end_flags and not is_truth(end_flags[0]):
         raise no_answer(answer, at(state, action))
-    return math.nan if math.isnan(value) else value, after, ended
+    return math.nan if math.isnan(reward_value) else reward_value, next_state, ended
 
 
 def no_answer(answer: Any, where: str) -> OracleError:
-    """What a call returned is no answer; the sentence guesses what it is."""
-    came, remedy = f", got {shortened(answer)}", ""
-    parts = answer if isinstance(answer, tuple | list) else ()
+    """The error for a return value that is no answer; its text guesses the mistake."""
+    got_text, remedy = f", got {shortened(answer)}", ""
+    answer_parts = answer if isinstance(answer, tuple | list) else ()
     if answer is None:
-        came, remedy = ", got None", "; end every branch of it with a return"
+        got_text, remedy = ", got None", "; end every branch of it with a return"
     elif inspect.isawaitable(answer) or hasattr(answer, "__anext__"):
         _close(answer)
-        came = f", got {described(answer)}"
+        got_text = f", got {described(answer)}"
         remedy = "; it is an async function: define it without async, or run it inside a plain one"
     elif isinstance(answer, Iterator):
-        came = f", got {described(answer)}"
+        got_text = f", got {described(answer)}"
         remedy = "; write return in place of yield"
-    elif len(parts) in (4, 5):
-        came = (
-            f", got {'four' if len(parts) == 4 else 'five'} parts, {shortened(answer)}"
-        )
+    elif len(answer_parts) in (4, 5):
+        num_parts = "four" if len(answer_parts) == 4 else "five"
+        got_text = f", got {num_parts} parts, {shortened(answer)}"
         remedy = (
             "; from Gymnasium's (observation, reward, terminated, …) return reward, "
             "observation, terminated"
         )
-    elif len(parts) == 3 and isinstance(parts[1], bool):
+    elif len(answer_parts) == 3 and isinstance(answer_parts[1], bool):
         remedy = "; return (reward, next_state, terminated), in this order"
-    elif len(parts) in (2, 3) and not _is_numeric(parts[0]):
-        came = f"; the reward must be a number, got {_shown(parts[0])}"
-        remedy = _reward_remedy(parts[0], parts[1])
-    elif len(parts) == 3:
-        came = f"; terminated must be True or False, got {shortened(parts[2])}"
+    elif len(answer_parts) in (2, 3) and not _is_numeric(answer_parts[0]):
+        got_text = f"; the reward must be a number, got {_quote_value(answer_parts[0])}"
+        remedy = _reward_remedy(answer_parts[0], answer_parts[1])
+    elif len(answer_parts) == 3:
+        got_text = (
+            f"; terminated must be True or False, got {shortened(answer_parts[2])}"
+        )
     return OracleError(
         "The oracle must return (reward, next_state) or (reward, next_state, "
-        f"terminated){came} {where}{remedy}."
+        f"terminated){got_text} {where}{remedy}."
     )
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     return (
         f"the text {shortened(value)}" if isinstance(value, str) else shortened(value)
     )
 
 
 def _reward_remedy(reward: object, after: object) -> str:
-    """What to do about a reward that is no number."""
+    """The remedy for a reward that is no number."""
     if reward is None:
         return "; return a number, 0.0 where nothing is paid"
     if isinstance(reward, str | bytes):
@@ -288,7 +291,7 @@ def _reward_remedy(reward: object, after: object) -> str:
 
 
 def _is_numeric(value: object) -> bool:
-    """Whether ``float`` takes a value that is not text."""
+    """Whether a value that is not text converts to ``float``."""
     try:
         return not isinstance(value, str | bytes | bytearray) and bool(
             [float(value)]  # type: ignore[arg-type]
@@ -298,10 +301,10 @@ def _is_numeric(value: object) -> bool:
 
 
 def _close(answer: Any) -> None:
-    """Let Python not warn of a coroutine that was never awaited."""
-    close = getattr(answer, "close", None)
-    if callable(close):
-        close()
+    """Close a coroutine, so that Python does not warn that it was never awaited."""
+    close_method = getattr(answer, "close", None)
+    if callable(close_method):
+        close_method()
 
 
 def is_truth(value: object) -> bool:
@@ -313,37 +316,38 @@ def is_truth(value: object) -> bool:
 
 
 def truth(name: str, value: object, state: Any) -> bool:
-    """The answer of ``legal`` or ``terminal``; what is neither yes nor no is refused."""
+    """The answer of ``legal`` or ``terminal``; anything but yes or no is refused."""
     if is_truth(value):
         return bool(value)
     if inspect.isawaitable(value):
         _close(value)
-        came, remedy = described(value), "define it without async"
+        got_text, remedy = described(value), "define it without async"
     elif isinstance(value, list | tuple | set | dict) and name == "legal":
-        came = f"the {type(value).__name__} {shortened(value)}"
+        got_text = f"the {type(value).__name__} {shortened(value)}"
         remedy = "it is asked about one action at a time: return action in that list"
     else:
-        came = "None" if value is None else shortened(value)
+        got_text = "None" if value is None else shortened(value)
         remedy = "return it on every path" if value is None else "wrap it in bool()"
     raise OracleError(
-        f"{name} must return True or False, got {came} at state {state!r}; {remedy}."
+        f"{name} must return True or False, got {got_text} at state {state!r}; "
+        f"{remedy}."
     )
 
 
 def check_order(answer: Any, state: Any, action: int) -> None:
-    """Refuse an answer whose parts seem to be swapped: (1, 0.5) at state 0.
+    """Refuse an answer with parts that seem to be swapped: (1, 0.5) at state 0.
 
     A state that is a whole number is followed by one; here the reward is one, and the
     next state is not.
     """
     if not isinstance(answer, tuple | list):
         return
-    reward, after = answer[:2]
+    reward, next_state = answer[:2]
     if (
         is_whole(state)
         and is_whole(reward)
-        and is_number(after)
-        and not is_whole(after)
+        and is_number(next_state)
+        and not is_whole(next_state)
     ):
         raise OracleError(
             f"The oracle returned {shortened(answer)} {at(state, action)}, a reward that "
@@ -369,7 +373,7 @@ def answered(
     ``WaryAction`` an action that is taken for its name is noticed, and ``InsistsOnInt``
     is raised where the simulator fails.
     """
-    before = guard.copied(state) if guard is not None and guard.due() else None
+    state_copy = guard.copied(state) if guard is not None and guard.due() else None
     try:
         if isinstance(action, WaryAction):
             answer = call_warily(problem.oracle, state, action, rng)
@@ -381,9 +385,9 @@ def answered(
         if isinstance(error, Hung):
             raise hung(problem.call_seconds, at(state, action)) from error
         raise raised(error, at(state, action)) from error
-    if before is not None and guard is not None:
-        guard.compare(before, state, action)
-    reward, after, ended = unpacked(answer, state, action)
+    if state_copy is not None and guard is not None:
+        guard.compare(state_copy, state, action)
+    reward, next_state, ended = unpacked(answer, state, action)
     if isinstance(action, WaryAction):
         check_order(answer, state, action)
     if not low <= reward <= high:
@@ -391,9 +395,9 @@ def answered(
         raise outside(reward, at(state, action), low, high)
     if ended and not ends:
         raise undeclared_end(at(state, action))
-    if pays_early(problem, reward, after, ended):
+    if pays_early(problem, reward, next_state, ended):
         raise early_payoff(reward, at(state, action))
-    return reward, after, ended
+    return reward, next_state, ended
 
 
 def met_answer(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
@@ -403,9 +407,9 @@ def met_answer(problem: Problem, state: Any, action: int, rng: Any) -> Answer:
     """
     checks = (*problem.reward_range, problem.facts.terminals)
     if is_wary(problem):
-        before = rng.words.copy()
+        stream_words = rng.words.copy()
         try:
             return answered(problem, state, wary(problem, action), rng, *checks)
         except InsistsOnInt:
-            rng.words[:] = before
+            rng.words[:] = stream_words
     return answered(problem, state, action, rng, *checks)

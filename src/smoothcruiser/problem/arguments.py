@@ -1,4 +1,4 @@
-"""What counts as a number in an argument; the arguments that all planners take.
+"""Checks of numbers in arguments, and of the arguments that all planners take.
 
 Python's and NumPy's numbers are alike; True and False are none.
 """
@@ -14,11 +14,11 @@ from typing import Any
 
 from smoothcruiser.errors import InvalidInput
 
-# declared with a problem, and asked for by those who plan
+# keywords of problems, which callers often pass to planners by mistake
 DECLARED = ("discount", "operator", "temperature", "num_actions", "horizon", "terminal")
-# asked for by those who plan: what verbs that plan nothing themselves are given by mistake
+# keywords of planners, which callers often pass to other verbs by mistake
 PLANNED = ("method", "epsilon", "delta", "budget", "seconds", "simulations", "executor")
-# What keywords are called elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
+# Names of the same keywords elsewhere: in textbooks, Gymnasium, Stable-Baselines3,
 # scikit-learn, SciPy, mctx, QuantEcon. The first word that is known is meant.
 _ELSEWHERE = {
     "discount": "gamma beta discount_factor df gam",
@@ -64,7 +64,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {}
 for _word, _names in _ELSEWHERE.items():
     for _name in _names.split():
         SYNONYMS[_name] = (*SYNONYMS.get(_name, ()), _word)
-# what else has to be said of a name
+# further remarks on a name
 REMARKS = {
     "confidence": ", the probability of failure: delta=0.05 is a confidence of 0.95",
     "conf": ", the probability of failure: delta=0.05 is a confidence of 0.95",
@@ -91,12 +91,12 @@ def is_number(value: object) -> bool:
 
 
 def shortened(value: Any) -> str:
-    """A value in a sentence; a number or a text that is too long for one, in short."""
+    """A value as text for a sentence; long numbers and texts are abbreviated."""
     if is_whole(value) and abs(value) >= 10**30:
         sign = "-" if value < 0 else ""
         return f"about {sign}10^{math.log10(abs(int(value))):.0f}"
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}…"
+    value_text = repr(value)
+    return value_text if len(value_text) <= 100 else f"{value_text[:100]}…"
 
 
 def check_seed(seed: Any) -> int:
@@ -109,7 +109,7 @@ def check_seed(seed: Any) -> int:
 
 
 def check_seconds(seconds: Any, name: str = "seconds") -> None:
-    """Refuse what is not a time; None means no limit."""
+    """Refuse anything but a time; None means no limit."""
     if seconds is not None and not (is_number(seconds) and 0 < seconds <= MOST_SECONDS):
         raise InvalidInput(
             f"{name} must be a number above 0 and at most {MOST_SECONDS:g} (30 years), "
@@ -118,7 +118,7 @@ def check_seconds(seconds: Any, name: str = "seconds") -> None:
 
 
 def check_call_seconds(limit: Any) -> None:
-    """Refuse what cannot limit one call; None means no limit."""
+    """Refuse anything that cannot limit one call; None means no limit."""
     if limit is not None and not (
         is_number(limit) and LEAST_CALL_SECONDS <= limit <= MOST_SECONDS
     ):
@@ -128,36 +128,42 @@ def check_call_seconds(limit: Any) -> None:
         )
 
 
-def check_keywords(verb: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse a keyword that does not exist, naming the one that was meant."""
-    known = tuple(known)
-    for name in given:
-        if name not in known:
-            raise InvalidInput(f"{verb} has no option {name!r}; {meant(name, known)}")
+def check_keywords(verb: str, keywords: Iterable[str], options: Iterable[str]) -> None:
+    """Refuse a keyword that does not exist, and suggest the intended one."""
+    options = tuple(options)
+    for keyword in keywords:
+        if keyword not in options:
+            raise InvalidInput(
+                f"{verb} has no option {keyword!r}; {suggest_keyword(keyword, options)}"
+            )
 
 
-def meant(name: str, known: tuple[str, ...]) -> str:
-    """The keyword that was meant by a name that is none, as the end of a sentence."""
+def suggest_keyword(name: str, options: tuple[str, ...]) -> str:
+    """A suggestion for an unknown keyword, as the end of a sentence."""
     synonyms = SYNONYMS.get(name.lower().strip("_"), ())
-    here = [word for word in synonyms if word in known]
-    close = difflib.get_close_matches(name, known, 1)
-    if here:
-        return f"{name}= is called {here[0]}= here{REMARKS.get(name, '')}."
+    known_synonyms = [word for word in synonyms if word in options]
+    close_matches = difflib.get_close_matches(name, options, 1)
+    if known_synonyms:
+        return f"{name}= is called {known_synonyms[0]}= here{REMARKS.get(name, '')}."
     if "temperature" in (name, *synonyms):
         return f"{name}= belongs to the operator, as in operator=Entropy(1.0)."
-    if name == "states" and "epsilon" in known:
+    if name == "states" and "epsilon" in options:
         return "plan_many(problem, states) plans in many states, plan in one."
     if name in DECLARED or any(word in DECLARED for word in synonyms):
         word = name if name in DECLARED else synonyms[0]
         return f"{word}= belongs to the problem: give it to MDP, Game, tabular or make."
-    if name in PLANNED and f"{name}s" not in known:
+    if name in PLANNED and f"{name}s" not in options:
         return (
             f"{name}= belongs to those who plan: give it to plan, or to an agent, as in "
             "Agent(problem, 'uct', budget=10_000)."
         )
     if name in REMARKS:
         return f"{REMARKS[name].removeprefix(': ')}."
-    return f"did you mean {close[0]}=?" if close else f"it has {', '.join(known)}."
+    return (
+        f"did you mean {close_matches[0]}=?"
+        if close_matches
+        else f"it has {', '.join(options)}."
+    )
 
 
 def check_call(
@@ -168,49 +174,61 @@ def check_call(
 ) -> None:
     """Refuse arguments that ``signature`` does not take, and too few of them."""
     parameters = signature.parameters.values()
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    required = [
-        p.name if p.name in positional else f"{p.name}=…"
-        for p in parameters
-        if p.default is p.empty and p.kind is not p.VAR_KEYWORD
+    positional_names = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
-    usage = f"{verb}({', '.join(required or positional[:1])})"
-    if len(arguments) > len(positional):
+    required_names = [
+        parameter.name if parameter.name in positional_names else f"{parameter.name}=…"
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    example_call = f"{verb}({', '.join(required_names or positional_names[:1])})"
+    if len(arguments) > len(positional_names):
         raise InvalidInput(
-            f"{verb} takes {' and '.join(positional)} by position, got "
+            f"{verb} takes {' and '.join(positional_names)} by position, got "
             f"{len(arguments)} arguments; give the others by name, such as seed=0."
         )
-    if all(p.kind is not p.VAR_KEYWORD for p in parameters):
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters):
         check_keywords(verb, keywords, signature.parameters)
-    by_position = positional[: len(arguments)]
-    for name in by_position:
-        if name in keywords:
-            raise InvalidInput(f"{verb} got {name} twice; drop one of the two.")
-    for name in required:
-        if name.removesuffix("=…") not in (*by_position, *keywords):
-            raise InvalidInput(f"{verb} needs {name.removesuffix('…')}, as in {usage}.")
+    by_position = positional_names[: len(arguments)]
+    for argument_name in by_position:
+        if argument_name in keywords:
+            raise InvalidInput(
+                f"{verb} got {argument_name} twice; drop one of the two."
+            )
+    for argument_name in required_names:
+        if argument_name.removesuffix("=…") not in (*by_position, *keywords):
+            raise InvalidInput(
+                f"{verb} needs {argument_name.removesuffix('…')}, as in {example_call}."
+            )
 
 
 def popped_range(parameters: dict[str, Any]) -> tuple[float, float] | None:
-    """The range of rewards among the parameters of a name, which are taken out.
+    """The range of rewards, removed from the parameters of a name.
 
     It is ``reward_range=[low,high]``, or ``reward_low=`` and ``reward_high=``; None where
     there is neither.
     """
-    given = parameters.pop("reward_range", None)
-    low, high = (parameters.pop(name, None) for name in ("reward_low", "reward_high"))
-    if (low is None) != (high is None):
+    declared_range = parameters.pop("reward_range", None)
+    reward_low, reward_high = (
+        parameters.pop(parameter_name, None)
+        for parameter_name in ("reward_low", "reward_high")
+    )
+    if (reward_low is None) != (reward_high is None):
         raise InvalidInput("Give reward_low= and reward_high= together.")
-    pair = given if low is None else (low, high)
-    if pair is None:
+    reward_range = declared_range if reward_low is None else (reward_low, reward_high)
+    if reward_range is None:
         return None
     if (
-        not isinstance(pair, list | tuple)
-        or len(pair) != 2
-        or not all(is_number(x) for x in pair)
+        not isinstance(reward_range, list | tuple)
+        or len(reward_range) != 2
+        or not all(is_number(bound) for bound in reward_range)
     ):
         raise InvalidInput(
             "The range of rewards is two numbers, as in reward_range=[-1,1], got "
-            f"{shortened(pair)}."
+            f"{shortened(reward_range)}."
         )
-    return float(pair[0]), float(pair[1])
+    return float(reward_range[0]), float(reward_range[1])

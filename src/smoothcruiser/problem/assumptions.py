@@ -1,6 +1,6 @@
-"""What a certificate takes on trust, in sentences.
+"""The assumptions of a certificate, in sentences.
 
-Every declaration that an interval depends on is named.
+They name every declaration that an interval depends on.
 """
 
 from __future__ import annotations
@@ -20,97 +20,101 @@ def assumptions(
     """The assumptions of a certificate, one sentence each.
 
     Args:
-        problem: whose declarations are trusted.
-        law: the sentence on what the outcomes follow, such as ``ONE_LAW``.
+        problem: the problem with the trusted declarations.
+        law: the sentence on the law of the outcomes, such as ``ONE_LAW``.
         looked: how often the step was inspected; empty if it was not.
         checked: how often rewards are compared with their range.
     """
     facts = problem.facts
-    low, high = facts.reward_range
-    found = [
+    range_low, range_high = facts.reward_range
+    sentences = [
         law,
-        f"every reward lies in [{low:g}, {high:g}] (checked on every {checked})",
+        f"every reward lies in [{range_low:g}, {range_high:g}] (checked on every "
+        f"{checked})",
     ]
     if problem.tables is None and looked:
-        found.append(
+        sentences.append(
             "step returns a new state, leaves the one it was given as it was and "
             f"remembers nothing ({looked})"
         )
-    named = [
-        name
-        for name in ("legal", "terminal", "player")
-        if callable(getattr(problem, name, None))
+    state_functions = [
+        function_name
+        for function_name in ("legal", "terminal", "player")
+        if callable(getattr(problem, function_name, None))
     ]
     if problem.value_gap is not None:
-        named.append("value_bounds")
-    if problem.tables is None and named:
-        found.append(
-            f"{', '.join(named)} answer by the state alone (asked twice of some)"
+        state_functions.append("value_bounds")
+    if problem.tables is None and state_functions:
+        sentences.append(
+            f"{', '.join(state_functions)} answer by the state alone (asked twice of "
+            "some)"
         )
     if facts.given_bounds is not None:
-        bounds = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"
-        found.append(
-            f"the value of every state that is not terminal lies in {bounds}, as "
+        bounds_text = f"[{facts.given_bounds[0]:g}, {facts.given_bounds[1]:g}]"
+        sentences.append(
+            f"the value of every state that is not terminal lies in {bounds_text}, as "
             "given in value_bounds"
         )
     if problem.payoffs == AT_THE_END and problem.tables is None:  # tables show it
-        found.append(
+        sentences.append(
             "only the step that ends an episode pays, as declared in payoffs='end' "
             "(checked on every call of a plain Python step, and on the calls of a "
             "compiled one that were inspected)"
         )
     if problem.total_reward_range is not None:
-        low, high = problem.total_reward_range
-        found.append(
-            f"the rewards from every state that is not terminal to the end add up, "
-            f"discounted, to a total in [{low:g}, {high:g}], as declared in "
-            "total_reward_range"
+        range_low, range_high = problem.total_reward_range
+        sentences.append(
+            "the rewards from every state that is not terminal to the end add up, "
+            f"discounted, to a total in [{range_low:g}, {range_high:g}], as declared "
+            "in total_reward_range"
         )
     if problem.min_probability is not None:
-        found.append(
+        sentences.append(
             "every outcome that a step can have from a state that is not terminal has "
             f"a probability of at least {problem.min_probability:g}, as declared in "
             "min_probability (an outcome that proves it false is an error)"
         )
     if facts.episodes_end is not None:
-        steps, probability = facts.episodes_end
-        found.append(
+        within_steps, end_probability = facts.episodes_end
+        sentences.append(
             "from every state that is not terminal, whatever is played, the episode "
-            f"ends within {steps:,} steps with a probability of at least "
-            f"{probability:g}, as declared in episodes_end"
+            f"ends within {within_steps:,} steps with a probability of at least "
+            f"{end_probability:g}, as declared in episodes_end"
         )
     if facts.given_gap is not None:
-        found.append(
+        sentences.append(
             "lower(state) <= V(state) <= upper(state) for every state that is not "
             f"terminal, at most {facts.given_gap:g} apart, as given in value_bounds "
             "(checked against each other and the rewards where they were asked)"
         )
     if facts.alternating:
-        found.append("turns alternate strictly, as declared")
+        sentences.append("turns alternate strictly, as declared")
     if facts.terminals:
-        found.append("a terminal state is worth 0, whatever a step from it would pay")
+        sentences.append(
+            "a terminal state is worth 0, whatever a step from it would pay"
+        )
     if problem.legal is not None and facts.min_actions > 1:
-        found.append(
+        sentences.append(
             f"every state has at least {facts.min_actions} legal actions, as "
             "declared (checked where it was met)"
         )
-    found += _rounded(facts)
-    found += own_words(problem)
+    sentences += _rounding_allowance(facts)
+    sentences += own_words(problem)
     # an adapter's own words on the keys it chose
-    merged = getattr(problem.key, "assumption", "")
-    if merged:
-        found.append(merged)
+    key_assumption = getattr(problem.key, "assumption", "")
+    if key_assumption:
+        sentences.append(key_assumption)
     if not problem.operator.built_in:
-        found.append(
+        sentences.append(
             "the operator is monotone, moves with its argument as declared, and its "
             "gradient and constants are its own, as those of a "
             f"{type(problem.operator).__name__} have to be (check tests it)"
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
-def _rounded(facts: Facts) -> tuple[str, ...]:
-    """What is allowed for batches in float32 (``batched.FLOAT32_REWARDS``)."""
+def _rounding_allowance(facts: Facts) -> tuple[str, ...]:
+    """The allowance for batches in float32 (``batched.FLOAT32_REWARDS``)."""
     if not facts.reward_error:
         return ()
     return (
@@ -121,5 +125,5 @@ def _rounded(facts: Facts) -> tuple[str, ...]:
 
 
 def own_words(problem: Problem) -> tuple[str, ...]:
-    """What an adapter says of the model that it read: ``assumptions`` of its oracle."""
+    """An adapter's sentences on its model: ``assumptions`` of its oracle."""
     return tuple(getattr(problem.oracle, "assumptions", ()))

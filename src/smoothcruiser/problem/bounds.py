@@ -5,13 +5,13 @@ not terminal and, with a horizon, for every number of steps left from 1 on with
 which the state can be met. As functions they come with ``value_gap``, the most
 that they are apart in any state.
 
-What the rewards allow (``Facts.value_hull``) is intersected with them. An answer
-that proves the claim false is an error that names the state and the numbers:
+They are intersected with the range that the rewards allow (``Facts.value_hull``). An
+answer that proves the claim false is an error that names the state and the numbers:
 bounds that exclude each other, that are farther apart than the gap, or that
-leave nothing of what the rewards allow. Comparisons forgive ``slack``, the
+leave nothing of the range that the rewards allow. Comparisons forgive ``slack``, the
 rounding of a user's own sums.
 
-What this file leaves out: what follows from the bounds (docs/theory.md, section 2;
+This file leaves out the consequences of the bounds (docs/theory.md, section 2;
 ``theory.moments.middle``), and the loop over them in compiled code
 (``engines.compiled.kernel``).
 """
@@ -36,36 +36,38 @@ Interval = tuple[float, float]
 
 
 @lru_cache(maxsize=64)  # it is asked at every leaf
-def limits(facts: Facts) -> tuple[Interval, float]:
-    """What the rewards allow anywhere, and how far rounding may move an answer."""
-    low, high = facts.value_hull()
-    gap = facts.given_gap or 0.0
-    return (low, high), BOUNDS_ROUNDING * (largest((low, high)) + gap)
+def hull_and_slack(facts: Facts) -> tuple[Interval, float]:
+    """The range that the rewards allow anywhere, and the rounding of an answer."""
+    hull_low, hull_high = facts.value_hull()
+    given_gap = facts.given_gap or 0.0
+    return (hull_low, hull_high), BOUNDS_ROUNDING * (
+        largest((hull_low, hull_high)) + given_gap
+    )
 
 
 def slack(facts: Facts) -> float:
     """How far rounding may move the answers of functions that bound V."""
-    return limits(facts)[1]
+    return hull_and_slack(facts)[1]
 
 
 def bounds_at(problem: Problem, state: Any, within: Interval | None = None) -> Interval:
-    """What ``lower`` and ``upper`` leave of ``within`` at a state that is not over.
+    """``within`` intersected with ``lower`` and ``upper`` at a state that is not over.
 
-    ``within`` holds V of this state; by default it is what the rewards allow
-    anywhere.
+    ``within`` holds V of this state; by default it is the range that the rewards
+    allow anywhere.
     """
     facts = problem.facts
-    everywhere, room = limits(facts)
-    low, high = everywhere if within is None else within
-    lower, upper = (_answer(problem, side, state) for side in (0, 1))
+    reward_hull, rounding_slack = hull_and_slack(facts)
+    hull_low, hull_high = reward_hull if within is None else within
+    lower, upper = (_call_bound(problem, side, state) for side in (0, 1))
     # nothing holds of NaN
     if not (
-        -room <= upper - lower <= (facts.given_gap or 0.0) + room
-        and lower <= high + room
-        and upper >= low - room
+        -rounding_slack <= upper - lower <= (facts.given_gap or 0.0) + rounding_slack
+        and lower <= hull_high + rounding_slack
+        and upper >= hull_low - rounding_slack
     ):
-        raise bad_bounds(state, lower, upper, facts, (low, high))
-    lower, upper = max(lower, low), min(upper, high)
+        raise bad_bounds(state, lower, upper, facts, (hull_low, hull_high))
+    lower, upper = max(lower, hull_low), min(upper, hull_high)
     # bounds that are tight to the last digit
     return (lower, upper) if lower <= upper else (upper, lower)
 
@@ -79,41 +81,41 @@ def middle_at(problem: Problem, state: Any) -> float:
 def bad_bounds(
     state: Any, lower: float, upper: float, facts: Facts, within: Interval | None = None
 ) -> OracleError:
-    """Two answers prove what was claimed false."""
-    low, high = facts.value_hull() if within is None else within
-    gap = facts.given_gap or 0.0
+    """The error for two answers that prove the claim false."""
+    hull_low, hull_high = facts.value_hull() if within is None else within
+    given_gap = facts.given_gap or 0.0
     if not (math.isfinite(lower) and math.isfinite(upper)):
         fault = "both have to be finite numbers"
     elif lower > upper:
         fault = "the lower bound has to be at most the upper one"
-    elif upper - lower > gap:
+    elif upper - lower > given_gap:
         fault = (
-            f"they are {upper - lower:g} apart, more than value_gap={gap:g}; declare "
-            "the largest gap of all states"
+            f"they are {upper - lower:g} apart, more than value_gap={given_gap:g}; "
+            "declare the largest gap of all states"
         )
     else:
         fault = (
-            f"the rewards allow values from {low:g} to {high:g}; fix value_bounds or "
-            "reward_range"
+            f"the rewards allow values from {hull_low:g} to {hull_high:g}; fix "
+            "value_bounds or reward_range"
         )
     return OracleError(
         f"value_bounds are {lower:.6g} and {upper:.6g} at state {state!r}, and {fault}."
     )
 
 
-def _answer(problem: Problem, side: int, state: Any) -> float:
-    """What one of the two functions says of a state, as a float."""
+def _call_bound(problem: Problem, side: int, state: Any) -> float:
+    """The answer of one of the two functions for a state, as a float."""
     function: Any = problem.value_bounds[side]  # type: ignore[index]
-    name = f"value_bounds[{side}]"
+    function_name = f"value_bounds[{side}]"
     try:
-        found = function(state)
+        answer = function(state)
     except BaseException as error:
-        raise failure(name, error, state) from error
+        raise failure(function_name, error, state) from error
     try:
-        return float(found)
+        return float(answer)
     except (TypeError, ValueError, OverflowError) as error:
         raise OracleError(
-            f"{name} must return a number, got {found!r} at state {state!r}."
+            f"{function_name} must return a number, got {answer!r} at state {state!r}."
         ) from error
 
 
@@ -122,30 +124,34 @@ def check_bounds(p: Problem) -> None:
 
     Numbers must leave room for a value at every stage.
     """
-    given: Any = p.value_bounds
-    pair = isinstance(given, tuple | list) and len(given) == 2
-    functions = pair and all(callable(x) for x in given)
-    if given is not None and not functions:
-        if not (pair and all(_is_finite(x) for x in given) and given[0] <= given[1]):
+    value_bounds: Any = p.value_bounds
+    is_pair = isinstance(value_bounds, tuple | list) and len(value_bounds) == 2
+    are_functions = is_pair and all(callable(bound) for bound in value_bounds)
+    if value_bounds is not None and not are_functions:
+        if not (
+            is_pair
+            and all(_is_finite(bound) for bound in value_bounds)
+            and value_bounds[0] <= value_bounds[1]
+        ):
             raise InvalidInput(
                 "value_bounds must be two finite numbers (low, high) with low <= high, "
-                f"or two functions of the state, got {given!r}."
+                f"or two functions of the state, got {value_bounds!r}."
             )
         _check_stages(p)
-    gap: Any = p.value_gap
-    if functions and gap is None:
+    value_gap: Any = p.value_gap
+    if are_functions and value_gap is None:
         raise InvalidInput(
             "value_bounds that are functions of the state need value_gap=, the most "
             "that upper(state) - lower(state) is in any state."
         )
-    if gap is not None and not functions:
+    if value_gap is not None and not are_functions:
         raise InvalidInput(
             "value_gap= belongs to value_bounds that are two functions of the state, "
-            f"got value_bounds={given!r}; drop it."
+            f"got value_bounds={value_bounds!r}; drop it."
         )
-    if gap is not None and not (_is_finite(gap) and gap >= 0):
+    if value_gap is not None and not (_is_finite(value_gap) and value_gap >= 0):
         raise InvalidInput(
-            f"value_gap must be a finite number of at least 0, got {gap!r}."
+            f"value_gap must be a finite number of at least 0, got {value_gap!r}."
         )
 
 
@@ -158,12 +164,16 @@ def _check_stages(p: Problem) -> None:
     stages: list[int | None] = (
         [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )
-    for left in stages:
-        low, high = p.facts._plain_range(left)
-        where = "" if left is None else f" with {left} of {p.horizon} steps left"
-        if not low <= high:
+    for steps_left in stages:
+        lower_bound, upper_bound = p.facts._plain_range(steps_left)
+        stage_text = (
+            ""
+            if steps_left is None
+            else f" with {steps_left} of {p.horizon} steps left"
+        )
+        if not lower_bound <= upper_bound:
             raise InvalidInput(
                 f"value_bounds {p.value_bounds!r} exclude every value that the rewards "
-                f"allow{where}; they have to hold in every state that is not "
+                f"allow{stage_text}; they have to hold in every state that is not "
                 "terminal, for every number of steps left: widen them."
             )

@@ -1,4 +1,4 @@
-"""The functions of a problem: what they take, and that a call of them is an answer."""
+"""Checks of a problem's functions: their arguments, and that they return an answer."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SWAPPED = (("action", "state"), ("a", "s"))
 
 def check_functions(problem: Problem) -> None:
     """Refuse functions of other arguments, coroutines, and compiled names of actions."""
-    for name, call in CALLS.items():
-        function = getattr(problem, name, None)
-        if name == "oracle":
+    for field_name, call_form in CALLS.items():
+        function = getattr(problem, field_name, None)
+        if field_name == "oracle":
             function = problem.given_step
         if callable(function) and not isinstance(function, Batched):
-            _check_function(name, function, call)
+            _check_function(field_name, function, call_form)
     if problem.sample_action is None:
         refuse_names("The oracle", problem.oracle, problem.actions)
         refuse_names("legal", problem.legal, problem.actions)
@@ -41,7 +41,7 @@ def check_functions(problem: Problem) -> None:
 
 def _makes_functions(kind: type) -> bool:
     """Whether objects of a class can be called: tuple and bool are functions themselves."""
-    return any("__call__" in vars(parent) for parent in kind.__mro__)
+    return any("__call__" in vars(base_class) for base_class in kind.__mro__)
 
 
 def _check_function(name: str, function: Any, call: str) -> None:
@@ -50,20 +50,26 @@ def _check_function(name: str, function: Any, call: str) -> None:
             f"{name} is a class, {function.__name__}; give an object of it, as in "
             f"{function.__name__}(), that can be called as {call}."
         )
-    source = getattr(function, "py_func", function)
-    inner = source if inspect.isroutine(source) else type(source).__call__
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+    source_function = getattr(function, "py_func", function)
+    inner_function = (
+        source_function
+        if inspect.isroutine(source_function)
+        else type(source_function).__call__
+    )
+    if inspect.iscoroutinefunction(inner_function) or inspect.isasyncgenfunction(
+        inner_function
+    ):
         raise InvalidInput(
             f"{name} is an async function, which returns a coroutine and no answer; "
             f"define {call} without async, or run the coroutine inside it."
         )
-    if inspect.isgeneratorfunction(inner) and name != "outcomes":
+    if inspect.isgeneratorfunction(inner_function) and name != "outcomes":
         raise InvalidInput(
             f"{name} is a generator, which yields and does not return; write return in "
             f"place of yield in {call}."
         )
     try:
-        signature = inspect.signature(source)
+        signature = inspect.signature(source_function)
     except (TypeError, ValueError):  # built into an extension: nobody knows
         return
     try:

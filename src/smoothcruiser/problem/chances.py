@@ -1,4 +1,4 @@
-"""What the user knows of chance: how rare an outcome may be, how soon episodes end.
+"""Declarations about chance: how rare an outcome may be, how soon episodes end.
 
 ``min_probability=p`` claims that every outcome (reward and next state) that a step
 can have from a state that is not terminal has at least probability p. It bounds no
@@ -9,7 +9,7 @@ is played, the episode ends within m steps with probability at least q. The expe
 number of steps is then at most m/q (docs/theory.md, section 13), which is finite
 without a discount. A horizon that cuts an episode off does not end it.
 
-What this file leaves out: bounds on V by m/q (``problem.facts``), rows that
+This file leaves out bounds on V by m/q (``problem.facts``), rows that
 ``outcomes=`` lists (``problem.rows``), walks that test the claims (``checks.chances``).
 """
 
@@ -33,13 +33,13 @@ MOST_EXPECTED = 1e15
 
 
 def check_chances(p: Problem) -> None:
-    """Refuse what cannot be claimed of chance, and tables that disprove it."""
-    least: Any = p.min_probability
-    if least is not None:
-        if not (is_number(least) and 0.0 < least <= 1.0):
+    """Refuse claims about chance that cannot hold, and tables that disprove them."""
+    min_probability: Any = p.min_probability
+    if min_probability is not None:
+        if not (is_number(min_probability) and 0.0 < min_probability <= 1.0):
             raise InvalidInput(
                 "min_probability must be a number above 0 and at most 1, or None, got "
-                f"{shortened(least)}."
+                f"{shortened(min_probability)}."
             )
         if p.tables is not None:
             _check_tables(p)
@@ -48,24 +48,24 @@ def check_chances(p: Problem) -> None:
 
 
 def _check_end(p: Problem) -> None:
-    given: Any = p.episodes_end
-    ok = (
-        isinstance(given, tuple)
-        and len(given) == 2
-        and is_whole(given[0])
-        and given[0] >= 1
-        and is_number(given[1])
-        and 0.0 < given[1] <= 1.0
+    episodes_end: Any = p.episodes_end
+    is_valid = (
+        isinstance(episodes_end, tuple)
+        and len(episodes_end) == 2
+        and is_whole(episodes_end[0])
+        and episodes_end[0] >= 1
+        and is_number(episodes_end[1])
+        and 0.0 < episodes_end[1] <= 1.0
     )
-    if not ok:
+    if not is_valid:
         raise InvalidInput(
             "episodes_end must be (steps, probability), a whole number of at least 1 "
-            f"and a number above 0 and at most 1, got {shortened(given)}."
+            f"and a number above 0 and at most 1, got {shortened(episodes_end)}."
         )
-    if given[0] > MOST_EXPECTED or expected_steps(given) > MOST_EXPECTED:
+    if episodes_end[0] > MOST_EXPECTED or expected_steps(episodes_end) > MOST_EXPECTED:
         raise InvalidInput(
             f"episodes_end must have steps/probability of at most {MOST_EXPECTED:g}, "
-            f"got {shortened(given)}; declare a sooner end, or drop it."
+            f"got {shortened(episodes_end)}; declare a sooner end, or drop it."
         )
     if p.terminal is None or p.terminal is False:
         raise InvalidInput(
@@ -76,22 +76,26 @@ def _check_end(p: Problem) -> None:
 
 def _check_tables(p: Problem) -> None:
     """Refuse tables with a rarer outcome than ``min_probability``."""
-    tables, least = p.tables, p.min_probability
+    tables, min_probability = p.tables, p.min_probability
     assert tables is not None
-    assert least is not None
-    usable = (~tables.terminal[:, None] & tables.legal).reshape(-1)
-    used = np.repeat(usable, np.diff(tables.start))
-    rare = (tables.prob > 0.0) & (tables.prob < least)
-    for place in np.flatnonzero(used & rare).tolist():
-        row = int(np.searchsorted(tables.start, place, side="right")) - 1
-        state, action = divmod(row, tables.num_actions)
-        part = slice(int(tables.start[row]), int(tables.start[row + 1]))
-        outcomes = zip(
-            tables.reward[part].tolist(), tables.next_state[part].tolist(), strict=True
+    assert min_probability is not None
+    usable_pairs = (~tables.terminal[:, None] & tables.legal).reshape(-1)
+    is_used = np.repeat(usable_pairs, np.diff(tables.start))
+    is_rare = (tables.prob > 0.0) & (tables.prob < min_probability)
+    for entry in np.flatnonzero(is_used & is_rare).tolist():
+        row_index = int(np.searchsorted(tables.start, entry, side="right")) - 1
+        state, action = divmod(row_index, tables.num_actions)
+        row_slice = slice(
+            int(tables.start[row_index]), int(tables.start[row_index + 1])
         )
-        found = rarest(least, tables.prob[part].tolist(), outcomes)
-        if found is not None:
-            raise InvalidInput(too_rare(p, f"state {state}, action {action}", found))
+        outcomes = zip(
+            tables.reward[row_slice].tolist(),
+            tables.next_state[row_slice].tolist(),
+            strict=True,
+        )
+        smallest = rarest(min_probability, tables.prob[row_slice].tolist(), outcomes)
+        if smallest is not None:
+            raise InvalidInput(too_rare(p, f"state {state}, action {action}", smallest))
 
 
 def rarest(
@@ -101,11 +105,14 @@ def rarest(
 
     An outcome that is listed twice has the sum of both. Rounding is forgiven.
     """
-    sums: dict[Hashable, list[float]] = {}
+    shares_by_outcome: dict[Hashable, list[float]] = {}
     for share, outcome in zip(shares, outcomes, strict=True):
         if share > 0.0:
-            sums.setdefault(outcome, []).append(share)
-    smallest = min((math.fsum(parts) for parts in sums.values()), default=1.0)
+            shares_by_outcome.setdefault(outcome, []).append(share)
+    smallest = min(
+        (math.fsum(outcome_shares) for outcome_shares in shares_by_outcome.values()),
+        default=1.0,
+    )
     return smallest if smallest < least * (1.0 - BOUNDS_ROUNDING) else None
 
 

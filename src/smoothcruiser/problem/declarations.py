@@ -1,19 +1,20 @@
-"""Declarations through every door: the same words for all adapters, names and ``make``.
+"""Declarations in the same words for all adapters, names and ``make``.
 
-A problem that ``make`` or an adapter builds may be told what its simulator does not say:
+Facts that its simulator does not tell may be declared of a problem that ``make`` or an
+adapter builds:
 
     payoffs=end   total_reward_range=[0,1]   episodes_end=[20,1]   value_bounds=[-1,1]
     min_probability=0.1   key=module:function   actions=["left","right"]   horizon=100
     deterministic=true
 
 ``make`` takes them as keywords, the ``problem`` of every adapter too, and every name as
-parameters, which is how the command line has them. ``"none"`` takes back what an adapter
-declares by itself. In names a function is ``module:function``. ``actions`` gives names;
+parameters, which is how the command line has them. ``"none"`` takes back an adapter's
+own declaration. In names a function is ``module:function``. ``actions`` gives names;
 where an adapter chooses actions by that word, a list of words is names.
 
-What a declaration claims, and how it is checked, is the problem's own
-(``problem.declared``). What this file leaves out: ``reward_range``, which adapters have
-as a word of their own.
+The problem itself defines the meaning of a declaration and checks it
+(``problem.declared``). This file leaves out ``reward_range``, which adapters have as a
+word of their own.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.tabular import Tables, check_payoffs
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
-NOTHING = "none"  # takes back what is declared
+NOTHING = "none"  # takes back a declaration
 
 
 class Declarations(TypedDict, total=False):
-    """What may be declared of a problem that something else builds."""
+    """Declarations that a problem built elsewhere accepts."""
 
     payoffs: str | None
     total_reward_range: Sequence[float] | str | None
@@ -51,31 +52,37 @@ class Declarations(TypedDict, total=False):
 
 DECLARATIONS = tuple(Declarations.__annotations__)
 NEUTRAL: dict[str, Any] = {"payoffs": EVERY_STEP, "deterministic": False}
-# what holds for one number of steps only: another horizon makes it doubtful
+# declarations for one number of steps only: another horizon makes them doubtful
 BY_HORIZON = ("value_bounds", "value_gap", "total_reward_range")
 
 
 def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """The declarations among options, which lose them, in the form that problems take.
+    """The declarations, removed from options, in the form that problems take.
 
-    None declares nothing: what the adapter knows stays.
+    None declares nothing: the adapter's own knowledge stays.
     """
-    words = {name: options.pop(name) for name in DECLARATIONS if name in options}
+    declared_values = {
+        option_name: options.pop(option_name)
+        for option_name in DECLARATIONS
+        if option_name in options
+    }
     return {
-        name: _read(name, value) for name, value in words.items() if value is not None
+        option_name: _read_value(option_name, value)
+        for option_name, value in declared_values.items()
+        if value is not None
     }
 
 
-def _read(name: str, value: Any) -> Any:
-    """A value as it is meant: lists are tuples, ``module:function`` a function."""
+def _read_value(name: str, value: Any) -> Any:
+    """A declared value as an argument, such as the function of ``module:function``."""
     if isinstance(value, str) and value == NOTHING:
         if name == "actions":
             raise InvalidInput("actions= needs the names of the actions, got none.")
         return NEUTRAL.get(name)
     if name == "value_bounds" and isinstance(value, list | tuple):
-        return tuple(_function(name, x) for x in value)
+        return tuple(_import_function(name, bound) for bound in value)
     if name == "key":
-        return _function(name, value)
+        return _import_function(name, value)
     if name == "deterministic" and not isinstance(value, bool):
         raise InvalidInput(
             f"deterministic must be true or false, got {shortened(value)}."
@@ -83,13 +90,13 @@ def _read(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _function(name: str, value: Any) -> Any:
+def _import_function(name: str, value: Any) -> Any:
     """The function of ``module:function``; anything else as it is."""
     if not (isinstance(value, str) and ":" in value):
         return value
-    module, _, attribute = value.partition(":")
+    module_name, _, attribute_name = value.partition(":")
     try:
-        function = getattr(import_module(module), attribute)
+        function = getattr(import_module(module_name), attribute_name)
     except Exception as error:
         raise InvalidInput(
             f"{name}={value} names no function that can be imported ({said(error)}); "
@@ -104,60 +111,64 @@ def _function(name: str, value: Any) -> Any:
 
 
 def chosen_or_named(actions: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """(which actions, what all are called), where one word says either."""
-    words = isinstance(actions, list | tuple) and len(actions) > 0
-    if words and all(isinstance(each, str) for each in actions):
+    """(chosen actions, names of all actions), where one word gives either."""
+    is_list = isinstance(actions, list | tuple) and len(actions) > 0
+    if is_list and all(isinstance(label, str) for label in actions):
         return None, tuple(actions)
     return actions, None
 
 
-def written(declared: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Declarations as plain values that ``taken`` reads; None if one has no name."""
-    values = {}
-    for name, value in declared.items():
-        many = isinstance(value, list | tuple)
-        parts = [_written(x) for x in (value if many else (value,))]
-        if None in parts:
+def write_declarations(declared: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Declarations as plain values, which ``taken`` reads; None if one has none."""
+    plain_declared = {}
+    for field_name, value in declared.items():
+        is_sequence = isinstance(value, list | tuple)
+        plain_values = [
+            _plain_value(element) for element in (value if is_sequence else (value,))
+        ]
+        if None in plain_values:
             return None
-        values[name] = parts if many else parts[0]
-    return values
+        plain_declared[field_name] = plain_values if is_sequence else plain_values[0]
+    return plain_declared
 
 
-def _written(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if not callable(value):
         return value
-    module = getattr(value, "__module__", None)
-    text = f"{module}:{getattr(value, '__qualname__', '')}"
-    if module in (None, "__main__"):
+    module_name = getattr(value, "__module__", None)
+    function_path = f"{module_name}:{getattr(value, '__qualname__', '')}"
+    if module_name in (None, "__main__"):
         return None
     try:
-        return text if _function("", text) is value else None
+        return function_path if _import_function("", function_path) is value else None
     except InvalidInput:
         return None
 
 
 def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a problem with what is declared; what makes no sense is refused.
+    """Arguments of a problem with its declarations; senseless ones are refused.
 
     Args:
-        facts: the arguments without it, ``name`` among them.
+        facts: the arguments without them, ``name`` included.
         declared: as ``taken`` returns it.
     """
-    name, tables = facts.get("name", "problem"), facts.get("tables")
+    problem_name, tables = facts.get("name", "problem"), facts.get("tables")
     changes = dict(declared)
-    ends = facts.get("terminal") not in (None, False)
-    for word in ("payoffs", "episodes_end"):
-        if changes.get(word) not in (None, EVERY_STEP) and not ends:
+    has_ends = facts.get("terminal") not in (None, False)
+    for field_name in ("payoffs", "episodes_end"):
+        if changes.get(field_name) not in (None, EVERY_STEP) and not has_ends:
             raise InvalidInput(
-                f"{word}= is about the ends of episodes, and those of {name} never end; "
-                "drop it."
+                f"{field_name}= is about the ends of episodes, and those of "
+                f"{problem_name} never end; drop it."
             )
     if tables is not None:
-        _check_tables(name, tables, changes)
-    changed = "horizon" in changes and changes["horizon"] != facts.get("horizon")
-    if changed:
+        _check_tables(problem_name, tables, changes)
+    horizon_changed = "horizon" in changes and changes["horizon"] != facts.get(
+        "horizon"
+    )
+    if horizon_changed:
         changes = {**dict.fromkeys(BY_HORIZON), **changes}
     elif "value_bounds" in changes:
         changes.setdefault("value_gap", None)
@@ -165,21 +176,23 @@ def merged(facts: Mapping[str, Any], declared: Mapping[str, Any]) -> dict[str, A
 
 
 def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None:
-    """Refuse what a known model disproves, and keys of its numbered states."""
+    """Refuse declarations that a known model disproves, and keys of its states."""
     if changes.get("key") is not None:
         raise InvalidInput(
             f"The states of {name} are the numbers of its table, which tell themselves "
             "apart; drop key=."
         )
-    live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
-    row = np.repeat(np.arange(len(live)), np.diff(tables.start))
-    used = live[row] & (tables.prob > 0.0)
+    live_pairs = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    row_index = np.repeat(np.arange(len(live_pairs)), np.diff(tables.start))
+    is_used = live_pairs[row_index] & (tables.prob > 0.0)
     if changes.get("payoffs") == AT_THE_END:
-        check_payoffs(tables, used)
+        check_payoffs(tables, is_used)
     if changes.get("deterministic"):
-        several = np.bincount(row[used], minlength=len(live)) > 1
-        if several.any():
-            state, action = divmod(int(np.flatnonzero(several)[0]), tables.num_actions)
+        has_several = np.bincount(row_index[is_used], minlength=len(live_pairs)) > 1
+        if has_several.any():
+            state, action = divmod(
+                int(np.flatnonzero(has_several)[0]), tables.num_actions
+            )
             raise InvalidInput(
                 f"deterministic=True needs one outcome for every pair, and state {state}, "
                 f"action {action} of {name} has several; drop it."
@@ -187,10 +200,17 @@ def _check_tables(name: str, tables: Tables, changes: Mapping[str, Any]) -> None
 
 
 def declare(problem: Problem, declared: Mapping[str, Any]) -> Problem:
-    """The problem with what is declared of it, in place of its own declarations."""
+    """The problem with these declarations in place of its own."""
     if not declared:
         return problem
-    facts = {each.name: getattr(problem, each.name) for each in fields(problem)}
-    every = merged(facts, declared).items()
-    changed = {name: value for name, value in every if value is not facts[name]}
-    return replace(problem, **changed)
+    own_fields = {
+        problem_field.name: getattr(problem, problem_field.name)
+        for problem_field in fields(problem)
+    }
+    merged_items = merged(own_fields, declared).items()
+    changed_fields = {
+        field_name: value
+        for field_name, value in merged_items
+        if value is not own_fields[field_name]
+    }
+    return replace(problem, **changed_fields)

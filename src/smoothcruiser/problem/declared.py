@@ -1,4 +1,4 @@
-"""What a problem may declare: one sentence for each fact that cannot be.
+"""Checks of declared facts: one sentence for each that cannot hold.
 
 Bounds on V, totals and chances have checks of their own (``problem.bounds``,
 ``problem.totals``, ``problem.chances``), which are called here.
@@ -21,7 +21,7 @@ from smoothcruiser.problem.arguments import (
 from smoothcruiser.problem.bounds import check_bounds
 from smoothcruiser.problem.chances import check_chances
 from smoothcruiser.problem.totals import check_totals
-from smoothcruiser.problem.undiscounted import bounded_total
+from smoothcruiser.problem.undiscounted import has_bounded_total
 
 if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
@@ -63,9 +63,9 @@ def _is_label(value: object) -> bool:
 
 
 def action_labels(actions: Any) -> tuple[str, ...]:
-    """The names of the actions; what does not name each of them by itself is refused."""
-    listed = isinstance(actions, Iterable) and not isinstance(actions, str | Mapping)
-    labels = tuple(actions) if listed else ()
+    """The names of the actions, refused unless each action has a name of its own."""
+    is_list = isinstance(actions, Iterable) and not isinstance(actions, str | Mapping)
+    labels = tuple(actions) if is_list else ()
     _require(
         len(labels) > 0 and all(map(_is_label, labels)),
         (
@@ -73,12 +73,13 @@ def action_labels(actions: Any) -> tuple[str, ...]:
             f"got {shortened(actions)}."
         ),
     )
-    twice = [label for label, count in Counter(labels).items() if count > 1]
+    repeated_labels = [label for label, count in Counter(labels).items() if count > 1]
     _require(
-        not twice,
+        not repeated_labels,
         (
-            f"actions must be distinct, but {shortened(twice[0] if twice else '')} is "
-            "there more than once; give each action a name of its own."
+            "actions must be distinct, but "
+            f"{shortened(repeated_labels[0] if repeated_labels else '')} is there more "
+            "than once; give each action a name of its own."
         ),
     )
     return tuple(str(label) for label in labels)
@@ -86,14 +87,14 @@ def action_labels(actions: Any) -> tuple[str, ...]:
 
 def check_range(name: str, bounds: object) -> None:
     """Refuse anything but a pair of finite numbers in order."""
-    ok = (
+    is_range = (
         isinstance(bounds, tuple | list)
         and len(bounds) == 2
-        and all(_is_number(x) for x in bounds)
+        and all(_is_number(bound) for bound in bounds)
         and bounds[0] <= bounds[1]
     )
     _require(
-        ok,
+        is_range,
         (
             f"{name} must be two finite numbers (low, high) with low <= high, got "
             f"{bounds!r}."
@@ -102,12 +103,12 @@ def check_range(name: str, bounds: object) -> None:
 
 
 def _count_hint(came: object) -> str:
-    """What was meant by a number of actions that is none."""
+    """A guess at the intended number of actions, for one that is no number."""
     if isinstance(came, list | tuple) and came and all(map(_is_label, came)):
         return f"actions={shortened(list(came))} would name and count them"
-    size = plain_number(getattr(came, "n", None))  # of a space of Gymnasium
-    if _is_count(size):
-        return f"write num_actions={size}"
+    num_actions = plain_number(getattr(came, "n", None))  # of a space of Gymnasium
+    if _is_count(num_actions):
+        return f"write num_actions={num_actions}"
     if isinstance(came, float) and came.is_integer() and came >= 1:
         return f"write num_actions={int(came)}"
     return "actions=['buy', 'wait'] would name and count them"
@@ -115,25 +116,28 @@ def _count_hint(came: object) -> str:
 
 def read_operator(name: str) -> Operator:
     """The operator of a name; those that have a temperature are refused."""
-    meant = name.strip().lower()
-    if meant == Max.name:
+    operator_name = name.strip().lower()
+    if operator_name == Max.name:
         return Max()
-    if meant in OPERATORS:
-        shown = OPERATORS[meant].__name__
+    if operator_name in OPERATORS:
+        class_name = OPERATORS[operator_name].__name__
         raise InvalidInput(
             f"operator={name!r} needs a temperature, in units of reward; write "
-            f"operator={shown}(1.0), or operator=Max() for plain maximum."
+            f"operator={class_name}(1.0), or operator=Max() for plain maximum."
         )
     raise InvalidInput(_no_operator(name))
 
 
 def _no_operator(came: object) -> str:
-    """The sentence on what is no operator."""
+    """The sentence on a value that is no operator."""
     if isinstance(came, str):
-        named = f"choose one of {', '.join(OPERATORS)}"
+        known_operators = f"choose one of {', '.join(OPERATORS)}"
         hint = {"softmax": "entropy", "logsumexp": "entropy", "greedy": "max"}.get(came)
-        named += "" if hint is None else f" (did you mean {hint!r}?)"
-        return f"Unknown operator {came!r}; {named}, as in Entropy(1.0) or Max()."
+        known_operators += "" if hint is None else f" (did you mean {hint!r}?)"
+        return (
+            f"Unknown operator {came!r}; {known_operators}, as in Entropy(1.0) or "
+            "Max()."
+        )
     hint = "; write Max() for plain maximum" if came is max else ""
     if isinstance(came, type) and issubclass(came, Operator):
         hint = f"; {came.__name__} is a class: write {came.__name__}(…)"
@@ -144,13 +148,13 @@ def _no_operator(came: object) -> str:
 
 
 class Declared:
-    """A base of problems: keywords that do not exist are refused before all else."""
+    """A base of problems that refuses unknown keywords before all else."""
 
     def __new__(cls, *oracle: Any, **declared: Any) -> Self:
-        """A problem to be filled in."""
+        """An empty problem, which ``__init__`` fills in."""
         if oracle or declared:  # neither where it is copied
-            fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
-            check_keywords(cls.__name__, declared, fields)
+            known_fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
+            check_keywords(cls.__name__, declared, known_fields)
             check_needed(cls.__name__, declared, oracle)
         return super().__new__(cls)
 
@@ -159,21 +163,21 @@ def check_needed(
     verb: str, declared: Mapping[str, Any], oracle: tuple[Any, ...]
 ) -> None:
     """Refuse a problem without a step, a discount or an operator."""
-    example = "MDP(step, num_actions=2, discount=0.9, operator=Max())"
+    example_call = "MDP(step, num_actions=2, discount=0.9, operator=Max())"
     if len(oracle) > 1:
         raise InvalidInput(
             f"{verb} takes one argument without a name, the step, got {len(oracle)}; "
-            f"name the others, as in {example}."
+            f"name the others, as in {example_call}."
         )
     if not oracle and "oracle" not in declared:
-        raise InvalidInput(f"{verb} needs a step, as in {example}.")
-    for name in ("discount", "operator"):
-        if name not in declared:
-            raise InvalidInput(f"{verb} needs {name}=, as in {example}.")
+        raise InvalidInput(f"{verb} needs a step, as in {example_call}.")
+    for field_name in ("discount", "operator"):
+        if field_name not in declared:
+            raise InvalidInput(f"{verb} needs {field_name}=, as in {example_call}.")
 
 
 def check_declared(p: Problem) -> None:
-    """Refuse a problem that cannot be as it is declared."""
+    """Refuse a problem with impossible or contradictory declarations."""
     _require(
         callable(p.oracle),
         (
@@ -188,12 +192,12 @@ def check_declared(p: Problem) -> None:
             f"{shortened(p.num_actions)}; {_count_hint(p.num_actions)}."
         ),
     )
-    labels = p.num_actions if p.actions is None else len(p.actions)
+    num_labels = p.num_actions if p.actions is None else len(p.actions)
     _require(
-        labels == p.num_actions,
+        num_labels == p.num_actions,
         (
-            f"actions must name all {p.num_actions} actions, got {labels} names; name "
-            "each of them, or drop num_actions=."
+            f"actions must name all {p.num_actions} actions, got {num_labels} names; "
+            "name each of them, or drop num_actions=."
         ),
     )
     _require(isinstance(p.operator, Operator), _no_operator(p.operator))
@@ -206,12 +210,12 @@ def check_declared(p: Problem) -> None:
     )
     check_range("reward_range", p.reward_range)
     _check_discount(p)
-    unit = max(p.operator.strength, *(abs(x) for x in p.reward_range))
+    largest_unit = max(p.operator.strength, *(abs(bound) for bound in p.reward_range))
     _require(
-        unit <= LARGEST_UNIT,
+        largest_unit <= LARGEST_UNIT,
         (
-            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got {unit:g}; "
-            "measure them in a larger unit."
+            f"Rewards and temperature must be at most {LARGEST_UNIT:g}, got "
+            f"{largest_unit:g}; measure them in a larger unit."
         ),
     )
     _require(
@@ -234,9 +238,9 @@ def check_declared(p: Problem) -> None:
         ),
     )
     if p.min_actions is not None:
-        ok = _is_count(p.min_actions) and p.min_actions <= p.num_actions
+        is_valid = _is_count(p.min_actions) and p.min_actions <= p.num_actions
         _require(
-            ok,
+            is_valid,
             (
                 "min_actions must be a whole number from 1 to num_actions = "
                 f"{p.num_actions}, got {p.min_actions!r}."
@@ -284,5 +288,5 @@ def _check_discount(p: Problem) -> None:
 
 def _may_sum_totals(p: Problem) -> bool:
     """Whether rewards may be added up without a discount and without a horizon."""
-    known = p.tables is not None or p.outcomes is not None
-    return isinstance(p.operator, Max) and (known or bounded_total(p))
+    has_model = p.tables is not None or p.outcomes is not None
+    return isinstance(p.operator, Max) and (has_model or has_bounded_total(p))

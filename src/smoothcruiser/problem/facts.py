@@ -1,4 +1,4 @@
-"""What is known of a problem before the first oracle call.
+"""Facts about a problem that are known before the first oracle call.
 
 Every promise rests on these facts.
 
@@ -26,7 +26,7 @@ number of steps is at most N = m/q, and V lies between N times the worst and N t
 the best that one step adds, hulled with 0 (theory, section 13).
 
 Bounds on V and Q are rounded outwards (``operators.outward``): they hold the exact numbers,
-to the last bit (theory, section 8). What a user declares is taken as declared.
+to the last bit (theory, section 8). A user's declarations are taken as they are.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def discounted_steps(discount: float, steps: int) -> float:
     """
     if discount == 1.0:
         return float(steps)
-    lost = 1.0 - discount**steps
-    if lost < 0.5 <= discount:
-        lost = -math.expm1(steps * math.log1p(discount - 1.0))
-    return lost / (1.0 - discount)
+    lost_weight = 1.0 - discount**steps
+    if lost_weight < 0.5 <= discount:
+        lost_weight = -math.expm1(steps * math.log1p(discount - 1.0))
+    return lost_weight / (1.0 - discount)
 
 
 def times(step: float, steps: float) -> float:
-    """What ``steps`` steps add up to, perhaps infinitely many: nothing stays nothing."""
+    """The sum of ``steps`` steps, perhaps infinitely many: nothing stays nothing."""
     return 0.0 if step == 0.0 else step * steps
 
 
@@ -76,23 +76,23 @@ def expected_steps(end: tuple[int, float] | None) -> float:
     """The most steps that an episode has in the mean: m/q, rounded up; inf without q.
 
     m/q is off by half a unit in the last place, and so is a product with it: the
-    second unit keeps the product above what it stands for.
+    second unit keeps the product above the exact one.
     """
     if end is None:
         return math.inf
     steps, probability = end
-    found = steps / probability
+    mean_steps = steps / probability
     if probability == 1.0:
-        return found
-    return math.nextafter(math.nextafter(found, math.inf), math.inf)
+        return mean_steps
+    return math.nextafter(math.nextafter(mean_steps, math.inf), math.inf)
 
 
 def _end_bounds(end: tuple[int, float] | None) -> Interval:
     """The same, rounded outwards."""
     if end is None:
         return math.inf, math.inf
-    top, bottom = end[1].as_integer_ratio()
-    return rounded(end[0] * bottom, top)
+    numerator, denominator = end[1].as_integer_ratio()
+    return rounded(end[0] * denominator, numerator)
 
 
 @lru_cache(maxsize=256)
@@ -136,7 +136,7 @@ class Facts:
     reward_error: float = 0.0
 
     def json_flaw(self) -> str | None:
-        """What no problem can be."""
+        """The first fact that no problem can have, in words; None if there is none."""
         if not 1 <= self.min_actions <= self.num_actions <= MOST_ACTIONS:
             return (
                 "min_actions and num_actions must be whole numbers with 1 <= min_actions "
@@ -164,11 +164,11 @@ class Facts:
     @property
     def offsets(self) -> tuple[float, float]:
         """Smallest and largest F(0) over the numbers of legal actions (max player)."""
-        values = [
+        offset_values = [
             self.operator.offset(k)
             for k in range(self.min_actions, self.num_actions + 1)
         ]
-        return min(values), max(values)
+        return min(offset_values), max(offset_values)
 
     @property
     def offset_bounds(self) -> Interval:
@@ -178,8 +178,8 @@ class Facts:
     @property
     def regularizer_bound(self) -> float:
         """M = sup |F(0)|."""
-        low, high = self.offsets
-        return max(abs(low), abs(high))
+        min_offset, max_offset = self.offsets
+        return max(abs(min_offset), abs(max_offset))
 
     @property
     def smoothness(self) -> float:
@@ -201,7 +201,7 @@ class Facts:
 
     @property
     def unpaid(self) -> Facts:
-        """The same problem with rewards 0: its values are what the regularizer adds."""
+        """The same problem with rewards 0: its values are the regularizer's part."""
         return replace(
             self,
             reward_range=(0.0, 0.0),
@@ -229,7 +229,7 @@ class Facts:
         return discounted_steps(self.discount, remaining)
 
     def earned(self, step: Interval, remaining: int | None) -> Interval:
-        """Bounds on what the remaining steps add up to, where each adds ``step``.
+        """Bounds on the sum of the remaining steps, where each adds ``step``.
 
         They are rounded outwards. The steps are those of ``steps``.
         """
@@ -244,14 +244,14 @@ class Facts:
     def _paid_steps(self, remaining: int | None) -> Interval:
         """The most steps that pay, discounted, in the mean: for bounds on V alone.
 
-        Below discount 1 ``steps`` stays what it is: others add up errors over it that
+        Below discount 1 ``steps`` stays as it is: others add up errors over it that
         do not stop where an episode ends.
         """
-        (low, high), ends = (
+        (low_steps, high_steps), end_bounds = (
             self._step_bounds(remaining),
             _end_bounds(self.episodes_end),
         )
-        return min(low, ends[0]), min(high, ends[1])
+        return min(low_steps, end_bounds[0]), min(high_steps, end_bounds[1])
 
     def _alternating_range(
         self, remaining: int | None
@@ -261,69 +261,82 @@ class Facts:
         None unless strict alternation makes that tighter. The offset is a float within
         the bounds of the exact one; the range has room for the difference.
         """
-        low, high = self.offsets
+        min_offset, max_offset = self.offsets
         if not (
             self.game
             and self.alternating
-            and low == high
+            and min_offset == max_offset
             and not self.terminals
             and self.operator.shift_invariant
         ):
             return None
         # F(0) (1 - (-gamma)**remaining)/(1 + gamma)
-        least, most = scaled(
+        offset_low, offset_high = scaled(
             self.offset_bounds, discounted_sum(self.discount, remaining, -1)
         )
-        offset = least + 0.5 * (most - least)
-        found = self.earned(self.reward_range, remaining)
+        offset = offset_low + 0.5 * (offset_high - offset_low)
+        value_range = self.earned(self.reward_range, remaining)
         if self.known_total is not None and remaining != 0:
-            found = self._inside(found, self.known_total)
-        room = max(added((most, most), (-offset, -offset))[1], 0.0)
-        room = max(added((offset, offset), (-least, -least))[1], room)
-        return *widened(found, room), offset
+            value_range = self._intersect(value_range, self.known_total)
+        offset_error = max(
+            added((offset_high, offset_high), (-offset, -offset))[1], 0.0
+        )
+        offset_error = max(
+            added((offset, offset), (-offset_low, -offset_low))[1], offset_error
+        )
+        return *widened(value_range, offset_error), offset
 
     def _plain_range(self, remaining: int | None) -> tuple[float, float]:
         # the end: worth 0, whatever the user's bounds say of states before it
         if remaining == 0:
             return 0.0, 0.0
-        low, high = self.offset_bounds
+        offset_low, offset_high = self.offset_bounds
         if self.game:
-            low, high = min(low, -high), max(high, -low)
+            offset_low, offset_high = (
+                min(offset_low, -offset_high),
+                max(offset_high, -offset_low),
+            )
         if self.operator.shift_invariant:
-            step = added(self.reward_range, (low, high))
+            step_range = added(self.reward_range, (offset_low, offset_high))
         else:  # monotone and 1-Lipschitz: |F(Q)| <= |Q| + M
-            size = max(abs(low), abs(high))
-            step = widened((-self.reward_bound, self.reward_bound), size)
-        bottom, top = scaled(step, self._paid_steps(remaining))
+            offset_size = max(abs(offset_low), abs(offset_high))
+            step_range = widened((-self.reward_bound, self.reward_bound), offset_size)
+        value_low, value_high = scaled(step_range, self._paid_steps(remaining))
         if self.terminals:
-            bottom, top = min(bottom, 0.0), max(top, 0.0)
-        found = bottom, top
+            value_low, value_high = min(value_low, 0.0), max(value_high, 0.0)
+        value_range = value_low, value_high
         if self.known_total is not None:
-            unpaid = self.unpaid._plain_range(remaining)
-            found = self._inside(found, added(self.known_total, unpaid))
+            unpaid_range = self.unpaid._plain_range(remaining)
+            value_range = self._intersect(
+                value_range, added(self.known_total, unpaid_range)
+            )
         if self.given_bounds is not None:
-            found = self._inside(found, self.given_bounds)
-        return found
+            value_range = self._intersect(value_range, self.given_bounds)
+        return value_range
 
     @staticmethod
-    def _inside(
-        found: tuple[float, float], known: tuple[float, float]
+    def _intersect(
+        bounds: tuple[float, float], declared: tuple[float, float]
     ) -> tuple[float, float]:
         """Both bounds together; those that are tight to the last digit may cross."""
-        inside = max(found[0], known[0]), min(found[1], known[1])
-        scale = largest(found)
-        if 0.0 < inside[0] - inside[1] <= BOUNDS_ROUNDING * scale:
-            inside = inside[1], inside[0]
-        return inside
+        intersection = max(bounds[0], declared[0]), min(bounds[1], declared[1])
+        scale = largest(bounds)
+        if 0.0 < intersection[0] - intersection[1] <= BOUNDS_ROUNDING * scale:
+            intersection = intersection[1], intersection[0]
+        return intersection
 
     def _range_and_offset(self, remaining: int | None) -> tuple[Interval, float]:
         """``value_range`` and ``player_offset``."""
         remaining = self.horizon if remaining is None else remaining
-        plain = self._plain_range(remaining)
-        special = self._alternating_range(remaining)
-        if special is not None and special[1] - special[0] < plain[1] - plain[0]:
-            return special[:2], special[2]
-        return plain, 0.0
+        plain_range = self._plain_range(remaining)
+        alternating_range = self._alternating_range(remaining)
+        if (
+            alternating_range is not None
+            and alternating_range[1] - alternating_range[0]
+            < plain_range[1] - plain_range[0]
+        ):
+            return alternating_range[:2], alternating_range[2]
+        return plain_range, 0.0
 
     def value_range(self, remaining: int | None = None) -> Interval:
         """Bounds on V - sign(player) * player_offset with ``remaining`` steps left.
@@ -341,9 +354,9 @@ class Facts:
 
     def value_bounds(self, player: int = 1, remaining: int | None = None) -> Interval:
         """Bounds on V itself in a state where ``player`` moves."""
-        found, offset = self._range_and_offset(remaining)
+        value_range, offset = self._range_and_offset(remaining)
         offset *= 1.0 if player == 1 else -1.0
-        return added(found, (offset, offset))
+        return added(value_range, (offset, offset))
 
     def value_hull(self) -> tuple[float, float]:
         """Bounds on V in every state that is not terminal, whoever moves there.
@@ -352,18 +365,20 @@ class Facts:
         the ranges that are intersected is monotone in it; their intersection need
         not be.
         """
-        bare = replace(self, given_bounds=None, total_range=None)
-        found = bare._hull()
+        bare_facts = replace(self, given_bounds=None, total_range=None)
+        hull = bare_facts._hull()
         if self.known_total is not None:
-            found = self._inside(found, added(self.known_total, self.unpaid._hull()))
+            hull = self._intersect(hull, added(self.known_total, self.unpaid._hull()))
         if self.given_bounds is not None:
-            found = self._inside(found, self.given_bounds)
-        return found
+            hull = self._intersect(hull, self.given_bounds)
+        return hull
 
     def _hull(self) -> tuple[float, float]:
         stages = (None,) if self.horizon is None else (1, self.horizon)
-        ends = [self._plain_range(left) for left in stages]
-        return min(low for low, _ in ends), max(high for _, high in ends)
+        stage_ranges = [self._plain_range(steps_left) for steps_left in stages]
+        return min(low for low, _ in stage_ranges), max(
+            high for _, high in stage_ranges
+        )
 
     def value_span(self, remaining: int | None = None) -> float:
         """B: the width of the bounds on V."""
@@ -378,23 +393,26 @@ class Facts:
         It is [r_lo + gamma V_lo, r_hi + gamma V_hi], with the bounds on V of
         the next state. Where that may be terminal, its value 0 is among them,
         whatever the user's bounds say of states with a step left (theory,
-        section 2). A range of the total holds r plus what follows at once.
+        section 2). A range of the total bounds r plus all later rewards at once.
         """
         remaining = self.horizon if remaining is None else remaining
-        after = None if remaining is None else remaining - 1
+        next_remaining = None if remaining is None else remaining - 1
         movers = (
             (1,) if not self.game else ((3 - player,) if self.alternating else (1, 2))
         )
-        bounds = [self.value_bounds(mover, after) for mover in movers]
-        low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
+        next_bounds = [self.value_bounds(mover, next_remaining) for mover in movers]
+        next_low, next_high = (
+            min(b[0] for b in next_bounds),
+            max(b[1] for b in next_bounds),
+        )
         if self.terminals:
-            low, high = min(low, 0.0), max(high, 0.0)
-        later = scaled((low, high), (self.discount, self.discount))
-        found = added(self.reward_range, later)
+            next_low, next_high = min(next_low, 0.0), max(next_high, 0.0)
+        discounted_next = scaled((next_low, next_high), (self.discount, self.discount))
+        q_range = added(self.reward_range, discounted_next)
         if self.known_total is None:
-            return found
-        unpaid = self.unpaid.q_bounds(player, remaining)
-        return self._inside(found, added(self.known_total, unpaid))
+            return q_range
+        unpaid_bounds = self.unpaid.q_bounds(player, remaining)
+        return self._intersect(q_range, added(self.known_total, unpaid_bounds))
 
     def under(self, operator: Operator) -> Facts:
         """The same problem with another operator.
@@ -406,12 +424,12 @@ class Facts:
         return replace(self, operator=operator, given_bounds=None, given_gap=None)
 
     def relaxation_bound(self) -> float:
-        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): what the regularizer may
-        add to, or take from, the plain value.
+        """|V_lambda - V_0| <= sup |F - max|/(1-gamma): the most that the
+        regularizer may add to, or take from, the plain value.
 
         F - max lies between -sup Omega and -inf Omega. Nothing is known of a
         user's own operator.
         """
-        low, high = self.operator.omega_range(self.num_actions)
-        bound = max(abs(low), abs(high))
-        return times(bound, self.steps(self.horizon))
+        omega_low, omega_high = self.operator.omega_range(self.num_actions)
+        omega_bound = max(abs(omega_low), abs(omega_high))
+        return times(omega_bound, self.steps(self.horizon))

@@ -26,14 +26,14 @@ def same_future(
     for i in range(
         FUTURE if problem.horizon is None else min(FUTURE, problem.horizon - 1)
     ):
-        mine, theirs = problem.profile(x), problem.profile(y)
-        if mine is None or mine != theirs:
-            return mine == theirs
-        action = mine[1 + i % (len(mine) - 1)]
-        one, other = call(x, action, i), call(y, action, i)
-        if one[0] != other[0] or one[2] != other[2]:
+        x_profile, y_profile = problem.profile(x), problem.profile(y)
+        if x_profile is None or x_profile != y_profile:
+            return x_profile == y_profile
+        action = x_profile[1 + i % (len(x_profile) - 1)]
+        x_answer, y_answer = call(x, action, i), call(y, action, i)
+        if x_answer[0] != y_answer[0] or x_answer[2] != y_answer[2]:
             return False
-        if one[2]:
+        if x_answer[2]:
             return True
-        x, y = one[1], other[1]
+        x, y = x_answer[1], y_answer[1]
     return True

@@ -1,4 +1,4 @@
-"""Adapters whose library is imported when a first problem is built.
+"""Adapters with a library that is imported when a first problem is built.
 
 Such an adapter is a package. Its ``__init__`` has the class, which is cheap to import;
 one module of it imports the library, and has two functions:
@@ -6,7 +6,7 @@ one module of it imports the library, and has two functions:
   named(text, parameters, *, discount, operator)   the problem of a name
   problem(simulator, …)                            that of a simulator at hand
 
-The class says which module that is, and what makes this library differ. A package ends
+The class names that module, and holds the peculiarities of the library. A package ends
 with ``__getattr__ = late_problem(register(MyAdapter()))``, so that
 ``smoothcruiser.adapters.my_package.problem`` is the second function.
 """
@@ -26,14 +26,14 @@ LIVE_OPTIONS = ("discount", "operator", "reward_range", "call_seconds", *DECLARA
 
 
 class LateAdapter:
-    """What adapters of this project share; ``Adapter`` has what each of them adds."""
+    """The common part of this project's adapters; ``Adapter`` lists the rest."""
 
     module = "access"  # that which imports the library
     declares = True  # ``problem`` takes declarations (``problem.declarations``)
 
     @property
     def library(self) -> Any:
-        """The module; where its library is missing, it names the extra."""
+        """The module; its import names the extra where its library is missing."""
         return import_module(f"{type(self).__module__}.{self.module}")
 
     def build(
@@ -45,24 +45,24 @@ class LateAdapter:
         operator: Operator,
     ) -> Problem:
         """The problem of a name; parameters that are not the adapter's own go on."""
-        found: Problem = self.library.named(
+        problem: Problem = self.library.named(
             text, parameters, discount=discount, operator=operator
         )
-        return found
+        return problem
 
     def problem(self, simulator: Any, **options: Any) -> Problem:
         """The problem of a simulator, starting where it is."""
-        found: Problem = self.library.problem(simulator, **options)
-        return found
+        problem: Problem = self.library.problem(simulator, **options)
+        return problem
 
 
 def late_problem(adapter: LateAdapter) -> Callable[[str], Any]:
-    """The ``__getattr__`` of an adapter's package, which has ``problem`` late."""
+    """The ``__getattr__`` of an adapter's package, which imports ``problem`` late."""
 
     def attribute(name: str) -> Any:
         if name != "problem":
-            package = type(adapter).__module__
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            package_name = type(adapter).__module__
+            raise AttributeError(f"module {package_name!r} has no attribute {name!r}")
         return adapter.library.problem
 
     return attribute

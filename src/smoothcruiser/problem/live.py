@@ -1,4 +1,4 @@
-"""The problem of what was passed in the place of one: a running simulator."""
+"""The problem of a running simulator that was passed in the place of a problem."""
 
 from __future__ import annotations
 
@@ -16,24 +16,32 @@ def live_problem(
     refuse_parts(simulator)
     adapter = live_adapter(simulator)
     if adapter is None:
-        installed = ", ".join(f"{prefix}:" for prefix in prefixes())
+        known_prefixes = ", ".join(f"{prefix}:" for prefix in prefixes())
         raise InvalidInput(
-            f"{verb} a Problem (MDP, Game, tabular, make) or a running simulator that an "
-            f"adapter accepts (installed: {installed}), got "
+            f"{verb} a Problem (MDP, Game, tabular, make) or a running simulator that "
+            f"an adapter accepts (installed: {known_prefixes}), got "
             f"{type(simulator).__name__}."
         )
-    own = {name: options[name] for name in adapter.options if name in options}
-    if "discount" not in own or "operator" not in own:
+    adapter_options = {
+        option_name: options[option_name]
+        for option_name in adapter.options
+        if option_name in options
+    }
+    if "discount" not in adapter_options or "operator" not in adapter_options:
         raise InvalidInput(
             f"{verb} an environment, which needs discount= and operator=, such as "
             "discount=0.9, operator=Max()."
         )
-    more = {name: value for name, value in options.items() if name not in own}
-    return adapter.problem(simulator, **own), more
+    other_options = {
+        option_name: value
+        for option_name, value in options.items()
+        if option_name not in adapter_options
+    }
+    return adapter.problem(simulator, **adapter_options), other_options
 
 
 def refuse_parts(part: Any) -> None:
-    """Refuse what a problem is made of: a name, a step, arrays, a class."""
+    """Refuse the ingredients of a problem: a name, a step, arrays, a class."""
     if isinstance(part, str):
         hint = f"make it first: problem = make({part!r}, discount=0.9, operator='max')"
     elif isinstance(part, type):

@@ -10,7 +10,7 @@ elsewhere.
                                   returns one and may take ``discount``,
                                   ``temperature``, ``operator`` and parameters
 
-What a problem does not say of itself is declared by keywords of ``make``, or by
+Facts that a problem does not state itself are declared by keywords of ``make``, or by
 parameters of the name (``problem.declarations``).
 """
 
@@ -32,8 +32,8 @@ from smoothcruiser.problem.adapter import (
     FAULTS,
     Adapter,
     find_adapter,
-    near,
     prefixes,
+    suggest_name,
 )
 from smoothcruiser.problem.arguments import check_keywords
 from smoothcruiser.problem.declarations import (
@@ -42,10 +42,10 @@ from smoothcruiser.problem.declarations import (
     declare,
     merged,
     taken,
-    written,
+    write_declarations,
 )
 from smoothcruiser.problem.declared import action_labels
-from smoothcruiser.problem.names import named, parameters
+from smoothcruiser.problem.names import read_parameters, split_name
 from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.spec import Spec, spec_of
 from smoothcruiser.problem.zoo import ZOO, build
@@ -64,7 +64,7 @@ def make(
     Args:
         text: a built-in problem, a simulator behind an adapter's prefix, or
             ``module:attribute``; parameters follow as ``name=value,name=value``.
-            ``smoothcruiser problems`` lists what there is.
+            ``smoothcruiser problems`` lists them.
         discount: weight of the next step's value, in [0, 1), or 1 with a horizon or,
             for plain max, with a known model or a bounded total; needed unless
             ``module:attribute`` or an adapter has its own.
@@ -72,20 +72,20 @@ def make(
             Needed by every operator that is named, but for "max".
         operator: the smooth maximum, or its name: "entropy" (the default), "kl",
             "sparsemax", "square-root" or "max".
-        actions: what the actions are called in answers, such as ["left", "right"]; by
+        actions: the names of the actions in answers, such as ["left", "right"]; by
             default as the problem itself names them.
         horizon: steps until the end; "none" for no limit where the problem has one.
         payoffs: "end" if only the step that ends an episode pays, as in ``MDP``. This
-            and what follows is declared in place of what the problem says of itself,
-            and "none" takes that back. Names take all of it too: "gym:…,payoffs=end".
+            and the following declarations replace the problem's own, and "none" takes
+            them back. Names take all of them too: "gym:…,payoffs=end".
         total_reward_range: (low, high) of the sum of rewards, as in ``MDP``.
         episodes_end: (steps, probability) of the ends of episodes, as in ``MDP``.
         value_bounds: (low, high) of V, as in ``MDP``: numbers, functions of the state, or
             their names "module:function".
         value_gap: the most that two such functions are apart.
         min_probability: least probability of an outcome, as in ``MDP``.
-        key: what tells states apart, as in ``MDP``: a function, its name
-            "module:function", or what an adapter calls it.
+        key: the key that tells states apart, as in ``MDP``: a function, its name
+            "module:function", or an adapter's name for it.
         deterministic: whether a pair (state, action) always has one outcome.
 
     Example:
@@ -101,81 +101,100 @@ def make(
             "`smoothcruiser problems` lists them."
         )
     check_keywords("make", more, ("discount", "temperature", "operator", *DECLARATIONS))
-    words = {name: value for name, value in more.items() if value is not None}
-    actions: Any = words.pop("actions", None)
+    declared_words = {
+        option_name: value for option_name, value in more.items() if value is not None
+    }
+    actions: Any = declared_words.pop("actions", None)
     if actions is not None:
         actions = action_labels(actions)
-    plain = written(words)
+    plain_words = write_declarations(declared_words)
     spec = spec_of(
         text,
         discount=discount,
         temperature=temperature,
         operator=operator,
         actions=actions,
-        declared=plain,
+        declared=plain_words,
     )
     changes: dict[str, Any] = {} if actions is None else {"actions": actions}
-    if plain is None:  # a function without a name: nobody else could rebuild it
+    if plain_words is None:  # a function without a name: nobody else could rebuild it
         changes["spec"] = None
-    problem = _made(text, spec, operator, words)
+    problem = _build_problem(text, spec, operator, declared_words)
     return dataclasses.replace(problem, **changes) if changes else problem
 
 
-def _made(
+def _build_problem(
     text: str, spec: Spec, operator: str | Operator | None, words: dict[str, Any]
 ) -> Problem:
-    """What ``make`` returns, with the names of actions that the problem has itself."""
-    name, _, rest = text.partition(":")
+    """The problem that ``make`` returns, with the problem's own names of actions."""
+    prefix, _, after_colon = text.partition(":")
     discount = spec["discount"]
     if is_built_in(text):
         if discount is None:
-            raise InvalidInput(f"{name} needs a discount in [0, 1); give discount=.")
-        chosen = _operator(operator, spec["temperature"])
-        given = _with_words(text, parameters(rest), words)
-        return build(name, given, discount=discount, operator=chosen, spec=spec)
-    adapter = find_adapter(name)
+            raise InvalidInput(f"{prefix} needs a discount in [0, 1); give discount=.")
+        chosen_operator = _choose_operator(operator, spec["temperature"])
+        zoo_parameters = _merge_words(text, read_parameters(after_colon), words)
+        return build(
+            prefix,
+            zoo_parameters,
+            discount=discount,
+            operator=chosen_operator,
+            spec=spec,
+        )
+    adapter = find_adapter(prefix)
     if adapter is not None:
-        return _adapted(adapter, rest, spec, operator, words)
-    if name and rest:
-        return _imported(name, rest, spec, operator, words)
+        return _build_adapted(adapter, after_colon, spec, operator, words)
+    if prefix and after_colon:
+        return _import_problem(prefix, after_colon, spec, operator, words)
     if text.endswith(".py"):
-        path = PurePath(text).with_suffix("")
-        inside = not path.is_absolute() and ".." not in path.parts
-        where = "" if inside else f", and go to its folder, {path.parent}"
+        module_path = PurePath(text).with_suffix("")
+        is_relative = not module_path.is_absolute() and ".." not in module_path.parts
+        module_name = ".".join(module_path.parts) if is_relative else module_path.name
+        folder_hint = (
+            "" if is_relative else f", and go to its folder, {module_path.parent}"
+        )
         raise InvalidInput(
             f"{text!r} is a file; name the problem in it as module:attribute, such as "
-            f"{'.'.join(path.parts) if inside else path.name}:problem{where}."
+            f"{module_name}:problem{folder_hint}."
         )
     if re.search(r"-v\d+$", text):
         raise InvalidInput(
             f"Unknown problem {text!r}; an environment of Gymnasium is named 'gym:{text}'."
         )
-    own = f"name your own as module:attribute{near(text) or '.'}"
-    if _is_module(name):
-        module, dot, last = name.rpartition(".")
-        meant = f"{name}:problem or {module}:{last}" if dot else f"{name}:problem"
-        own = f"name what a module holds, such as {meant}."
+    own_hint = f"name your own as module:attribute{suggest_name(text) or '.'}"
+    if _is_module(prefix):
+        parent_module, dot, attribute_name = prefix.rpartition(".")
+        example_names = (
+            f"{prefix}:problem or {parent_module}:{attribute_name}"
+            if dot
+            else f"{prefix}:problem"
+        )
+        own_hint = f"name what a module holds, such as {example_names}."
     raise InvalidInput(
-        f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or {own}"
+        f"Unknown problem {text!r}; choose one of {', '.join(ZOO)}, or {own_hint}"
     )
 
 
 def _is_module(name: str) -> bool:
     """Whether a module, or the package that it would be in, can be found."""
-    first = name.partition(".")[0]  # looking deeper would import it
+    top_package = name.partition(".")[0]  # looking deeper would import it
     with suppress(ImportError, ValueError):
-        return first.isidentifier() and importlib.util.find_spec(first) is not None
+        return (
+            top_package.isidentifier()
+            and importlib.util.find_spec(top_package) is not None
+        )
     return False
 
 
-def _with_words(
+def _merge_words(
     text: str, given: dict[str, Any], words: dict[str, Any]
 ) -> dict[str, Any]:
     """The parameters of a name with the keywords of ``make``, each from one of both."""
-    twice = sorted(given.keys() & words.keys())
-    if twice:
+    repeated_names = sorted(given.keys() & words.keys())
+    if repeated_names:
         raise InvalidInput(
-            f"{twice[0]} is declared in {text!r} and as {twice[0]}=; drop one of both."
+            f"{repeated_names[0]} is declared in {text!r} and as {repeated_names[0]}=; "
+            "drop one of both."
         )
     return given | words
 
@@ -185,163 +204,183 @@ def is_built_in(text: str) -> bool:
     return text.partition(":")[0] in ZOO
 
 
-def _operator(operator: str | Operator | None, temperature: float | None) -> Operator:
+def _choose_operator(
+    operator: str | Operator | None, temperature: float | None
+) -> Operator:
     if isinstance(operator, Operator):
         return operator
     return make_operator(operator or "entropy", temperature)
 
 
-def _adapted(
+def _build_adapted(
     adapter: Adapter,
-    rest: str,
+    after_colon: str,
     spec: Spec,
     operator: str | Operator | None,
     words: dict[str, Any],
 ) -> Problem:
     """The problem of a simulator of another library."""
-    what, given = named(rest, getattr(adapter, "positional", ()))
-    text, late = spec["problem"], words
+    simulator_name, name_parameters = split_name(
+        after_colon, getattr(adapter, "positional", ())
+    )
+    problem_text, late_words = spec["problem"], words
     if getattr(adapter, "declares", False):  # it builds the problem with them
-        given, late = _with_words(text, given, words), {}
-    elif words.keys() & given.keys():
-        _with_words(text, given, words)
-    own = getattr(adapter, "has_discount", False)
-    if own and not what:
+        name_parameters, late_words = (
+            _merge_words(problem_text, name_parameters, words),
+            {},
+        )
+    elif words.keys() & name_parameters.keys():
+        _merge_words(problem_text, name_parameters, words)
+    has_discount = getattr(adapter, "has_discount", False)
+    if has_discount and not simulator_name:
         raise InvalidInput(
             f"{adapter.name}: needs the name of a simulator, as in "
             f"{adapter.name}:{adapter.example}."
         )
-    if not what or (spec["discount"] is None and not own):
+    if not simulator_name or (spec["discount"] is None and not has_discount):
         raise InvalidInput(
             f"{adapter.name}: needs the name of a simulator and a discount, as in "
             f"make('{adapter.name}:{adapter.example}', discount=0.9, temperature=0.1)."
         )
-    who = f"The adapter {adapter.name!r}"
+    adapter_title = f"The adapter {adapter.name!r}"
     if operator is None and spec["temperature"] is None:
         operator = getattr(adapter, "default_operator", None)
-    chosen = _operator(operator, spec["temperature"])
+    chosen_operator = _choose_operator(operator, spec["temperature"])
     try:
         problem: Any = adapter.build(
-            what, given, discount=spec["discount"], operator=chosen
+            simulator_name,
+            name_parameters,
+            discount=spec["discount"],
+            operator=chosen_operator,
         )
     except SmoothcruiserError:
         raise
     except ImportError as error:
         remedy = f"pip install '{adapter.needs}'" if adapter.needs else "install it"
         raise MissingExtra(
-            f"{who} cannot import what it needs: {said(error)}; {remedy}."
+            f"{adapter_title} cannot import what it needs: {said(error)}; {remedy}."
         ) from error
     except Exception as error:
         raise InvalidInput(
-            f"{who} cannot build {spec['problem']!r}: {said(error)}; check its "
-            f"parameters, as in {adapter.name}:{adapter.example}."
+            f"{adapter_title} cannot build {spec['problem']!r}: {said(error)}; check "
+            f"its parameters, as in {adapter.name}:{adapter.example}."
         ) from error
     if not isinstance(problem, Problem):
         raise InvalidInput(
-            f"{who} must build a Problem (MDP, Game or tabular), got "
+            f"{adapter_title} must build a Problem (MDP, Game or tabular), got "
             f"{type(problem).__name__} for {spec['problem']!r}."
         )
-    return dataclasses.replace(declare(problem, taken(dict(late))), spec=spec)
+    return dataclasses.replace(declare(problem, taken(dict(late_words))), spec=spec)
 
 
-def _imported(
+def _import_problem(
     module_name: str,
-    rest: str,
+    after_colon: str,
     spec: Spec,
     operator: str | Operator | None,
     words: dict[str, Any],
 ) -> Problem:
-    """The user's own problem, or what the user's function returns."""
-    attribute, given = named(rest)
-    given = _with_words(spec["problem"], given, words)
-    found = _attribute(module_name, attribute)
-    name = f"{module_name}:{attribute}"
-    if isinstance(found, Problem):
-        declared = taken(given)
-        if given:
+    """The user's own problem, or the one that the user's function returns."""
+    attribute_name, name_parameters = split_name(after_colon)
+    name_parameters = _merge_words(spec["problem"], name_parameters, words)
+    imported_value = _import_attribute(module_name, attribute_name)
+    full_name = f"{module_name}:{attribute_name}"
+    if isinstance(imported_value, Problem):
+        declared = taken(name_parameters)
+        if name_parameters:
             raise InvalidInput(
-                f"{name} is a Problem and takes no {next(iter(given))!r}; it takes "
-                f"{', '.join(DECLARATIONS)}."
+                f"{full_name} is a Problem and takes no "
+                f"{next(iter(name_parameters))!r}; it takes {', '.join(DECLARATIONS)}."
             )
-        return _changed(found, name, spec, operator, declared)
-    if not callable(found):
+        return _change_problem(imported_value, full_name, spec, operator, declared)
+    if not callable(imported_value):
         raise InvalidInput(
-            f"{name} must be a Problem or a function that "
-            f"returns one, got {type(found).__name__}."
+            f"{full_name} must be a Problem or a function that returns one, got "
+            f"{type(imported_value).__name__}."
         )
     options = {
         "discount": spec["discount"],
         "temperature": spec["temperature"],
         "operator": operator,
     }
-    options = {key: value for key, value in options.items() if value is not None}
-    accepted = inspect.signature(found).parameters
-    # what the function takes by its own words goes there, and the rest is declared
+    options = {
+        option_name: value
+        for option_name, value in options.items()
+        if value is not None
+    }
+    accepted_parameters = inspect.signature(imported_value).parameters
+    # words that the function takes itself go there, all others are declared
     declared = taken(
-        {k: given.pop(k) for k in DECLARATIONS if k in given.keys() - accepted}
+        {
+            word: name_parameters.pop(word)
+            for word in DECLARATIONS
+            if word in name_parameters.keys() - accepted_parameters
+        }
     )
-    options |= given
-    needed = [
-        each.name
-        for each in accepted.values()
-        if each.default is each.empty
-        and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-        and each.name not in options
+    options |= name_parameters
+    needed_names = [
+        parameter.name
+        for parameter in accepted_parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        and parameter.name not in options
     ]
-    if needed:
+    if needed_names:
         raise InvalidInput(
-            f"{name} is a function that needs {needed[0]}; give {needed[0]}=… after a "
-            f"comma, or name the problem that is made of it, such as "
-            f"{module_name}:problem."
+            f"{full_name} is a function that needs {needed_names[0]}; give "
+            f"{needed_names[0]}=… after a comma, or name the problem that is made of "
+            f"it, such as {module_name}:problem."
         )
-    unused = [key for key in options if key not in accepted]
-    if unused:
+    unused_options = [
+        option_name for option_name in options if option_name not in accepted_parameters
+    ]
+    if unused_options:
         raise InvalidInput(
-            f"{name} takes no {unused[0]!r}; drop the option or "
-            "add the parameter to the function."
+            f"{full_name} takes no {unused_options[0]!r}; drop the option or add the "
+            "parameter to the function."
         )
     try:
-        problem = found(**options)
+        problem = imported_value(**options)
     except SystemExit as error:
-        raise _exits(name) from error
+        raise _exit_error(full_name) from error
     if not isinstance(problem, Problem):
         raise InvalidInput(
-            f"{name} must return a Problem (MDP, Game or "
-            f"tabular), got {type(problem).__name__}."
+            f"{full_name} must return a Problem (MDP, Game or tabular), got "
+            f"{type(problem).__name__}."
         )
-    return dataclasses.replace(declare(problem, declared), spec=spec, name=name)
+    return dataclasses.replace(declare(problem, declared), spec=spec, name=full_name)
 
 
-def _attribute(module_name: str, attribute: str) -> Any:
+def _import_attribute(module_name: str, attribute: str) -> Any:
     """``attribute`` of the module, which is imported."""
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        adapters = ", ".join(f"{prefix}:" for prefix in prefixes())
-        broken = f"; cannot be imported: {', '.join(FAULTS)}" if FAULTS else ""
+        adapter_prefixes = ", ".join(f"{prefix}:" for prefix in prefixes())
+        broken_note = f"; cannot be imported: {', '.join(FAULTS)}" if FAULTS else ""
         raise InvalidInput(
             f"No problem and no module is called {module_name!r} "
-            f"({error}{near(module_name)}); "
-            f"built-in problems: {', '.join(ZOO)}; adapters: {adapters}{broken}."
+            f"({error}{suggest_name(module_name)}); built-in problems: "
+            f"{', '.join(ZOO)}; adapters: {adapter_prefixes}{broken_note}."
         ) from error
     except SystemExit as error:
-        raise _exits(module_name) from error
+        raise _exit_error(module_name) from error
     except SmoothcruiserError as error:
         error.in_module = True
         raise
     try:
         return getattr(module, attribute)
     except AttributeError as error:
-        close = difflib.get_close_matches(attribute, dir(module), 1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        close_matches = difflib.get_close_matches(attribute, dir(module), 1)
+        hint = f" (did you mean {close_matches[0]!r}?)" if close_matches else ""
         raise InvalidInput(
-            f"Module {module_name!r} ({_place(module_name)}) has no attribute "
-            f"{attribute!r}{hint}; name a Problem or a function that returns one. A file of "
-            "the current folder needs a name that no installed module has."
+            f"Module {module_name!r} ({_module_file(module_name)}) has no attribute "
+            f"{attribute!r}{hint}; name a Problem or a function that returns one. A "
+            "file of the current folder needs a name that no installed module has."
         ) from error
 
 
-def _exits(name: str) -> InvalidInput:
+def _exit_error(name: str) -> InvalidInput:
     """The error of a module or function that ends the process instead of answering."""
     return InvalidInput(
         f"{name} calls sys.exit while it makes the problem; a script's own calls "
@@ -349,13 +388,13 @@ def _exits(name: str) -> InvalidInput:
     )
 
 
-def _place(module_name: str) -> str:
-    """Where a module that was imported comes from."""
-    found = getattr(sys.modules.get(module_name), "__file__", None)
-    return found or "built into Python"
+def _module_file(module_name: str) -> str:
+    """The file of an imported module."""
+    module_file = getattr(sys.modules.get(module_name), "__file__", None)
+    return module_file or "built into Python"
 
 
-def _changed(
+def _change_problem(
     problem: Problem,
     name: str,
     spec: Spec,
@@ -366,7 +405,7 @@ def _changed(
     changes: dict[str, Any] = {"spec": spec, "name": name}
     if spec["discount"] is not None:
         changes["discount"] = spec["discount"]
-        if spec["discount"] != problem.discount:  # what was declared of sums and values
+        if spec["discount"] != problem.discount:  # declared sums and values are void
             changes |= {
                 "total_reward_range": None,
                 "value_bounds": None,
@@ -378,17 +417,27 @@ def _changed(
             "such as entropy, or drop temperature=."
         )
     if operator is not None or spec["temperature"] is not None:
-        base = operator if operator is not None else problem.operator.name
-        changes["operator"] = _operator(base, spec["temperature"])
+        base_operator = operator if operator is not None else problem.operator.name
+        changes["operator"] = _choose_operator(base_operator, spec["temperature"])
         if changes["operator"] != problem.operator:
             changes |= {"value_bounds": None, "value_gap": None}
-    own = {
-        each.name: getattr(problem, each.name) for each in dataclasses.fields(problem)
+    own_fields = {
+        problem_field.name: getattr(problem, problem_field.name)
+        for problem_field in dataclasses.fields(problem)
     }
     if declared:  # with the discount at once: 1 may need them
-        changes = {**changes, **_news(own, merged(own | changes, declared))}
+        changes = {
+            **changes,
+            **_changed_fields(own_fields, merged(own_fields | changes, declared)),
+        }
     return dataclasses.replace(problem, **changes)
 
 
-def _news(own: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if value is not own[name]}
+def _changed_fields(
+    own_fields: dict[str, Any], merged_fields: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        field_name: value
+        for field_name, value in merged_fields.items()
+        if value is not own_fields[field_name]
+    }

@@ -1,13 +1,13 @@
-"""The grammar of names: what ``make`` reads, and every message may propose.
+"""The grammar of names, which ``make`` reads and messages propose.
 
-    name        built-in[:parameters]   prefix:what[,parameters]   module:attribute
+    name        built-in[:parameters]   prefix:text[,parameters]   module:attribute
                 (an adapter may let its first parameters do without their words)
     parameters  word=value,word=value,…
     value       JSON, a Python literal in brackets or quotes, or a word
 
 Commas inside brackets and quotes do not separate: ``actions=[-2,0,2]`` is one
-parameter, ``breakthrough(rows=4,columns=4)`` one name. What this file leaves out: what
-the names mean (``make``, the adapters).
+parameter, ``breakthrough(rows=4,columns=4)`` one name. This file leaves out
+the meaning of the names (``make``, the adapters).
 """
 
 from __future__ import annotations
@@ -24,91 +24,102 @@ CLOSING = {"(": ")", "[": "]", "{": "}"}
 QUOTES = "\"'"
 
 
-def pieces(text: str) -> list[str]:
+def split_pieces(text: str) -> list[str]:
     """``text`` cut at its commas, but not at those inside brackets or quotes."""
-    found, begin = [], 0
-    expected: list[str] = []  # closing brackets, and the quote that is open
-    for place, sign in enumerate(text):
-        if expected and expected[-1] in QUOTES:
-            if sign == expected[-1]:
-                expected.pop()
-        elif sign in CLOSING:
-            expected.append(CLOSING[sign])
-        elif sign in QUOTES and _begins_value(text, place):
-            expected.append(sign)
-        elif sign in ")]}":
-            if not expected or expected.pop() != sign:
-                raise _unmatched(text)
-        elif sign == "," and not expected:
-            found.append(text[begin:place])
-            begin = place + 1
-    if expected:
-        raise _unmatched(text)
-    return [*found, text[begin:]]
+    segments, segment_start = [], 0
+    expected_closers: list[str] = []  # closing brackets, and the quote that is open
+    for position, character in enumerate(text):
+        if expected_closers and expected_closers[-1] in QUOTES:
+            if character == expected_closers[-1]:
+                expected_closers.pop()
+        elif character in CLOSING:
+            expected_closers.append(CLOSING[character])
+        elif character in QUOTES and _begins_value(text, position):
+            expected_closers.append(character)
+        elif character in ")]}":
+            if not expected_closers or expected_closers.pop() != character:
+                raise _unmatched_error(text)
+        elif character == "," and not expected_closers:
+            segments.append(text[segment_start:position])
+            segment_start = position + 1
+    if expected_closers:
+        raise _unmatched_error(text)
+    return [*segments, text[segment_start:]]
 
 
-def _begins_value(text: str, place: int) -> bool:
-    """Whether a quote is one, and no apostrophe inside a word."""
-    return place > 0 and text[:place].rstrip()[-1:] in ("=", ",", ":", *CLOSING)
+def _begins_value(text: str, position: int) -> bool:
+    """Whether a quote begins a value, and is no apostrophe inside a word."""
+    return position > 0 and text[:position].rstrip()[-1:] in ("=", ",", ":", *CLOSING)
 
 
-def _unmatched(text: str) -> InvalidInput:
+def _unmatched_error(text: str) -> InvalidInput:
     return InvalidInput(
         f"The brackets and quotes of {shortened(text)} must match, as in "
         "actions=[-2,0,2]; close what is open."
     )
 
 
-def named(text: str, words: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
-    """What stands before the first comma, and the parameters after it.
+def split_name(text: str, words: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
+    """The text before the first comma, and the parameters after it.
 
     ``words`` name parameters that may be written without them, in this order and
     before all others: ``SysAdmin,1`` is ``SysAdmin,instance=1`` for ("instance",).
     """
-    what, *rest = pieces(text)
-    for place, word in enumerate(words[: len(rest)]):
-        if "=" in rest[place] or not rest[place].strip():
+    subject, *raw_parameters = split_pieces(text)
+    for position, parameter_name in enumerate(words[: len(raw_parameters)]):
+        if "=" in raw_parameters[position] or not raw_parameters[position].strip():
             break
-        rest[place] = f"{word}={rest[place].strip()}"
-    return what.strip(), parameters(",".join(rest))
+        raw_parameters[position] = (
+            f"{parameter_name}={raw_parameters[position].strip()}"
+        )
+    return subject.strip(), read_parameters(",".join(raw_parameters))
 
 
-def parameters(text: str) -> dict[str, Any]:
+def read_parameters(text: str) -> dict[str, Any]:
     """``n=5,seed=1`` as a dict of values."""
-    found: dict[str, Any] = {}
-    for part in pieces(text):
-        if not part.strip():
+    values_by_name: dict[str, Any] = {}
+    for piece in split_pieces(text):
+        if not piece.strip():
             continue
-        key, equals, value = part.partition("=")
-        name = key.strip()
-        if not equals or not name or not value.strip():
+        key, equals, value = piece.partition("=")
+        parameter_name = key.strip()
+        if not equals or not parameter_name or not value.strip():
             raise InvalidInput(
-                f"Parameters are written name=value,name=value; got {part!r}."
+                f"Parameters are written name=value,name=value; got {piece!r}."
             )
-        if name in found:
-            raise InvalidInput(f"The parameter {name!r} is given twice; drop one.")
-        found[name] = _value(value.strip())
-    return found
+        if parameter_name in values_by_name:
+            raise InvalidInput(
+                f"The parameter {parameter_name!r} is given twice; drop one."
+            )
+        values_by_name[parameter_name] = _read_value(value.strip())
+    return values_by_name
 
 
 def own_options(parameters: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """The options of an adapter among the parameters of a name, which lose them.
+    """The options of an adapter, removed from the parameters of a name.
 
     ``reward_low=`` and ``reward_high=`` are another way to write ``reward_range=``.
     """
-    found = {name: parameters.pop(name) for name in names if name in parameters}
-    low, high = (parameters.pop(name, None) for name in ("reward_low", "reward_high"))
-    if (low is None) != (high is None):
+    options = {
+        option_name: parameters.pop(option_name)
+        for option_name in names
+        if option_name in parameters
+    }
+    reward_low, reward_high = (
+        parameters.pop(option_name, None)
+        for option_name in ("reward_low", "reward_high")
+    )
+    if (reward_low is None) != (reward_high is None):
         raise InvalidInput("Give reward_low= and reward_high= together.")
-    if low is not None:
-        found["reward_range"] = (float(low), float(high))
-    elif isinstance(found.get("reward_range"), list):
-        found["reward_range"] = tuple(found["reward_range"])
-    return found
+    if reward_low is not None:
+        options["reward_range"] = (float(reward_low), float(reward_high))
+    elif isinstance(options.get("reward_range"), list):
+        options["reward_range"] = tuple(options["reward_range"])
+    return options
 
 
-def _value(text: str) -> Any:
-    """A value as it is meant: JSON, Python, or a word."""
+def _read_value(text: str) -> Any:
+    """The value of a parameter: JSON, a Python literal, or a word."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     try:

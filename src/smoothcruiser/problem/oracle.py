@@ -1,4 +1,4 @@
-"""Oracles: what a simulator has to answer, and what it may offer besides.
+"""Oracles: the answers that a simulator must give, and its optional abilities.
 
 A step is any function of (state, action, rng). An adapter's oracle may know
 more about its simulator. Each of these is a protocol of its own, and an oracle
@@ -8,15 +8,15 @@ that has its methods offers it:
                         simulator
   ``WritingOracle``     writes its states as plain data, which ``parse`` reads
   ``ResettingOracle``   samples initial states
-  ``LiveOracle``        reads the state of a running simulator, and knows what
-                        the problem's actions are called there
-  ``ObservingOracle``   knows what a simulator shows in a state
-  ``LabellingOracle``   names the actions of a state, for people who read answers
+  ``LiveOracle``        reads the state of a running simulator, and knows the
+                        names of the problem's actions there
+  ``ObservingOracle``   knows a simulator's observation of a state
+  ``LabellingOracle``   names the actions of a state, for readers of answers
 
 Any object may also have a method ``__fingerprint__``, which returns plain data that
 stands for it where its fields cannot (``fingerprint``).
 
-What a step may answer, and what is said otherwise, is in ``answers``.
+The answers that a step may give, and the errors for all others, are in ``answers``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class ParsingOracle(Protocol):
 
 @runtime_checkable
 class WritingOracle(Protocol):
-    """An oracle that can say in plain data what its states are."""
+    """An oracle that can write its states as plain data."""
 
     def plain(self, state: Any) -> Any:
-        """What ``parse`` makes ``state`` of: numbers, words, lists."""
+        """Plain data that ``parse`` turns into ``state``: numbers, words, lists."""
 
 
 @runtime_checkable
@@ -58,7 +58,7 @@ class ResettingOracle(Protocol):
 class LiveOracle(Protocol):
     """An oracle of simulators that also run on their own."""
 
-    actions: Sequence[Any]  # what the problem's actions 0, 1, … are in the simulator
+    actions: Sequence[Any]  # the problem's actions 0, 1, … in the simulator's own form
 
     def read(self, simulator: Any) -> Any:
         """The state that a running simulator is in, which is left as it is."""
@@ -66,24 +66,24 @@ class LiveOracle(Protocol):
 
 @runtime_checkable
 class ObservingOracle(Protocol):
-    """An oracle that knows what its simulator shows in a state."""
+    """An oracle that knows its simulator's observation of a state."""
 
     def observe(self, state: Any) -> Any:
-        """What a policy of the simulator sees in ``state``, which is left as it is."""
+        """A policy's observation of ``state``, which is left as it is."""
 
 
 @runtime_checkable
 class LabellingOracle(Protocol):
-    """An oracle whose actions have names that depend on the state."""
+    """An oracle with names of actions that depend on the state."""
 
     def label(self, state: Any, action: int) -> str | None:
-        """What ``action`` is called in ``state``; None where it has no name there."""
+        """The name of ``action`` in ``state``; None where it has no name there."""
 
 
 def name_action(oracle: LabellingOracle, state: Any, action: int) -> str:
-    """The name of an action, or its number: no answer is lost for want of a word."""
+    """The name of an action, or its number where the oracle gives no name."""
     try:
-        found = oracle.label(state, action)
+        label = oracle.label(state, action)
     except Exception:
         return str(action)
-    return found if isinstance(found, str) and found else str(action)
+    return label if isinstance(label, str) and label else str(action)

@@ -47,8 +47,8 @@ from smoothcruiser.problem.sampled import (
     DEFAULT_ACTIONS,
     Numbering,
     check_sampler,
+    format_action,
     number_actions,
-    shown_action,
 )
 from smoothcruiser.problem.states import identical, is_fixed, state_key
 from smoothcruiser.problem.totals import EVERY_STEP, total_range
@@ -74,7 +74,7 @@ PLAIN_NUMBERS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(Declared, Shown):
-    """What MDPs and games have in common. Use ``MDP`` or ``Game``."""
+    """The common base of MDPs and games. Use ``MDP`` or ``Game``."""
 
     oracle: Step
     _: KW_ONLY
@@ -98,11 +98,11 @@ class Problem(Declared, Shown):
     horizon: int | None = None
     deterministic: bool = False
     outcomes: Outcomes | None = None
-    # what distinguishes states; None: the state itself
+    # the key that distinguishes states; None: the state itself
     key: Callable[[Any], Hashable] | None = None
     # a plain Python oracle that takes longer for one call counts as hanging
     call_seconds: float | None = None
-    # what the actions are called, in the order of their numbers
+    # the names of the actions, in the order of their numbers
     actions: Sequence[str] | None = None
     # (state, rng) -> an action; the actions of a state are then samples
     sample_action: Callable[[Any, Any], Any] | None = None
@@ -117,20 +117,20 @@ class Problem(Declared, Shown):
     numbering: Numbering | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        declare = partial(object.__setattr__, self)
-        for name in PLAIN_NUMBERS:
-            declare(name, plain_number(getattr(self, name)))
+        set_field = partial(object.__setattr__, self)
+        for field_name in PLAIN_NUMBERS:
+            set_field(field_name, plain_number(getattr(self, field_name)))
         if self.actions is not None:
             labels = action_labels(self.actions)
-            declare("actions", labels)
+            set_field("actions", labels)
             if self.num_actions is None:
-                declare("num_actions", len(labels))
+                set_field("num_actions", len(labels))
         if isinstance(self.episodes_end, tuple | list):
-            declare("episodes_end", tuple(map(plain_number, self.episodes_end)))
+            set_field("episodes_end", tuple(map(plain_number, self.episodes_end)))
         if self.sample_action is not None and self.num_actions is None:
-            declare("num_actions", DEFAULT_ACTIONS)
+            set_field("num_actions", DEFAULT_ACTIONS)
         if isinstance(self.operator, str):
-            declare("operator", read_operator(self.operator))
+            set_field("operator", read_operator(self.operator))
         check_declared(self)
         check_functions(self)
         check_sampler(self)
@@ -143,10 +143,10 @@ class Problem(Declared, Shown):
         if isinstance(self.oracle, Batched):
             for name in ("legal", "terminal", "player"):
                 if hasattr(self, name):
-                    declare(name, self.oracle.function_of(getattr(self, name)))
+                    set_field(name, self.oracle.function_of(getattr(self, name)))
             if self.value_bounds is not None:
-                bounds = tuple(self.oracle.function_of(x) for x in self.value_bounds)
-                declare("value_bounds", bounds)
+                row_bounds = tuple(map(self.oracle.function_of, self.value_bounds))
+                set_field("value_bounds", row_bounds)
 
     def sampled_action(self, state: Any, number: int) -> Any:
         """The action that ``number`` stands for in ``state``: the number itself where
@@ -159,7 +159,7 @@ class Problem(Declared, Shown):
     @property
     def given_step(self) -> Step:
         """The step as it was given, which takes the actions themselves."""
-        return self.oracle if self.numbering is None else self.numbering.given
+        return self.oracle if self.numbering is None else self.numbering.user_step
 
     def __repr__(self) -> str:
         return brief(
@@ -177,7 +177,7 @@ class Problem(Declared, Shown):
 
     @cached_property
     def facts(self) -> Facts:
-        """What a promise may rely on before the first call."""
+        """The facts that a promise may rely on before the first call."""
         fewest = self.num_actions if self.legal is None else 1
         return Facts(
             num_actions=self.num_actions,
@@ -202,18 +202,18 @@ class Problem(Declared, Shown):
         """By how much a batch may round a reward otherwise than a single state."""
         if not isinstance(self.oracle, Batched):
             return 0.0
-        return self.oracle.reward_rounding * max(abs(x) for x in self.reward_range)
+        return self.oracle.reward_rounding * max(map(abs, self.reward_range))
 
     @property
     def is_compiled(self) -> bool:
         """Whether every function of the problem can run inside compiled code."""
-        parts = [self.oracle, self.legal, self.terminal, vars(self).get("player")]
-        bounds = () if self.value_gap is None else self.value_bounds or ()
-        return all(is_compiled(bound) for bound in bounds) and (
+        functions = [self.oracle, self.legal, self.terminal, vars(self).get("player")]
+        bound_functions = () if self.value_gap is None else self.value_bounds or ()
+        return all(is_compiled(bound) for bound in bound_functions) and (
             self.tables is not None
             or all(
-                part is None or isinstance(part, bool) or is_compiled(part)
-                for part in parts
+                function is None or isinstance(function, bool) or is_compiled(function)
+                for function in functions
             )
         )
 
@@ -223,8 +223,9 @@ class Problem(Declared, Shown):
 
         There are none for a model that is known as tables.
         """
-        rows = LOOKED_BATCHES * LOOKED_ROWS if isinstance(self.oracle, Batched) else 0
-        return CALLS_PER_LOOK * self.inspected_pairs + rows
+        is_batched = isinstance(self.oracle, Batched)
+        row_calls = LOOKED_BATCHES * LOOKED_ROWS if is_batched else 0
+        return CALLS_PER_LOOK * self.inspected_pairs + row_calls
 
     @property
     def inspected_pairs(self) -> int:
@@ -251,43 +252,42 @@ class Problem(Declared, Shown):
         return actions
 
     def labels(self, state: Any) -> tuple[str, ...] | None:
-        """What the actions are called in ``state``; None where they have no names.
+        """The names of the actions in ``state``; None where they have none.
 
         Labels that were declared hold everywhere. An adapter's oracle may know names
         that depend on the state; actions that it cannot name there have their numbers.
         """
         if self.actions is not None:
             return tuple(self.actions)
+        numbers = range(self.num_actions)
         if self.sample_action is not None:
-            numbers = range(self.num_actions)
-            return tuple(shown_action(self.sampled_action(state, n)) for n in numbers)
+            return tuple(format_action(self.sampled_action(state, n)) for n in numbers)
         if not isinstance(self.oracle, LabellingOracle):
             return None
-        numbers = range(self.num_actions)
-        names = tuple(name_action(self.oracle, state, a) for a in numbers)
-        return None if names == tuple(map(str, numbers)) else names
+        action_names = tuple(name_action(self.oracle, state, a) for a in numbers)
+        return None if action_names == tuple(map(str, numbers)) else action_names
 
     def label(self, state: Any, action: int) -> str:
-        """What an action is called in ``state``: its number where it has no name."""
-        found = self.labels(state)
-        return str(action) if found is None else found[action]
+        """The name of an action in ``state``: its number where it has no name."""
+        state_labels = self.labels(state)
+        return str(action) if state_labels is None else state_labels[action]
 
     def is_terminal(self, state: Any) -> bool:
         """Whether the episode is over in ``state``."""
         if not callable(self.terminal):
             return False
         try:
-            over = self.terminal(state)
+            is_over = self.terminal(state)
         except BaseException as error:
             raise failure("terminal", error, state) from error
-        return over if type(over) is bool else truth("terminal", over, state)
+        return is_over if type(is_over) is bool else truth("terminal", is_over, state)
 
     def mover(self, state: Any) -> int:
         """1 where the max player moves, 2 where the min player does."""
         return 1
 
     def key_of(self, state: Any) -> Hashable:
-        """What distinguishes ``state`` from others: its ``key``, by default the state.
+        """The key that distinguishes ``state`` from others; by default the state.
 
         Two states with one key must have the same mover, legal actions, end and
         future.
@@ -295,11 +295,11 @@ class Problem(Declared, Shown):
         if self.key is None:
             return state_key(state)  # type: ignore[no-any-return]
         try:
-            found = self.key(state)
-            hash(found)
+            user_key = self.key(state)
+            hash(user_key)
         except BaseException as error:
             raise failure("key", error, state) from error
-        return found
+        return user_key
 
     def profile(self, state: Any) -> tuple[int, ...] | None:
         """(mover, first legal action, second, ...); None where the episode is over."""
@@ -320,9 +320,9 @@ class Problem(Declared, Shown):
             return
         if self.key is None and is_fixed(state) and identical(state, known):
             return
-        found = self.profile(state)
-        if found != profile:
-            raise two_in_one(state, known, found, profile)
+        state_profile = self.profile(state)
+        if state_profile != profile:
+            raise two_in_one(state, known, state_profile, profile)
 
     def start(self, state: Any = None) -> Any:
         """The requested state: ``state``, or by default the initial state."""
@@ -334,24 +334,24 @@ class Problem(Declared, Shown):
                 "state= or initial_state=."
             )
         if isinstance(self.oracle, ParsingOracle):
-            state = self._parsed(self.oracle, state)
+            state = self._parse_state(self.oracle, state)
         if self.tables is not None:
             self.tables.check_state(state)
             return int(state)
         return state
 
-    def _parsed(self, oracle: ParsingOracle, state: Any) -> Any:
-        """``state`` as the oracle reads it; what it cannot read is refused."""
+    def _parse_state(self, oracle: ParsingOracle, state: Any) -> Any:
+        """``state`` as the oracle reads it; an unreadable state is refused."""
         try:
             return oracle.parse(state)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:
             # the text given to ``make`` begins with the adapter's name
-            name = self.name if self.spec is None else self.spec["problem"]
+            problem_name = self.name if self.spec is None else self.spec["problem"]
             raise InvalidInput(
-                f"{name} cannot read the state {state!r} ({said(error)}); give a state "
-                "as its step returns it."
+                f"{problem_name} cannot read the state {state!r} ({said(error)}); give "
+                "a state as its step returns it."
             ) from error
 
 
@@ -412,7 +412,7 @@ class MDP(Problem):
             default the state itself.
         call_seconds: a call that takes longer counts as hanging; None, the
             default, for no limit.
-        actions: what the actions are called in answers, such as ["buy", "wait"]:
+        actions: the names of the actions in answers, such as ["buy", "wait"]:
             distinct words, in the order of their numbers; by default they have none.
         sample_action: ``sample_action(state, rng)``, one action, such as a number, a
             tuple or an array, where they are continuous or too many to list. The step

@@ -1,4 +1,4 @@
-"""Rows of a known model: what ``outcomes(state, action)`` lists, checked.
+"""Rows of a known model: the outcomes that ``outcomes(state, action)`` lists, checked.
 
 A row is [(probability, reward, next_state), ...]. Its probabilities must sum to 1
 within ``ROW_SUM_TOLERANCE``, and are divided by their sum; outcomes of probability
@@ -6,7 +6,7 @@ within ``ROW_SUM_TOLERANCE``, and are divided by their sum; outcomes of probabil
 probability is within two roundings of the exact quotient. None in the place of a row
 says that the model is not known there.
 
-Who reads rows: the exact solver, which explores all states and needs all rows, and
+Rows are read by the exact solver, which explores all states and needs all rows, and
 certified search, which reads them where it would sample, and samples where there is
 none. Sampling methods never do.
 """
@@ -41,14 +41,14 @@ READ_AGAIN = 64  # rows that are read a second time
 
 
 class BadRow(InvalidInput):
-    """A list of outcomes that is none: wrong for everyone, also where others can do."""
+    """A malformed list of outcomes: an error for every method, also a sampling one."""
 
 
 class NoRow(InvalidInput):
-    """The model is not known at a pair, and somebody needs all of it."""
+    """The model is not known at a pair, and the caller needs all of it."""
 
     def __init__(self, state: Any, action: int) -> None:
-        self.where = f"{_call(state, action)} is None"
+        self.where = f"{_call_text(state, action)} is None"
         super().__init__(
             f"{self.where}, so the model is not known there, and exact needs all of "
             "it; list that row, or use certified search, which samples where there is "
@@ -74,7 +74,7 @@ def check_ends(problem: Problem) -> None:
 
 
 def read_row(problem: Problem, state: Any, action: int) -> Row:
-    """The outcomes of one pair, for who needs every row."""
+    """The outcomes of one pair, for a caller that needs every row."""
     row = known_row(problem, state, action)
     if row is None:
         raise NoRow(state, action)
@@ -85,13 +85,13 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
     """The outcomes of one pair, checked and normalized; None if they are not known."""
     assert problem.outcomes is not None
     try:
-        listed = _listed(problem, state, action)
-        if listed is None:
+        listed_row = _list_outcomes(problem, state, action)
+        if listed_row is None:
             return None
-        found = [(float(p), float(r), z) for p, r, z in listed]
+        entries = [(float(p), float(r), z) for p, r, z in listed_row]
     except (TypeError, ValueError) as error:
         raise BadRow(
-            f"{_call(state, action)} must list (probability, reward, next_state): "
+            f"{_call_text(state, action)} must list (probability, reward, next_state): "
             f"{error}."
         ) from error
     except (SmoothcruiserError, KeyboardInterrupt, Hung):
@@ -100,33 +100,33 @@ def known_row(problem: Problem, state: Any, action: int) -> Row | None:
         raise OracleError(
             f"outcomes raised {said(error)} {at(state, action)}; fix it there."
         ) from error
-    shares = [p for p, _, _ in found]
-    inside = all(0.0 <= p <= 2.0 for p in shares)
-    total = math.fsum(shares) if inside else math.nan
-    if not abs(total - 1.0) <= ROW_SUM_TOLERANCE:
+    probabilities = [p for p, _, _ in entries]
+    in_range = all(0.0 <= p <= 2.0 for p in probabilities)
+    probability_sum = math.fsum(probabilities) if in_range else math.nan
+    if not abs(probability_sum - 1.0) <= ROW_SUM_TOLERANCE:
         raise BadRow(
-            f"{_call(state, action)} must hold probabilities that sum to 1, got "
-            f"{shares!r:.200}."
+            f"{_call_text(state, action)} must hold probabilities that sum to 1, got "
+            f"{probabilities!r:.200}."
         )
-    if not all(math.isfinite(r) for _, r, _ in found):
+    if not all(math.isfinite(r) for _, r, _ in entries):
         raise BadRow(
-            f"{_call(state, action)} must hold finite rewards, got "
-            f"{[r for _, r, _ in found]!r:.200}."
+            f"{_call_text(state, action)} must hold finite rewards, got "
+            f"{[r for _, r, _ in entries]!r:.200}."
         )
-    row = [(p / total, r, z) for p, r, z in found if p > 0.0]
+    row = [(p / probability_sum, r, z) for p, r, z in entries if p > 0.0]
     _check_chances(problem, row, state, action)
     if problem.deterministic and len(row) > 1:
         _check_single(problem, row, state, action)
     return row
 
 
-def _listed(problem: Problem, state: Any, action: int) -> Any:
-    """What ``outcomes`` returns; an action that is taken for its name is noticed."""
+def _list_outcomes(problem: Problem, state: Any, action: int) -> Any:
+    """The list that ``outcomes`` returns; comparing actions with names is refused."""
     assert problem.outcomes is not None
     try:
         if problem.tables is None and takes_wary(problem.outcomes):
-            named = wary(problem, action, "outcomes")
-            return call_warily(problem.outcomes, state, named)
+            wary_action = wary(problem, action, "outcomes")
+            return call_warily(problem.outcomes, state, wary_action)
     except InsistsOnInt:
         pass
     return problem.outcomes(state, action)
@@ -134,10 +134,10 @@ def _listed(problem: Problem, state: Any, action: int) -> Any:
 
 def _check_single(problem: Problem, row: Row, state: Any, action: int) -> None:
     """Refuse two outcomes where one was declared; the same may be listed twice."""
-    outcomes = {(reward, problem.key_of(after)) for _, reward, after in row}
+    outcomes = {(reward, problem.key_of(next_state)) for _, reward, next_state in row}
     if len(outcomes) > 1 and not problem.is_terminal(state):
         raise BadRow(
-            f"{_call(state, action)} lists {len(outcomes)} outcomes, but "
+            f"{_call_text(state, action)} lists {len(outcomes)} outcomes, but "
             "deterministic=True says that there is one; drop deterministic=, or fix "
             "outcomes."
         )
@@ -145,49 +145,52 @@ def _check_single(problem: Problem, row: Row, state: Any, action: int) -> None:
 
 def _check_chances(problem: Problem, row: Row, state: Any, action: int) -> None:
     """Refuse an outcome that is rarer than ``min_probability`` allows."""
-    least = problem.min_probability
-    if least is None or problem.is_terminal(state):
+    min_probability = problem.min_probability
+    if min_probability is None or problem.is_terminal(state):
         return
-    shares = [p for p, _, _ in row]
-    if min(shares) >= least:
+    probabilities = [p for p, _, _ in row]
+    if min(probabilities) >= min_probability:
         return
     outcomes = [(r, problem.key_of(z)) for _, r, z in row]
-    found = rarest(least, shares, outcomes)
-    if found is not None:
-        raise BadRow(too_rare(problem, f"state {state!r}, action {action}", found))
+    rarest_share = rarest(min_probability, probabilities, outcomes)
+    if rarest_share is not None:
+        raise BadRow(
+            too_rare(problem, f"state {state!r}, action {action}", rarest_share)
+        )
 
 
 def check_rewards(problem: Problem, row: Row, state: Any, action: int) -> None:
     """Refuse rewards outside ``reward_range``, or before the end if only ends pay.
 
-    Bounds on states whose rows were not read rest on that. The exact solver reads
+    Bounds on states with unread rows rest on that. The exact solver reads
     all rows, and needs no range.
     """
-    low, high = problem.facts.reward_range
-    for _, reward, after in row:
-        if pays_early(problem, reward, after, ended=False):
+    reward_low, reward_high = problem.facts.reward_range
+    for _, reward, next_state in row:
+        if pays_early(problem, reward, next_state, ended=False):
             raise OracleError(
-                f"{_call(state, action)} lists reward {reward!r} with {after!r}, where "
-                "the episode goes on, but payoffs='end' is declared; drop payoffs= "
-                "(total_reward_range= may hold), or fix outcomes."
+                f"{_call_text(state, action)} lists reward {reward!r} with "
+                f"{next_state!r}, where the episode goes on, but payoffs='end' is "
+                "declared; drop payoffs= (total_reward_range= may hold), or fix "
+                "outcomes."
             )
-        if not low <= reward <= high:
+        if not reward_low <= reward <= reward_high:
             raise OracleError(
-                f"{_call(state, action)} lists reward {reward!r}, outside "
-                f"reward_range ({low:g}, {high:g}); declare the range that holds every "
-                "reward, or fix outcomes."
+                f"{_call_text(state, action)} lists reward {reward!r}, outside "
+                f"reward_range ({reward_low:g}, {reward_high:g}); declare the range "
+                "that holds every reward, or fix outcomes."
             )
 
 
-def same_rows(one: Outcomes, other: Outcomes) -> bool:
+def same_rows(row: Outcomes, other_row: Outcomes) -> bool:
     """Whether two rows hold the same (next state's number, reward, probability).
 
     They may come in any order. Probabilities may differ by the rounding of sums in
     another order.
     """
-    return len(one) == len(other) and all(
+    return len(row) == len(other_row) and all(
         x[:2] == y[:2] and math.isclose(x[2], y[2], rel_tol=1e-9)
-        for x, y in zip(sorted(one), sorted(other), strict=True)
+        for x, y in zip(sorted(row), sorted(other_row), strict=True)
     )
 
 
@@ -199,12 +202,12 @@ def answered_again(state: Any, action: int) -> OracleError:
     )
 
 
-def _call(state: Any, action: int) -> str:
+def _call_text(state: Any, action: int) -> str:
     return f"outcomes({state!r}, {action})"
 
 
 def check_model(problem: Problem) -> None:
-    """Refuse a problem whose model is not known."""
+    """Refuse a problem without a known model."""
     if problem.tables is None and problem.outcomes is None:
         raise InvalidInput(
             f"{problem.name} has no model, so it cannot be solved exactly: build the "

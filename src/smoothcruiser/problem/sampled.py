@@ -4,7 +4,7 @@ A problem with ``sample_action(state, rng)`` has at every state a list of ``num_
 sampled actions, and its action n is the n-th of them (``jit.sampled``). The list of a state
 never changes, so trees, agents and rollouts need not know: they see numbers. The step
 gets the action itself. The best of the sampled actions is worth at most
-what the best of all is, so any lower bound on the value of a policy over numbers is
+as much as the best of all, so any lower bound on the value of a policy over numbers is
 one on V; two-sided promises about V cannot be had this way, and are refused.
 
 Only ``Max()`` has a meaning here: a regularizer would weigh the sampled list, not the actions.
@@ -54,30 +54,30 @@ class SampledStep:
         from smoothcruiser.jit.sampled import seeded
         from smoothcruiser.jit.streams import from_words
 
-        key = state_key(state) if self.key is None else self.key(state)
-        words = seeded(_number(key), int(number))
-        return self.sample_action(state, from_words(words))
+        list_key = state_key(state) if self.key is None else self.key(state)
+        stream_words = seeded(_stable_hash(list_key), int(number))
+        return self.sample_action(state, from_words(stream_words))
 
 
-def _number(key: Any) -> int:
+def _stable_hash(key: Any) -> int:
     """A hash that is equal for equal keys, in every process.
 
     Python's own is, for numbers; for text it differs between processes.
     """
     if isinstance(key, str | bytes):
-        raw = key.encode() if isinstance(key, str) else key
-        digest = hashlib.blake2b(raw, digest_size=8).digest()
+        raw_bytes = key.encode() if isinstance(key, str) else key
+        digest = hashlib.blake2b(raw_bytes, digest_size=8).digest()
         return int.from_bytes(digest, "little")
     if isinstance(key, tuple):
-        found = len(key)
-        for part in key:
-            found = (found * 1000003 ^ _number(part)) % 2**64
-        return found
+        combined_hash = len(key)
+        for element in key:
+            combined_hash = (combined_hash * 1000003 ^ _stable_hash(element)) % 2**64
+        return combined_hash
     return hash(key) % 2**64
 
 
 def check_sampler(problem: Problem) -> None:
-    """Refuse what does not go with a sampler."""
+    """Refuse arguments that do not go with a sampler."""
     if problem.sample_action is None:
         return
     if not callable(problem.sample_action):
@@ -85,11 +85,11 @@ def check_sampler(problem: Problem) -> None:
             "sample_action must be a function sample_action(state, rng), got "
             f"{problem.sample_action!r}."
         )
-    for name in ("legal", "outcomes", "actions", "tables"):
-        if getattr(problem, name) is not None:
+    for field_name in ("legal", "outcomes", "actions", "tables"):
+        if getattr(problem, field_name) is not None:
             raise InvalidInput(
-                f"{name}= belongs to actions that are listed, and sample_action= samples "
-                "them; drop one of the two."
+                f"{field_name}= belongs to actions that are listed, and sample_action= "
+                "samples them; drop one of the two."
             )
     if isinstance(problem.oracle, Batched):
         raise InvalidInput(
@@ -108,14 +108,14 @@ class Numbering:
     """How the sampled actions of a problem are numbered."""
 
     step: Callable[..., Any]  # over numbers of actions
-    given: Callable[..., Any]  # the user's, over actions
+    user_step: Callable[..., Any]  # over actions
     sampler: Callable[..., Any]
     key: Callable[..., Any] | None  # the problem's
     nth_action: Callable[[Any, int], Any]  # (state, number) -> action
 
 
-def numbered(problem: Problem) -> Numbering:
-    """The numbering of a problem whose oracle is the user's step."""
+def make_numbering(problem: Problem) -> Numbering:
+    """The numbering of a problem that still has the user's step as its oracle."""
     step, sampler, key = problem.oracle, problem.sample_action, problem.key
     assert sampler is not None
     if is_compiled(step) and is_compiled(sampler) and key is None:
@@ -123,22 +123,27 @@ def numbered(problem: Problem) -> Numbering:
 
         over_numbers, nth_action = compiled_list(step, sampler)
         return Numbering(over_numbers, step, sampler, key, nth_action)
-    listed = SampledStep(step, sampler, key)
-    return Numbering(listed, step, sampler, key, listed.nth_action)
+    sampled_step = SampledStep(step, sampler, key)
+    return Numbering(sampled_step, step, sampler, key, sampled_step.nth_action)
 
 
 def number_actions(problem: Problem) -> None:
     """Put a step over numbers in the place of one over sampled actions."""
     if problem.sample_action is None:
         return
-    known = problem.numbering  # that of a problem of which ``replace`` makes a copy
-    if known is not None and known.step is problem.oracle:
-        if known.sampler is problem.sample_action and known.key is problem.key:
+    old_numbering = (
+        problem.numbering
+    )  # that of a problem of which ``replace`` makes a copy
+    if old_numbering is not None and old_numbering.step is problem.oracle:
+        if (
+            old_numbering.sampler is problem.sample_action
+            and old_numbering.key is problem.key
+        ):
             return
-        object.__setattr__(problem, "oracle", known.given)
-    found = numbered(problem)
-    object.__setattr__(problem, "numbering", found)
-    object.__setattr__(problem, "oracle", found.step)
+        object.__setattr__(problem, "oracle", old_numbering.user_step)
+    new_numbering = make_numbering(problem)
+    object.__setattr__(problem, "numbering", new_numbering)
+    object.__setattr__(problem, "oracle", new_numbering.step)
 
 
 def refuse_sampled(problem: Problem, what: str) -> None:
@@ -151,16 +156,18 @@ def refuse_sampled(problem: Problem, what: str) -> None:
         )
 
 
-def shown_action(action: Any) -> str:
+def format_action(action: Any) -> str:
     """An action as text."""
     if isinstance(action, bool | np.bool_ | str):
         return str(action)
     if isinstance(action, int | float | np.number):
         return f"{action:.6g}"
-    items = list(np.ravel(action)) if isinstance(action, np.ndarray) else None
-    if items is None and isinstance(action, tuple | list):
-        items = list(action)
-    if items is None:
+    elements = list(np.ravel(action)) if isinstance(action, np.ndarray) else None
+    if elements is None and isinstance(action, tuple | list):
+        elements = list(action)
+    if elements is None:
         return str(action)
-    shown = ", ".join(shown_action(item) for item in items[:SHOWN_ITEMS])
-    return f"({shown}{', …' if len(items) > SHOWN_ITEMS else ''})"
+    elements_text = ", ".join(
+        format_action(element) for element in elements[:SHOWN_ITEMS]
+    )
+    return f"({elements_text}{', …' if len(elements) > SHOWN_ITEMS else ''})"

@@ -1,8 +1,8 @@
-"""Problems as text: what run stores and worker processes rebuild them from.
+"""Problems as text, from which run stores and worker processes rebuild them.
 
 A spec is a dict of plain values, and ``make`` puts it into every problem that
-it builds: the text, and the options beside it (names of actions, and what was declared,
-where there is such). It names the operator and holds its temperature, but no prior and nothing
+it builds: the text, and the options beside it (names of actions and declarations,
+if any). It names the operator and holds its temperature, but no prior and nothing
 that was changed with ``dataclasses.replace``; whoever rebuilds a problem compares
 its facts or its fingerprint with the original's.
 """
@@ -29,20 +29,20 @@ def spec_of(
     actions: Sequence[str] | None = None,
     declared: Mapping[str, Any] | None = None,
 ) -> Spec:
-    """The spec of what ``make`` builds from these arguments.
+    """The spec of the problem that ``make`` builds from these arguments.
 
-    Names of actions are in it where ``make`` was told them: most problems have their own.
-    So is what was declared by keywords, as plain values.
+    It holds names of actions if ``make`` was given any (most problems have their own),
+    and declarations by keyword, as plain values.
     """
-    labels: Spec = {} if actions is None else {"actions": list(actions)}
+    optional_entries: Spec = {} if actions is None else {"actions": list(actions)}
     if declared:
-        labels["declared"] = dict(declared)
+        optional_entries["declared"] = dict(declared)
     return {
         "problem": text,
         "discount": discount,
         "temperature": temperature,
         "operator": operator.name if isinstance(operator, Operator) else operator,
-        **labels,
+        **optional_entries,
     }
 
 
@@ -74,7 +74,7 @@ def is_spec(value: Any) -> bool:
 
 
 def imports_of(spec: Spec) -> str | None:
-    """What is imported and called to rebuild a problem; None if it is built in.
+    """The module or adapter that rebuilding a problem imports; None if it is built in.
 
     Nothing is imported to find that out.
     """
@@ -83,14 +83,16 @@ def imports_of(spec: Spec) -> str | None:
     from smoothcruiser.problem.adapter import prefixes
     from smoothcruiser.problem.zoo import ZOO
 
-    name, _, rest = spec["problem"].partition(":")
-    if name in ZOO:
+    prefix, _, after_colon = spec["problem"].partition(":")
+    if prefix in ZOO:
         return None
-    if name in prefixes():
-        return f"the adapter {name!r}, with {rest!r}"
-    found = PathFinder.find_spec(name.partition(".")[0])
-    where = "not found here" if found is None else f"found at {found.origin}"
-    return f"the module {name!r} ({where}), for its {rest!r}"
+    if prefix in prefixes():
+        return f"the adapter {prefix!r}, with {after_colon!r}"
+    module_spec = PathFinder.find_spec(prefix.partition(".")[0])
+    origin_text = (
+        "not found here" if module_spec is None else f"found at {module_spec.origin}"
+    )
+    return f"the module {prefix!r} ({origin_text}), for its {after_colon!r}"
 
 
 def from_spec(spec: Spec) -> Problem:

@@ -26,7 +26,9 @@ _FIXED = (int, float, complex, bool, str, bytes, type(None), np.generic, Enum)
 def is_fixed(state: Any) -> bool:
     """Whether a state consists of things that cannot be changed in place."""
     if isinstance(state, tuple | frozenset):
-        return not hasattr(state, "__dict__") and all(is_fixed(part) for part in state)
+        return not hasattr(state, "__dict__") and all(
+            is_fixed(element) for element in state
+        )
     # a row of a structured array can be
     return isinstance(state, _FIXED) and not isinstance(state, np.void)
 
@@ -40,10 +42,10 @@ def same_state(x: Any, y: Any) -> bool | None:
 
 
 def unchanged(before: Any, after: Any) -> bool | None:
-    """Whether a state still holds what its copy ``before`` does.
+    """Whether a state still holds the same as its copy ``before``.
 
-    None where nothing can be compared, or where the state only filled in what
-    was missing: an attribute that was not there, or a private one that was
+    None where nothing can be compared, or where the state only filled in missing
+    values: an attribute that was not there, or a private one that was
     None. That may be a cache.
     """
     try:
@@ -78,11 +80,14 @@ def identical(x: Any, y: Any) -> bool:
             and x.dtype != object
             and x.tobytes() == y.tobytes()
         )
-    mine, theirs = _held(x), _held(y)
-    if mine is None or theirs is None or mine.keys() != theirs.keys():
+    x_fields, y_fields = _object_fields(x), _object_fields(y)
+    if x_fields is None or y_fields is None or x_fields.keys() != y_fields.keys():
         return False
     try:
-        return all(identical(mine[name], theirs[name]) for name in mine)
+        return all(
+            identical(x_fields[field_name], y_fields[field_name])
+            for field_name in x_fields
+        )
     except RecursionError:  # a ring of objects
         return False
 
@@ -94,51 +99,53 @@ def _same(x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]) -> bool | N
     if is_opaque(x) or is_opaque(y):
         return None
     if hasattr(x, "shape") and hasattr(y, "shape"):
-        left, right = np.asarray(x), np.asarray(y)
-        if left.dtype == object:
-            return left.shape == right.shape and _same_all(
-                left.flat, right.flat, lazily, pairs
+        x_array, y_array = np.asarray(x), np.asarray(y)
+        if x_array.dtype == object:
+            return x_array.shape == y_array.shape and _same_all(
+                x_array.flat, y_array.flat, lazily, pairs
             )
-        return bool(np.array_equal(left, right, equal_nan=left.dtype.kind in "fc"))
+        return bool(
+            np.array_equal(x_array, y_array, equal_nan=x_array.dtype.kind in "fc")
+        )
     if isinstance(x, tuple | list | deque) and isinstance(y, tuple | list | deque):
         return len(x) == len(y) and _both(
             _same_all(x, y, lazily, pairs), _same_beside(x, y, lazily, pairs)
         )
     if isinstance(x, dict) and isinstance(y, dict):
-        names = list(x)
-        inside = x.keys() == y.keys() and _same_all(
-            [x[n] for n in names], [y[n] for n in names], lazily, pairs
+        dict_keys = list(x)
+        same_items = x.keys() == y.keys() and _same_all(
+            [x[key] for key in dict_keys], [y[key] for key in dict_keys], lazily, pairs
         )
-        return _both(inside, _same_beside(x, y, lazily, pairs))
+        return _both(same_items, _same_beside(x, y, lazily, pairs))
     if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
         return True
     return _same_objects(x, y, lazily, pairs)
 
 
-def _both(one: bool | None, other: bool | None) -> bool | None:
-    if one is False or other is False:
+def _both(verdict: bool | None, other_verdict: bool | None) -> bool | None:
+    if verdict is False or other_verdict is False:
         return False
-    return None if one is None or other is None else True
+    return None if verdict is None or other_verdict is None else True
 
 
 def _same_all(
     xs: Any, ys: Any, lazily: bool, pairs: set[tuple[int, int]]
 ) -> bool | None:
-    found = [_same(a, b, lazily, pairs) for a, b in zip(xs, ys, strict=True)]
-    if False in found:
+    verdicts = [_same(a, b, lazily, pairs) for a, b in zip(xs, ys, strict=True)]
+    if False in verdicts:
         return False
-    return None if None in found else True
+    return None if None in verdicts else True
 
 
 def _same_beside(
     x: Any, y: Any, lazily: bool, pairs: set[tuple[int, int]]
 ) -> bool | None:
     """Whether two containers hold the same beside their elements, in a subclass."""
-    mine, theirs = getattr(x, "__dict__", None), getattr(y, "__dict__", None)
+    x_fields, y_fields = getattr(x, "__dict__", None), getattr(y, "__dict__", None)
     return (
         True
-        if not mine and not theirs
-        else _same_fields(mine or {}, theirs or {}, lazily, pairs)
+        if not x_fields and not y_fields
+        else _same_fields(x_fields or {}, y_fields or {}, lazily, pairs)
     )
 
 
@@ -150,57 +157,77 @@ def _same_objects(
     Two values, unlike a value and its copy, are also the same if their own
     ``==`` says so.
     """
-    mine, theirs = _held(x), _held(y)
-    seen = type(x) is type(y) and mine is not None and theirs is not None
+    x_fields, y_fields = _object_fields(x), _object_fields(y)
+    are_comparable = (
+        type(x) is type(y) and x_fields is not None and y_fields is not None
+    )
     # a write into a field that == leaves out is a write
-    if not by_identity(x) and not (lazily and seen):
+    if not by_identity(x) and not (lazily and are_comparable):
         try:
             if bool(x == y):
                 return True
         except Exception:
             pass  # a dataclass of arrays, say
-    if mine is None or theirs is None or not seen:
+    if x_fields is None or y_fields is None or not are_comparable:
         return None if by_identity(x) and type(x) is type(y) else False
-    return _same_fields(mine, theirs, lazily, pairs)
+    return _same_fields(x_fields, y_fields, lazily, pairs)
 
 
 def _same_fields(
-    mine: dict[str, Any],
-    theirs: dict[str, Any],
+    x_fields: dict[str, Any],
+    y_fields: dict[str, Any],
     lazily: bool,
     pairs: set[tuple[int, int]],
 ) -> bool | None:
-    filled = [
-        n
-        for n in theirs
-        if n not in mine or (n[:1] == "_" and mine[n] is None and theirs[n] is not None)
+    filled_names = [
+        field_name
+        for field_name in y_fields
+        if field_name not in x_fields
+        or (
+            field_name[:1] == "_"
+            and x_fields[field_name] is None
+            and y_fields[field_name] is not None
+        )
     ]
-    if lazily and filled:
-        shared = {n: v for n, v in mine.items() if n not in filled}
-        rest = {n: v for n, v in theirs.items() if n not in filled}
-        return _both(_same_fields(shared, rest, lazily, pairs), None)
-    if mine.keys() != theirs.keys():
+    if lazily and filled_names:
+        x_shared = {
+            field_name: value
+            for field_name, value in x_fields.items()
+            if field_name not in filled_names
+        }
+        y_shared = {
+            field_name: value
+            for field_name, value in y_fields.items()
+            if field_name not in filled_names
+        }
+        return _both(_same_fields(x_shared, y_shared, lazily, pairs), None)
+    if x_fields.keys() != y_fields.keys():
         return False
-    return _same_all(mine.values(), [theirs[n] for n in mine], lazily, pairs)
+    return _same_all(
+        x_fields.values(),
+        [y_fields[field_name] for field_name in x_fields],
+        lazily,
+        pairs,
+    )
 
 
-def _held(thing: Any) -> dict[str, Any] | None:
+def _object_fields(value: Any) -> dict[str, Any] | None:
     """The fields of an object; None where it shows none."""
-    names = [
-        n
-        for kind in type(thing).__mro__
-        for n in _names(getattr(kind, "__slots__", ()))
+    slot_names = [
+        slot_name
+        for base_class in type(value).__mro__
+        for slot_name in _slot_tuple(getattr(base_class, "__slots__", ()))
     ]
-    found = {
-        n: getattr(thing, n)
-        for n in names
-        if n not in ("__dict__", "__weakref__") and hasattr(thing, n)
+    field_values = {
+        slot_name: getattr(value, slot_name)
+        for slot_name in slot_names
+        if slot_name not in ("__dict__", "__weakref__") and hasattr(value, slot_name)
     }
-    found |= getattr(thing, "__dict__", {})
-    return found or None
+    field_values |= getattr(value, "__dict__", {})
+    return field_values or None
 
 
-def _names(slots: Any) -> tuple[str, ...]:
+def _slot_tuple(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
@@ -212,10 +239,10 @@ def copied(state: Any) -> Any:
     if is_fixed(state) or is_opaque(state):
         return None
     try:
-        twin = copy.deepcopy(state)
+        state_copy = copy.deepcopy(state)
         return (
-            twin
-            if same_state(twin, state) and not _shares(twin, state, set())
+            state_copy
+            if same_state(state_copy, state) and not _shares(state_copy, state, set())
             else None
         )
     except Exception:
@@ -250,12 +277,12 @@ def _shares(x: Any, y: Any, met: set[int]) -> bool:
         return any(_shares(a, b, met) for a, b in zip(x, y, strict=False))
     if isinstance(x, dict):
         return any(_shares(x[n], y.get(n), met) for n in x)
-    mine, theirs = _held(x) or {}, _held(y) or {}
-    return any(_shares(mine[n], theirs.get(n), met) for n in mine)
+    x_fields, y_fields = _object_fields(x) or {}, _object_fields(y) or {}
+    return any(_shares(x_fields[n], y_fields.get(n), met) for n in x_fields)
 
 
 class Guard:
-    """Inspects now and then, while a run lasts, whether the step writes into its state.
+    """A guard that inspects now and then whether the step writes into its state.
 
     An inspection costs a copy of the state. The first 32 calls are all
     inspected, later ones at random and more and more rarely: on average every
@@ -279,38 +306,38 @@ class Guard:
         return self.left < 0 or self.always
 
     def copied(self, state: Any) -> Any:
-        """What to compare the state with afterwards; None if that is impossible."""
+        """A copy to compare the state with afterwards; None if that is impossible."""
         self._word = (
             self._word * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407
         ) % 2**64
         self.tried += 1
-        gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
-        self.left = (self._word >> 33) % gap
-        twin = copied(state)
+        largest_gap = 1 if self.tried < 32 else 64 if self.tried < 1000 else 2048
+        self.left = (self._word >> 33) % largest_gap
+        state_copy = copied(state)
         self.blind = self.blind or (
-            twin is None and not is_fixed(state) and not is_opaque(state)
+            state_copy is None and not is_fixed(state) and not is_opaque(state)
         )
-        return twin
+        return state_copy
 
     def compare(self, before: Any, state: Any, action: int) -> None:
-        """Refuse a state that no longer holds what ``before`` does."""
+        """Refuse a state that differs from its copy ``before``."""
         if before is None:
             return
         self.looks += 1
-        same = unchanged(before, state)
-        if same is False:
+        is_same = unchanged(before, state)
+        if is_same is False:
             raise written_into(before, state, action)
-        self.filled = self.filled or same is None
+        self.filled = self.filled or is_same is None
 
     @property
     def doubts(self) -> str:
-        """What the inspections could not see, as the end of a sentence."""
-        doubts = (
+        """The blind spots of the inspections, as the end of a sentence."""
+        doubt_text = (
             "; attributes that states fill in while it runs are taken for caches"
             if self.filled
             else ""
         )
-        return doubts + (
+        return doubt_text + (
             "; some states cannot be copied, so writes into them go unseen"
             if self.blind
             else ""
@@ -345,16 +372,19 @@ def shaped(state: Any, example: Any) -> Any:
 
     It becomes the same NamedTuple, array or float.
     """
-    fields = getattr(example, "_fields", None)
-    if fields and isinstance(state, dict) and set(state) == set(fields):
-        state = tuple(state[name] for name in fields)
+    field_names = getattr(example, "_fields", None)
+    if field_names and isinstance(state, dict) and set(state) == set(field_names):
+        state = tuple(state[field_name] for field_name in field_names)
     if (
         isinstance(example, tuple)
         and isinstance(state, tuple)
         and len(state) == len(example)
     ):
-        parts = [shaped(part, like) for part, like in zip(state, example, strict=True)]
-        return type(example)(*parts) if fields else tuple(parts)
+        elements = [
+            shaped(element, example_part)
+            for element, example_part in zip(state, example, strict=True)
+        ]
+        return type(example)(*elements) if field_names else tuple(elements)
     if (
         type(example).__module__ == "numpy"
         and hasattr(example, "dtype")
@@ -371,7 +401,7 @@ def shaped(state: Any, example: Any) -> Any:
 
 
 def state_key(state: Any) -> Any:
-    """What distinguishes a state from others.
+    """The key that distinguishes a state from others.
 
     It is the state itself, the type, shape and bytes of an array, or a tuple of such
     keys. The same bytes are other numbers in another type: uint8 255 and int8 -1.
@@ -382,16 +412,16 @@ def state_key(state: Any) -> Any:
         and state.shape
         and not state.dtype.hasobject
     ):
-        kind = state.dtype  # of a record, ``str`` says no more than its size
-        name = str(kind) if kind.kind == "V" else kind.str
+        array_type = state.dtype  # of a record, ``str`` says no more than its size
+        type_name = str(array_type) if array_type.kind == "V" else array_type.str
         # -0.0 is 0.0
-        values = state + 0.0 if kind.kind == "f" else state
-        return name, state.shape, values.tobytes()
+        values = state + 0.0 if array_type.kind == "f" else state
+        return type_name, state.shape, values.tobytes()
     try:
         hash(state)
     except TypeError as error:
         if isinstance(state, tuple):
-            return tuple(state_key(part) for part in state)
+            return tuple(state_key(element) for element in state)
         raise InvalidInput(
             f"States have to be told apart, but {state!r:.60} cannot be "
             f"({_unhashable(state, error)}, or give key=, a function from a "
@@ -401,19 +431,22 @@ def state_key(state: Any) -> Any:
 
 
 def _unhashable(state: Any, error: TypeError) -> str:
-    """Why a state has no hash, and what would give it one."""
+    """The reason why a state has no hash, and the remedy."""
     if not is_dataclass(state):
         return (
             f"{error}); let states be tuples, arrays of numbers or frozen dataclasses"
         )
-    name = type(state).__name__
-    for each in fields(state):
+    class_name = type(state).__name__
+    for state_field in fields(state):
         try:
-            hash(getattr(state, each.name))
+            hash(getattr(state, state_field.name))
         except TypeError:
-            kind = type(getattr(state, each.name)).__name__
-            return f"its field {each.name} is a {kind}); let it be a tuple"
-    return f"{name} is a dataclass that is not frozen); write @dataclass(frozen=True)"
+            type_name = type(getattr(state, state_field.name)).__name__
+            return f"its field {state_field.name} is a {type_name}); let it be a tuple"
+    return (
+        f"{class_name} is a dataclass that is not frozen); write "
+        "@dataclass(frozen=True)"
+    )
 
 
 def check_recognizable(state: Any, key: Any) -> None:
@@ -425,31 +458,32 @@ def check_recognizable(state: Any, key: Any) -> None:
     if is_fixed(key):
         if not _is_nan(key):
             return
-        why = "a key that holds NaN is not equal to itself"
+        reason = "a key that holds NaN is not equal to itself"
     else:
         try:
-            twin = None if is_opaque(key) else copy.deepcopy(key)
+            key_copy = None if is_opaque(key) else copy.deepcopy(key)
         except Exception:
-            twin = None if by_identity(key) else key
+            key_copy = None if by_identity(key) else key
         # a snapshot that the user gave a key
         if is_opaque(key) and getattr(key, "key", None) is not None:
             return
-        why = f"{type(state).__name__} objects are equal to themselves only"
+        reason = f"{type(state).__name__} objects are equal to themselves only"
         try:
-            if twin == key and hash(twin) == hash(key):
+            if key_copy == key and hash(key_copy) == hash(key):
                 return
         except Exception as error:
-            why = f"== of {type(state).__name__} objects raises {type(error).__name__}"
+            reason = (
+                f"== of {type(state).__name__} objects raises {type(error).__name__}"
+            )
     raise InvalidInput(
-        f"States have to be recognized when they come back, but {why} (at state "
-        f"{state!r:.60}); give key=, a function from "
-        "a state to a number, a string or a tuple that tells all its future depends "
-        f"on, or {_comparable(state)}."
+        f"States have to be recognized when they come back, but {reason} (at state "
+        f"{state!r:.60}); give key=, a function from a state to a number, a string or "
+        f"a tuple that tells all its future depends on, or {_comparable(state)}."
     )
 
 
 def _comparable(state: Any) -> str:
-    """What would let equal states be equal."""
+    """The remedy that would let equal states be equal."""
     if is_dataclass(state) and by_identity(state):
         return (
             f"write @dataclass(frozen=True) above {type(state).__name__}, without eq="
@@ -459,5 +493,5 @@ def _comparable(state: Any) -> str:
 
 def _is_nan(key: Any) -> bool:
     if isinstance(key, tuple | frozenset):
-        return any(_is_nan(part) for part in key)
+        return any(_is_nan(element) for element in key)
     return isinstance(key, float | np.floating) and bool(np.isnan(key))

@@ -7,7 +7,7 @@ probability, next state, and the reward paid on arrival. Alias sampling: u
 uniform on [0, n) picks slot i = floor(u); its fraction keeps the slot's own
 successor with probability ``accept[i]`` and takes ``alias[i]`` otherwise. (n *
 2**-53 is the resolution, far below any promise.) Rows with one successor sample
-nothing. All tabular problems share one compiled step whose tables are
+nothing. All tabular problems share one compiled step that takes the tables as
 arguments, so that fifty of them compile once.
 """
 
@@ -31,15 +31,15 @@ from smoothcruiser.problem.arrays import (
     CompressedRows,
     Floats,
     Ints,
-    barred,
-    mask,
-    normalized,
+    as_mask,
+    entry_rewards,
+    find_illegal,
+    normalize_rows,
     players_of,
-    rewards,
     rows_of,
 )
 from smoothcruiser.problem.declared import check_range, read_operator
-from smoothcruiser.problem.discrete_dp import DiscreteDP, read
+from smoothcruiser.problem.discrete_dp import DiscreteDP, read_discrete_dp
 from smoothcruiser.problem.problem import MDP, Game, Problem
 from smoothcruiser.problem.totals import AT_THE_END, EVERY_STEP
 
@@ -65,36 +65,36 @@ def fill_alias(
     ``stack`` has room for the longest row.
     """
     for row in range(len(start) - 1):
-        low, high = start[row], start[row + 1]
-        size = high - low
+        row_start, row_end = start[row], start[row + 1]
+        row_size = row_end - row_start
         # two stacks in one array: small slots grow from the left, large ones from
         # the right
-        small, large = 0, size
-        for j in range(low, high):
-            accept[j] = prob[j] * size
-            alias[j] = j
-            if accept[j] < 1.0:
-                stack[small] = j
-                small += 1
+        num_small, large_top = 0, row_size
+        for slot in range(row_start, row_end):
+            accept[slot] = prob[slot] * row_size
+            alias[slot] = slot
+            if accept[slot] < 1.0:
+                stack[num_small] = slot
+                num_small += 1
             else:
-                large -= 1
-                stack[large] = j
-        while small > 0 and large < size:
-            small -= 1
-            little = stack[small]
-            big = stack[large]
-            alias[little] = big
-            accept[big] = (accept[big] + accept[little]) - 1.0
-            if accept[big] < 1.0:
-                large += 1
-                stack[small] = big
-                small += 1
-        while small > 0:
-            small -= 1
-            accept[stack[small]] = 1.0
-        while large < size:
-            accept[stack[large]] = 1.0
-            large += 1
+                large_top -= 1
+                stack[large_top] = slot
+        while num_small > 0 and large_top < row_size:
+            num_small -= 1
+            small_slot = stack[num_small]
+            large_slot = stack[large_top]
+            alias[small_slot] = large_slot
+            accept[large_slot] = (accept[large_slot] + accept[small_slot]) - 1.0
+            if accept[large_slot] < 1.0:
+                large_top += 1
+                stack[num_small] = large_slot
+                num_small += 1
+        while num_small > 0:
+            num_small -= 1
+            accept[stack[num_small]] = 1.0
+        while large_top < row_size:
+            accept[stack[large_top]] = 1.0
+            large_top += 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,8 +121,10 @@ class Tables:
 
     def check_state(self, state: Any) -> None:
         """Refuse a state that does not exist."""
-        whole = isinstance(state, int | np.integer) and not isinstance(state, bool)
-        if not whole or not 0 <= state < self.num_states:
+        is_whole_number = isinstance(state, int | np.integer) and not isinstance(
+            state, bool
+        )
+        if not is_whole_number or not 0 <= state < self.num_states:
             raise InvalidInput(
                 f"state must be a whole number from 0 to {self.num_states - 1}, "
                 f"got {state!r}."
@@ -137,20 +139,20 @@ class Tables:
         """(accept, alias), built on first use."""
         accept = np.empty(len(self.prob))
         alias = np.empty(len(self.prob), dtype=np.int64)
-        longest = int(np.max(np.diff(self.start), initial=1))
+        longest_row = int(np.max(np.diff(self.start), initial=1))
         compiled(fill_alias)(
-            self.start, self.prob, accept, alias, np.empty(longest, dtype=np.int64)
+            self.start, self.prob, accept, alias, np.empty(longest_row, dtype=np.int64)
         )
         return accept, alias
 
     @cached_property
     def sampling(self) -> tuple[int, ...]:
-        """What compiled code reads (``tabular_kernel``).
+        """The tables in the form that compiled code reads (``tabular_kernel``).
 
-        These are addresses, valid as long as this object lives.
+        They are addresses, valid as long as this object lives.
         """
         accept, alias = self.alias_form
-        arrays = (
+        table_arrays = (
             self.start,
             self.next_state,
             self.reward,
@@ -160,16 +162,19 @@ class Tables:
             self.terminal,
             self.legal,
         )
-        return (*(int(array.ctypes.data) for array in arrays), self.num_actions)
+        return (*(int(array.ctypes.data) for array in table_arrays), self.num_actions)
 
     def outcomes(self, state: int, action: int) -> list[tuple[float, float, int]]:
         """(probability, reward, next state) of each successor of a pair."""
         row = state * self.num_actions + action
-        part = slice(self.start[row], self.start[row + 1])
+        row_slice = slice(self.start[row], self.start[row + 1])
         return [
             (float(p), float(r), int(z))
             for p, r, z in zip(
-                self.prob[part], self.reward[part], self.next_state[part], strict=True
+                self.prob[row_slice],
+                self.reward[row_slice],
+                self.next_state[row_slice],
+                strict=True,
             )
         ]
 
@@ -271,8 +276,8 @@ def tabular(
             an MDP.
         terminal: (S,) mask of states where the episode is over; the default is
             none.
-        legal: (S, A) mask of allowed actions; the default is all whose reward is not
-            -inf.
+        legal: (S, A) mask of allowed actions; the default is all actions with a reward
+            above -inf.
         initial_state: where plans start by default; 0.
         alternating: whether turns alternate strictly; the default is False.
         reward_range: (low, high), which holds every reward. The default is (0,
@@ -290,7 +295,7 @@ def tabular(
             is not terminal; None, the default, claims nothing. P is compared with it.
         episodes_end: (steps, probability) if every episode ends within so many steps
             with at least this probability, as in ``MDP``.
-        actions: what the actions are called in answers, such as ["buy", "wait"]; by
+        actions: the names of the actions in answers, such as ["buy", "wait"]; by
             default they have no names.
         name: shown in answers.
         spec: how ``make`` rebuilds the problem; set by ``make``.
@@ -308,50 +313,51 @@ def tabular(
     """
     check_keywords("tabular", more, (*NAMED, *TabularOptions.__annotations__))
     if R is None and isinstance(P, DiscreteDP):
-        model = read(P)
+        ddp_model = read_discrete_dp(P)
         P, R, discount = (
-            model.P,
-            model.R,
-            model.discount if discount is None else discount,
+            ddp_model.P,
+            ddp_model.R,
+            ddp_model.discount if discount is None else discount,
         )
         operator = Max() if operator is None else operator
     else:
-        model = None
+        ddp_model = None
         _check_given(P, R, discount, operator)
         if isinstance(operator, str):
             operator = read_operator(operator)
     initial_state, alternating = more.get("initial_state", 0), more.get("alternating")
-    start, next_state, prob, num_states, num_actions = rows_of(P, R)
-    dead = mask(terminal, (num_states,), "terminal", default=False)
-    allowed = mask(legal, (num_states, num_actions), "legal", default=True)
-    if model is not None and model.legal is not None:
-        allowed = allowed & model.legal
-    reward = rewards(R, P, start, next_state, num_states, num_actions)
-    allowed = allowed & ~barred(R, start, reward, allowed & ~dead[:, None])
-    live = (~dead[:, None] & allowed).reshape(-1)
-    prob = normalized(start, prob, live, num_actions)
-    used = np.repeat(live, np.diff(start))
-    # nobody is paid for what nobody can do: sums over whole tables stay finite
-    reward = np.where(np.isneginf(reward) & ~used, 0.0, reward)
-    if not np.all(np.isfinite(reward[used])):
+    row_start, next_state, prob, num_states, num_actions = rows_of(P, R)
+    dead = as_mask(terminal, (num_states,), "terminal", default=False)
+    allowed = as_mask(legal, (num_states, num_actions), "legal", default=True)
+    if ddp_model is not None and ddp_model.legal is not None:
+        allowed = allowed & ddp_model.legal
+    reward = entry_rewards(R, P, row_start, next_state, num_states, num_actions)
+    allowed = allowed & ~find_illegal(R, row_start, reward, allowed & ~dead[:, None])
+    live_pairs = (~dead[:, None] & allowed).reshape(-1)
+    prob = normalize_rows(row_start, prob, live_pairs, num_actions)
+    used_entries = np.repeat(live_pairs, np.diff(row_start))
+    # pairs that nobody can take pay nothing: sums over whole tables stay finite
+    reward = np.where(np.isneginf(reward) & ~used_entries, 0.0, reward)
+    if not np.all(np.isfinite(reward[used_entries])):
         raise InvalidInput(
             "R must be finite, but holds NaN or infinity; every reward needs a number, "
             "and -inf in R of shape (S, A) marks an illegal action."
         )
     if not np.all(dead | allowed.any(axis=1)):
-        lost = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
+        lost_state = int(np.flatnonzero(~(dead | allowed.any(axis=1)))[0])
         raise InvalidInput(
-            f"State {lost} has no legal action; allow one, or mark the state terminal."
+            f"State {lost_state} has no legal action; allow one, or mark the state "
+            "terminal."
         )
     movers = players_of(players, num_states)
-    tables = Tables(start, next_state, prob, reward, movers, dead, allowed)
+    tables = Tables(row_start, next_state, prob, reward, movers, dead, allowed)
     tables.check_state(initial_state)
-    reward_range = _reward_range(more.get("reward_range"), reward[used])
+    reward_range = _reward_range(more.get("reward_range"), reward[used_entries])
     payoffs = more.get("payoffs", EVERY_STEP)
     if payoffs == AT_THE_END:
-        check_payoffs(tables, used)
-    counts = allowed.sum(axis=1)[~dead]
-    common: dict[str, Any] = {
+        check_payoffs(tables, used_entries)
+    action_counts = allowed.sum(axis=1)[~dead]
+    shared_fields: dict[str, Any] = {
         "num_actions": num_actions,
         "discount": discount,
         "operator": operator,
@@ -366,7 +372,7 @@ def tabular(
         "min_probability": more.get("min_probability"),
         "episodes_end": more.get("episodes_end"),
         "horizon": more.get("horizon"),
-        "min_actions": int(counts.min()) if len(counts) else num_actions,
+        "min_actions": int(action_counts.min()) if len(action_counts) else num_actions,
         "outcomes": tables.outcomes,
         "actions": more.get("actions"),
         "name": more.get("name", "tabular"),
@@ -379,56 +385,62 @@ def tabular(
             raise InvalidInput(
                 "alternating=True needs players=, an array of 1 (max) and 2 (min)."
             )
-        return MDP(oracle, **common)
+        return MDP(oracle, **shared_fields)
     if alternating:
-        _check_alternation(tables, live)
+        _check_alternation(tables, live_pairs)
     return Game(
         oracle,
         player=lambda s: int(movers[s]),
         alternating=bool(alternating),
-        **common,
+        **shared_fields,
     )
 
 
-# --- what was declared of the tables --------------------------------------------
+# --- declarations about the tables ----------------------------------------------
 
 
 def check_payoffs(tables: Tables, used: Any) -> None:
     """Refuse rewards on the way where ``payoffs="end"`` is declared."""
-    paid = used & (tables.reward != 0.0) & (tables.prob > 0.0)
-    early = np.flatnonzero(paid & ~tables.terminal[tables.next_state])
-    if len(early):
-        row = int(np.searchsorted(tables.start, early[0], side="right")) - 1
-        state, action = divmod(row, tables.legal.shape[1])
+    is_paid = used & (tables.reward != 0.0) & (tables.prob > 0.0)
+    early_entries = np.flatnonzero(is_paid & ~tables.terminal[tables.next_state])
+    if len(early_entries):
+        row_index = (
+            int(np.searchsorted(tables.start, early_entries[0], side="right")) - 1
+        )
+        state, action = divmod(row_index, tables.legal.shape[1])
         raise InvalidInput(
-            f"R pays {tables.reward[early[0]]:g} at state {state}, action {action} on "
-            "the way to a state that is not terminal, but payoffs='end' is declared; "
-            "drop payoffs=."
+            f"R pays {tables.reward[early_entries[0]]:g} at state {state}, action "
+            f"{action} on the way to a state that is not terminal, but payoffs='end' "
+            "is declared; drop payoffs=."
         )
 
 
 def _check_given(P: Any, R: Any, discount: Any, operator: Any) -> None:
-    """Refuse arrays without what belongs to them."""
-    needed = {
+    """Refuse arrays without the arguments that belong to them."""
+    needed_arguments = {
         "P, the probabilities of next states": P,
         "R, the rewards": R,
         "discount=": discount,
         "operator=": operator,
     }
-    missing = [name for name, value in needed.items() if value is None]
-    if missing:
+    missing_names = [
+        argument_name
+        for argument_name, value in needed_arguments.items()
+        if value is None
+    ]
+    if missing_names:
         raise InvalidInput(
-            f"tabular(P, R, discount=0.9, operator=Entropy(1.0)) needs {missing[0]}, got None; "
-            "only a DiscreteDP of QuantEcon has its own."
+            "tabular(P, R, discount=0.9, operator=Entropy(1.0)) needs "
+            f"{missing_names[0]}, got None; only a DiscreteDP of QuantEcon has its own."
         )
 
 
 def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
     """(low, high): as declared, (0, 1) where that holds them, or as they are."""
     if bounds is None:
-        low = float(np.min(reward, initial=0.0))
-        high = float(np.max(reward, initial=0.0))
-        if low >= 0.0 and high <= 1.0:
+        reward_low = float(np.min(reward, initial=0.0))
+        reward_high = float(np.max(reward, initial=0.0))
+        if reward_low >= 0.0 and reward_high <= 1.0:
             return 0.0, 1.0
         return float(np.min(reward)), float(np.max(reward))
     check_range("reward_range", bounds)
@@ -439,19 +451,19 @@ def _reward_range(bounds: Any, reward: Floats) -> tuple[float, float]:
             f"reward_range {bounds!r} does not hold the rewards, which go from "
             f"{reward.min():.6g} to {reward.max():.6g}; widen or drop it."
         )
-    found: tuple[float, float] = bounds
-    return found
+    declared_range: tuple[float, float] = bounds
+    return declared_range
 
 
 def _check_alternation(tables: Tables, live: Bools) -> None:
-    row = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
-    mover = tables.player[row // tables.num_actions]
+    row_index = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
+    entry_movers = tables.player[row_index // tables.num_actions]
     # nobody moves in a terminal state
-    moves = live[row] & (tables.prob > 0) & ~tables.terminal[tables.next_state]
-    same = moves & (mover == tables.player[tables.next_state])
-    if np.any(same):
-        bad = int(row[np.flatnonzero(same)[0]])
+    is_move = live[row_index] & (tables.prob > 0) & ~tables.terminal[tables.next_state]
+    same_mover = is_move & (entry_movers == tables.player[tables.next_state])
+    if np.any(same_mover):
+        bad_row = int(row_index[np.flatnonzero(same_mover)[0]])
         raise InvalidInput(
-            f"alternating=True, but state {bad // tables.num_actions} can lead to "
+            f"alternating=True, but state {bad_row // tables.num_actions} can lead to "
             "a state of the same player; drop alternating=."
         )

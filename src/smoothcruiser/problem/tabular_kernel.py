@@ -23,13 +23,13 @@ def tabular_step(data: Any, state: int, action: int, rng: Any) -> Any:
     It consumes one uniform number, unless the pair has a single successor.
     """
     row = state * data[NUM_ACTIONS] + action
-    low = int_at(data[START], row)
-    size = int_at(data[START], row + 1) - low
-    slot = low
-    if size > 1:
-        u = rng.random() * size
+    row_start = int_at(data[START], row)
+    row_size = int_at(data[START], row + 1) - row_start
+    slot = row_start
+    if row_size > 1:
+        u = rng.random() * row_size
         i = int(u)
-        slot = low + i
+        slot = row_start + i
         if u - i >= float_at(data[ACCEPT], slot):
             slot = int_at(data[ALIAS], slot)
     return float_at(data[REWARD], slot), int_at(data[NEXT_STATE], slot)
@@ -40,20 +40,20 @@ def tabular_reward(data: Any, state: int, action: int, rng: Any) -> Any:
 
     Nothing waits for it, so a processor can work on several samples at once, as long as
     it need not guess: a branch on the alias is guessed wrong in a third of all samples.
-    A step has the branch, because what follows waits for the next state, and a guess is
-    there earlier.
+    A step has the branch, because the rest of the run waits for the next state, and a
+    guess is there earlier.
     """
     row = state * data[NUM_ACTIONS] + action
-    low = int_at(data[START], row)
-    size = int_at(data[START], row + 1) - low
-    slot = low
-    if size > 1:
-        u = rng.random() * size
+    row_start = int_at(data[START], row)
+    row_size = int_at(data[START], row + 1) - row_start
+    slot = row_start
+    if row_size > 1:
+        u = rng.random() * row_size
         i = int(u)
-        slot = low + i
+        slot = row_start + i
         # all bits set, or none; a compiler that saw through it would branch
-        other = hidden(-int(u - i >= float_at(data[ACCEPT], slot)))
-        slot += (int_at(data[ALIAS], slot) - slot) & other
+        alias_mask = hidden(-int(u - i >= float_at(data[ACCEPT], slot)))
+        slot += (int_at(data[ALIAS], slot) - slot) & alias_mask
     return float_at(data[REWARD], slot)
 
 

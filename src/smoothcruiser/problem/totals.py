@@ -1,4 +1,4 @@
-"""What the user knows of the total reward: its range, or that only ends pay.
+"""Declarations about the total reward: its range, or that only ends pay.
 
 The total of a play from a state is r_0 + gamma r_1 + gamma**2 r_2 + …, up to the
 step that ends the episode (or reaches the horizon; for ever if neither comes).
@@ -9,8 +9,8 @@ a step which does not end the episode pays 0: the total is gamma**t r for one
 reward r, or 0, and lies in the hull of 0 and ``reward_range``. A horizon that cuts
 an episode off does not end it.
 
-Both become ``Facts.total_range``; what follows from it is Lemma T (docs/theory.md,
-section 2). What this file leaves out: episodes that are sampled to test the claim
+Both become ``Facts.total_range``; Lemma T (docs/theory.md, section 2) derives bounds
+on V from it. This file leaves out episodes that are sampled to test the claim
 (``checks.claims``).
 """
 
@@ -36,11 +36,13 @@ def total_range(problem: Problem) -> tuple[float, float] | None:
     if problem.total_reward_range is not None:
         ranges.append(problem.total_reward_range)
     if problem.payoffs == AT_THE_END:
-        low, high = problem.reward_range
-        ranges.append((min(low, 0.0), max(high, 0.0)))
+        reward_low, reward_high = problem.reward_range
+        ranges.append((min(reward_low, 0.0), max(reward_high, 0.0)))
     if not ranges:
         return None
-    return float(max(r[0] for r in ranges)), float(min(r[1] for r in ranges))
+    return float(max(bounds[0] for bounds in ranges)), float(
+        min(bounds[1] for bounds in ranges)
+    )
 
 
 def pays_early(problem: Problem, reward: float, after: Any, ended: bool) -> bool:
@@ -65,19 +67,19 @@ def check_totals(p: Problem) -> None:
             "payoffs='end' needs ends: pass terminal= (a function, or True if the "
             "step's own flag ends an episode)."
         )
-    given: Any = p.total_reward_range
-    if given is None:
+    declared_range: Any = p.total_reward_range
+    if declared_range is None:
         return
-    ok = (
-        isinstance(given, tuple | list)
-        and len(given) == 2
-        and all(is_number(x) and math.isfinite(x) for x in given)
-        and given[0] <= given[1]
+    is_range = (
+        isinstance(declared_range, tuple | list)
+        and len(declared_range) == 2
+        and all(is_number(bound) and math.isfinite(bound) for bound in declared_range)
+        and declared_range[0] <= declared_range[1]
     )
-    if not ok:
+    if not is_range:
         raise InvalidInput(
             "total_reward_range must be two finite numbers (low, high) with low <= "
-            f"high, got {given!r}."
+            f"high, got {declared_range!r}."
         )
     _check_stages(p)
 
@@ -86,20 +88,30 @@ def _check_stages(p: Problem) -> None:
     """Refuse a range of the total that no rewards can add up to at some stage."""
     facts = p.facts
     assert facts.total_range is not None
-    low, high = facts.total_range
+    total_low, total_high = facts.total_range
     stages: list[int | None] = (
         [None] if p.horizon is None else list(range(1, min(p.horizon, MOST_STAGES) + 1))
     )
-    for left in stages:
-        steps = facts.steps(left)
-        counts = (1.0, steps) if facts.terminals else (steps,)  # ends pay once at least
-        least = min(times(facts.reward_range[0], n) for n in counts)
-        most = max(times(facts.reward_range[1], n) for n in counts)
-        slack = BOUNDS_ROUNDING * largest((least, most))
-        if low > high or low > most + slack or high < least - slack:
-            where = "" if left is None else f" with {left} of {p.horizon} steps left"
+    for steps_left in stages:
+        step_sum = facts.steps(steps_left)
+        step_counts = (
+            (1.0, step_sum) if facts.terminals else (step_sum,)
+        )  # ends pay once at least
+        least_total = min(times(facts.reward_range[0], count) for count in step_counts)
+        most_total = max(times(facts.reward_range[1], count) for count in step_counts)
+        rounding_slack = BOUNDS_ROUNDING * largest((least_total, most_total))
+        if (
+            total_low > total_high
+            or total_low > most_total + rounding_slack
+            or total_high < least_total - rounding_slack
+        ):
+            stage_text = (
+                ""
+                if steps_left is None
+                else f" with {steps_left} of {p.horizon} steps left"
+            )
             raise InvalidInput(
                 f"total_reward_range {p.total_reward_range!r} excludes every total of "
-                f"rewards in {p.reward_range!r}{where}; it has to hold from every "
+                f"rewards in {p.reward_range!r}{stage_text}; it has to hold from every "
                 "state that is not terminal, for every number of steps left: widen it."
             )

@@ -1,4 +1,4 @@
-"""Totals without a discount and without a horizon: who can add them up, and who not.
+"""Totals without a discount and without a horizon, and the methods that can bound them.
 
 A problem may have discount 1 and no horizon where its operator is ``Max`` and either
 its model is known or a declaration bounds its total (``problem.declared``). Its values
@@ -25,15 +25,15 @@ def is_undiscounted(problem: Problem | Facts) -> bool:
     return problem.horizon is None and problem.discount == 1.0
 
 
-def bounded_total(problem: Problem) -> bool:
+def has_bounded_total(problem: Problem) -> bool:
     """Whether a declaration bounds the expected total, whatever the discount.
 
     One reward at the end does; so do an end that comes with some probability within
     some steps, and a range of the total, or two numbers that bound V, where partial sums
     have one direction.
     """
-    low, high = problem.reward_range
-    one_sign = low >= 0.0 or high <= 0.0
+    reward_low, reward_high = problem.reward_range
+    one_sign = reward_low >= 0.0 or reward_high <= 0.0
     return (
         problem.payoffs == AT_THE_END
         or problem.episodes_end is not None
@@ -44,20 +44,20 @@ def bounded_total(problem: Problem) -> bool:
 
 def refuse_unbounded(problem: Problem, who: str) -> None:
     """Refuse such a problem unless a declaration bounds its total."""
-    if not bounded_total(problem):
+    if not has_bounded_total(problem):
         refuse_undiscounted(problem, who)
 
 
 def refuse_undiscounted(problem: Problem, who: str) -> None:
-    """Refuse such a problem; ``who`` begins the sentence: the method or the verb."""
+    """Refuse such a problem; ``who``, the method or the verb, begins the sentence."""
     if not is_undiscounted(problem):
         return
-    ways = ["horizon=", "a smaller discount"]
+    remedies = ["horizon=", "a smaller discount"]
     if problem.tables is not None or problem.outcomes is not None:
-        ways.append("method='exact', which solves known models at discount 1")
-    if bounded_total(problem):
-        ways.append("method='certified', which searches where the total is bounded")
+        remedies.append("method='exact', which solves known models at discount 1")
+    if has_bounded_total(problem):
+        remedies.append("method='certified', which searches where the total is bounded")
     raise InvalidInput(
         f"{who} needs a horizon or a discount below 1, got discount=1 without a "
-        f"horizon; give {', '.join(ways[:-1])}, or {ways[-1]}."
+        f"horizon; give {', '.join(remedies[:-1])}, or {remedies[-1]}."
     )

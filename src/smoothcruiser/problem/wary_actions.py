@@ -7,9 +7,10 @@ int in every respect, but that ``==`` with text, a member of an Enum or a tuple,
 number equals, raises one sentence.
 
 A name that comes from the state may say that no action was taken yet, and a class may
-say itself what its members equal: neither is refused.
+define ``==`` of its members itself: neither is refused.
 
-The refusal lasts as long as the call, and a function that catches it gets it afterwards.
+The refusal lasts as long as the call. If the function catches it, it is raised again
+after the call.
 Whatever holds the action then, such as the next state, is replaced by a copy that holds a
 plain int. A function that accepts nothing but ``int`` itself (as JAX does) gets one, and
 so does one that tests ``action is 1`` or ``type(action)`` (``tells_types_apart``). Numba
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from smoothcruiser.problem.problem import Problem
 
 WARY_CALLS = 16  # of a search that has no inspection: so many calls get wary actions
-# functions that accept nothing but ``int`` itself, and those whose code does not say so
+# functions that accept nothing but ``int`` itself, and those that seem to accept more
 _INSISTING: weakref.WeakSet[Any] = weakref.WeakSet()
 _SEARCHED: weakref.WeakSet[Any] = weakref.WeakSet()
 MOST_SEARCHED = 64  # functions behind a step that are searched
@@ -57,7 +58,7 @@ def named_action(
     who: str, verb: str, action: object, name: object, labels: Sequence[str] | None
 ) -> NamedAction:
     """The sentence on an action that is compared with ``name``."""
-    shown = f"{name!r:.60}"
+    name_text = f"{name!r:.60}"
     if labels is not None and name in labels:
         remedy = (
             f"write action == {list[object](labels).index(name)}, or compare "
@@ -69,7 +70,7 @@ def named_action(
             "and compare problem.actions[action]"
         )
     return NamedAction(
-        f"{who} {verb} its action, {action}, with {shown}, which it can never "
+        f"{who} {verb} its action, {action}, with {name_text}, which it can never "
         f"equal: actions are numbers from 0 on; {remedy}."
     )
 
@@ -104,56 +105,56 @@ class WaryAction(int):
                 return
             if not _is_written(other, sys._getframe(2)) and _holds(self.state, other):
                 return
-            number = f"the number {int(self)}"
+            number_text = f"the number {int(self)}"
             self.refusal = named_action(
-                self.who, "compared", number, other, self.labels
+                self.who, "compared", number_text, other, self.labels
             )
             raise self.refusal
 
 
 def _is_written(name: object, frame: FrameType) -> bool:
     """Whether the comparison under way has the name, or a constant, in its own code."""
-    code, before = frame.f_code, [None, None]
-    for step in dis.get_instructions(code):
-        if step.offset >= frame.f_lasti:
+    code, recent_values = frame.f_code, [None, None]
+    for instruction in dis.get_instructions(code):
+        if instruction.offset >= frame.f_lasti:
             break
-        value = step.argval if step.opname == "LOAD_CONST" else None
-        if step.opname == "LOAD_GLOBAL":
-            value = frame.f_globals.get(step.argval)
-        before = [before[-1], value]
+        value = instruction.argval if instruction.opname == "LOAD_CONST" else None
+        if instruction.opname == "LOAD_GLOBAL":
+            value = frame.f_globals.get(instruction.argval)
+        recent_values = [recent_values[-1], value]
     return any(
         type(value) is type(name) and value == name
-        for constant in before
+        for constant in recent_values
         for value in (constant, *(constant if isinstance(constant, tuple) else ()))
     )
 
 
 def _holds(state: Any, name: object) -> bool:
-    """Whether a state is, or holds, what an action is compared with."""
-    waiting, count = [state], 0
-    while waiting and count < MOST_PARTS:
-        part = waiting.pop()
-        count += 1
-        if part is name or (type(part) is type(name) and part == name):
+    """Whether a state is, or holds, the name that an action is compared with."""
+    unvisited, num_visited = [state], 0
+    while unvisited and num_visited < MOST_PARTS:
+        element = unvisited.pop()
+        num_visited += 1
+        if element is name or (type(element) is type(name) and element == name):
             return True
-        if isinstance(part, dict):
-            waiting += [*part, *part.values()]
-        elif isinstance(part, list | tuple | set | frozenset):
-            waiting += part
+        if isinstance(element, dict):
+            unvisited += [*element, *element.values()]
+        elif isinstance(element, list | tuple | set | frozenset):
+            unvisited += element
         else:
-            waiting += getattr(part, "__dict__", {}).values()
+            unvisited += getattr(element, "__dict__", {}).values()
     return False
 
 
 def is_wary(problem: Problem) -> bool:
-    """Whether a problem's step may get wary actions: one of plain Python does."""
+    """Whether a problem's step may get wary actions: a plain Python step may."""
     if problem.numbering is not None or isinstance(problem.oracle, Batched):
         return False
     return takes_wary(problem.oracle)
 
 
 def takes_wary(function: Any) -> bool:
-    """Whether a function may get wary actions: of plain Python, and not of types."""
+    """Whether a function may get wary actions: plain Python that tests no types."""
     if is_compiled(function):
         return False
     with suppress(TypeError):  # not hashable, or without weak references
@@ -166,59 +167,81 @@ def takes_wary(function: Any) -> bool:
 
 
 def tells_types_apart(step: Any) -> bool:
-    """Whether the code of a function asks what its arguments are, not what they equal.
+    """Whether the code of a function depends on the identity or type of its arguments.
 
     ``action is 1`` and ``type(action) is int`` hold for an int alone. The functions that
     it calls by a global name are searched as well.
     """
-    waiting: list[Any] = [step]
-    seen: set[CodeType] = set()
-    while waiting and len(seen) < MOST_SEARCHED:
-        function = waiting.pop()
+    waiting_functions: list[Any] = [step]
+    seen_codes: set[CodeType] = set()
+    while waiting_functions and len(seen_codes) < MOST_SEARCHED:
+        function = waiting_functions.pop()
         function = getattr(function, "func", function)  # of functools.partial
         if not hasattr(function, "__code__"):
             function = type(function).__call__
         code = getattr(function, "__code__", None)
-        if code is None or code in seen:
+        if code is None or code in seen_codes:
             continue
-        seen.add(code)
+        seen_codes.add(code)
         codes = _with_inner(code)
-        if any(_asks_identity(each) for each in codes):
+        if any(_asks_identity(candidate) for candidate in codes):
             return True
-        scope = getattr(function, "__globals__", {})
-        near = [scope.get(name) for each in codes for name in each.co_names]
+        global_names = getattr(function, "__globals__", {})
+        nearby_values = [
+            global_names.get(global_name)
+            for candidate in codes
+            for global_name in candidate.co_names
+        ]
         for cell in getattr(function, "__closure__", None) or ():
             with suppress(ValueError):  # a cell that is not filled yet
-                near.append(cell.cell_contents)
-        waiting += [each for each in near if isinstance(each, FunctionType)]
+                nearby_values.append(cell.cell_contents)
+        waiting_functions += [
+            candidate
+            for candidate in nearby_values
+            if isinstance(candidate, FunctionType)
+        ]
     return False
 
 
 def _asks_identity(code: CodeType) -> bool:
     """Whether code has ``x is y``, ``type(x)`` or ``x.__class__`` of its arguments."""
     arguments = code.co_varnames[: code.co_argcount]
-    before: list[dis.Instruction] = []
-    for step in dis.get_instructions(code):
-        own = [
-            x.opname.startswith("LOAD_FAST") and x.argval in arguments for x in before
+    recent_steps: list[dis.Instruction] = []
+    for instruction in dis.get_instructions(code):
+        loads_argument = [
+            recent_step.opname.startswith("LOAD_FAST")
+            and recent_step.argval in arguments
+            for recent_step in recent_steps
         ]
-        if step.opname == "IS_OP" and any(own):
-            constants = [x.argval for x in before if x.opname == "LOAD_CONST"]
+        if instruction.opname == "IS_OP" and any(loads_argument):
+            constants = [
+                recent_step.argval
+                for recent_step in recent_steps
+                if recent_step.opname == "LOAD_CONST"
+            ]
             if all(isinstance(value, int) for value in constants):
                 return True
-        loads_own = step.opname.startswith("LOAD_FAST") and step.argval in arguments
-        if loads_own and before and before[-1].argval == "type":
+        loads_own = (
+            instruction.opname.startswith("LOAD_FAST")
+            and instruction.argval in arguments
+        )
+        if loads_own and recent_steps and recent_steps[-1].argval == "type":
             return True
-        if step.opname == "LOAD_ATTR" and step.argval == "__class__":
+        if instruction.opname == "LOAD_ATTR" and instruction.argval == "__class__":
             return True
-        before = [*before[-1:], step]
+        recent_steps = [*recent_steps[-1:], instruction]
     return False
 
 
 def _with_inner(code: CodeType) -> list[CodeType]:
     """The code of a function, and of the functions that are written in it."""
-    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [code, *(deeper for each in inner for deeper in _with_inner(each))]
+    inner = [
+        inner_code for inner_code in code.co_consts if isinstance(inner_code, CodeType)
+    ]
+    return [
+        code,
+        *(deeper for inner_code in inner for deeper in _with_inner(inner_code)),
+    ]
 
 
 def refuse_named_legal(problem: Problem, state: Any) -> None:
@@ -241,39 +264,43 @@ def wary(problem: Problem, action: int, who: str = "The oracle") -> WaryAction:
 def call_warily(
     function: Callable[..., Any], state: Any, action: WaryAction, *rng: Any
 ) -> Any:
-    """What ``function(state, action, *rng)`` returns, called with a wary action.
+    """The answer of ``function(state, action, *rng)``, called with a wary action.
 
     Raises ``NamedAction`` for a comparison with a name, and ``InsistsOnInt`` where
     the function fails: it may accept plain numbers alone. It gets such ones from then
     on.
     """
-    wary = WaryAction(action)
-    wary.who, wary.labels, wary.armed = action.who, action.labels, True
-    wary.state = state
+    wary_action = WaryAction(action)
+    wary_action.who, wary_action.labels, wary_action.armed = (
+        action.who,
+        action.labels,
+        True,
+    )
+    wary_action.state = state
     try:
-        answer = function(state, wary, *rng)
+        answer = function(state, wary_action, *rng)
     except (SmoothcruiserError, KeyboardInterrupt, Hung):
         raise
     except BaseException as error:
-        if wary.refusal is not None:
-            raise wary.refusal from error
+        if wary_action.refusal is not None:
+            raise wary_action.refusal from error
         with suppress(TypeError):
             _INSISTING.add(function)
         raise InsistsOnInt from error
     finally:
-        wary.armed, wary.state = False, None
-    if wary.refusal is not None:  # the function caught it
-        raise wary.refusal
-    if sys.getrefcount(wary) > _ALONE:
+        wary_action.armed, wary_action.state = False, None
+    if wary_action.refusal is not None:  # the function caught it
+        raise wary_action.refusal
+    if sys.getrefcount(wary_action) > _ALONE:
         with suppress(Exception):  # left as it is, equal to a plain number
             answer = copy.deepcopy(answer)
     return answer
 
 
 def _references() -> int:
-    """How often a wary action is referred to that nobody else holds."""
-    wary = WaryAction(0)
-    return sys.getrefcount(wary)
+    """The reference count of a wary action that nobody else holds."""
+    wary_action = WaryAction(0)
+    return sys.getrefcount(wary_action)
 
 
 _ALONE = _references()
@@ -284,49 +311,65 @@ def refuse_names(who: str, function: Any, labels: Sequence[str] | None) -> None:
 
     Numba takes a comparison of a number with text for False without a word.
     """
-    source = getattr(function, "py_func", None)
-    code = getattr(source, "__code__", None)
+    source_function = getattr(function, "py_func", None)
+    code = getattr(source_function, "__code__", None)
     if code is None or code.co_argcount < 2:
         return
-    action = code.co_varnames[1]
-    loaded: list[dis.Instruction] = []
-    for step in dis.get_instructions(code):
-        if step.opname.startswith("STORE_FAST") and step.argval == action:
+    action_name = code.co_varnames[1]
+    recent_steps: list[dis.Instruction] = []
+    for instruction in dis.get_instructions(code):
+        if (
+            instruction.opname.startswith("STORE_FAST")
+            and instruction.argval == action_name
+        ):
             return  # from here on it is something else, its name perhaps
-        name = _compared_name(step, loaded, action, source)
-        if name is not None:
-            raise named_action(who, "compares", "a number", name, labels)
-        loaded = [*loaded[-1:], step]
+        compared_name = _compared_name(
+            instruction, recent_steps, action_name, source_function
+        )
+        if compared_name is not None:
+            raise named_action(who, "compares", "a number", compared_name, labels)
+        recent_steps = [*recent_steps[-1:], instruction]
 
 
 def _compared_name(
-    step: dis.Instruction, loaded: list[dis.Instruction], action: str, source: Any
+    instruction: dis.Instruction,
+    recent_steps: list[dis.Instruction],
+    action_name: str,
+    source_function: Any,
 ) -> object:
     """The name that an instruction compares the action with; None where it does not."""
-    equality = step.opname == "COMPARE_OP" and str(step.argval).strip("bol()") in (
-        *("==", "!="),
-    )
-    if not (equality or step.opname == "CONTAINS_OP") or len(loaded) < 2:
+    is_equality = instruction.opname == "COMPARE_OP" and str(instruction.argval).strip(
+        "bol()"
+    ) in (*("==", "!="),)
+    if (
+        not (is_equality or instruction.opname == "CONTAINS_OP")
+        or len(recent_steps) < 2
+    ):
         return None
-    operands = [_loaded_value(each, action, source) for each in loaded]
+    operands = [
+        _loaded_value(recent_step, action_name, source_function)
+        for recent_step in recent_steps
+    ]
     if operands[0] is not _ACTION and operands[1] is not _ACTION:
         return None
-    other = operands[1] if operands[0] is _ACTION else operands[0]
-    if step.opname == "CONTAINS_OP":
-        names = other if isinstance(other, tuple | frozenset) else ()
+    operand = operands[1] if operands[0] is _ACTION else operands[0]
+    if instruction.opname == "CONTAINS_OP":
+        names = operand if isinstance(operand, tuple | frozenset) else ()
         return next((name for name in names if isinstance(name, str)), None)
-    return other if isinstance(other, str) else None
+    return operand if isinstance(operand, str) else None
 
 
 _ACTION = object()  # stands for the action among the values that code loads
 
 
-def _loaded_value(step: dis.Instruction, action: str, source: Any) -> object:
+def _loaded_value(
+    instruction: dis.Instruction, action_name: str, source_function: Any
+) -> object:
     """The constant that an instruction loads, ``_ACTION`` for the action."""
-    if step.opname.startswith("LOAD_FAST") and step.argval == action:
+    if instruction.opname.startswith("LOAD_FAST") and instruction.argval == action_name:
         return _ACTION
-    if step.opname == "LOAD_CONST":
-        return step.argval
-    if step.opname == "LOAD_GLOBAL":
-        return source.__globals__.get(step.argval)
+    if instruction.opname == "LOAD_CONST":
+        return instruction.argval
+    if instruction.opname == "LOAD_GLOBAL":
+        return source_function.__globals__.get(instruction.argval)
     return None

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 
 import smoothcruiser as sc
 from smoothcruiser.cli.app import app
-from smoothcruiser.problem.adapter import Adapter, known, listed
+from smoothcruiser.problem.adapter import Adapter, listed, load_adapters
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "src" / "smoothcruiser" / "adapters"
-ADAPTERS = dict(known())  # those of this package, whatever other tests register
+ADAPTERS = dict(load_adapters())  # those of this package, whatever other tests register
 # what each one imports; None for NumPy alone
 LIBRARIES = {
     "bsuite": "bsuite",

@@ -26,7 +26,7 @@ from smoothcruiser.adapters.rddl.fluents import Fluent
 from smoothcruiser.adapters.rddl.grounding import Assignment, GroundInstance
 from smoothcruiser.adapters.rddl.intervals import interval, reward_range, state_ranges
 from smoothcruiser.adapters.rddl.laws import StepLaw, law
-from smoothcruiser.problem.names import named
+from smoothcruiser.problem.names import split_name
 
 
 def bools(*names):
@@ -211,14 +211,20 @@ def test_intervals_that_touch_decide_what_they_can(name, at_one, apart):
 
 
 def test_first_parameters_may_do_without_their_words():
-    assert named("SysAdmin,1,horizon=5", ("instance",)) == (
+    assert split_name("SysAdmin,1,horizon=5", ("instance",)) == (
         "SysAdmin",
         {"instance": 1, "horizon": 5},
     )
-    assert named("a.rddl,b.rddl", ("instance",)) == ("a.rddl", {"instance": "b.rddl"})
-    assert named("SysAdmin,instance=2", ("instance",)) == ("SysAdmin", {"instance": 2})
-    assert named("SysAdmin", ("instance",)) == ("SysAdmin", {})
+    assert split_name("a.rddl,b.rddl", ("instance",)) == (
+        "a.rddl",
+        {"instance": "b.rddl"},
+    )
+    assert split_name("SysAdmin,instance=2", ("instance",)) == (
+        "SysAdmin",
+        {"instance": 2},
+    )
+    assert split_name("SysAdmin", ("instance",)) == ("SysAdmin", {})
     with pytest.raises(sc.InvalidInput, match="name=value"):
-        named("SysAdmin,1,2", ("instance",))
+        split_name("SysAdmin,1,2", ("instance",))
     with pytest.raises(sc.InvalidInput, match="name=value"):
-        named("FrozenLake-v1,1")
+        split_name("FrozenLake-v1,1")

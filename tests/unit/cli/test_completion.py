@@ -13,7 +13,7 @@ import pytest
 
 from smoothcruiser.methods import METHODS
 from smoothcruiser.operators import OPERATORS
-from smoothcruiser.problem.names import parameters
+from smoothcruiser.problem.names import read_parameters
 from smoothcruiser.problem.zoo import ZOO
 
 pytestmark = pytest.mark.compiles
@@ -48,7 +48,7 @@ def test_problems():
     assert offered("plan", "frozen") == ["frozen-lake"]
     assert offered("explain", "no-such") == []
     (whole,) = offered("exact", "garnet:")
-    assert parameters(whole.partition(":")[2]) == ZOO["garnet"].defaults
+    assert read_parameters(whole.partition(":")[2]) == ZOO["garnet"].defaults
     assert offered("check", "openspiel:") == ["openspiel:tic_tac_toe"]
 
 

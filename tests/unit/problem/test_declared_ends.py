@@ -17,7 +17,7 @@ from smoothcruiser.problem.facts import expected_steps
 from smoothcruiser.problem.fingerprint import fingerprint
 from smoothcruiser.problem.rows import BadRow, read_row
 from smoothcruiser.problem.undiscounted import (
-    bounded_total,
+    has_bounded_total,
     is_undiscounted,
     refuse_undiscounted,
 )
@@ -219,7 +219,7 @@ def test_a_bounded_total_needs_no_horizon(more: dict[str, Any]) -> None:
     """A step alone will do; auto leaves it to certified search, others refuse."""
     problem = walker(**more)
     assert is_undiscounted(problem)
-    assert bounded_total(problem)
+    assert has_bounded_total(problem)
     asked: dict[str, Any] = {"epsilon": 0.1, "delta": 0.1}
     ready = sc.prepare(problem, **asked)
     assert ready.method.name == "certified"

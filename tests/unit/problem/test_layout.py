@@ -47,45 +47,45 @@ def test_no_bit_is_lost(seed):
         np.zeros(0, np.int8),
         rng.integers(0, 2**63, 1, np.uint64).view(np.float64)[0],
     ]
-    row = LAYOUT.packed(given)
-    assert [x.tobytes() for x in LAYOUT.unpacked(row)] == [x.tobytes() for x in given]
+    row = LAYOUT.pack(given)
+    assert [x.tobytes() for x in LAYOUT.unpack(row)] == [x.tobytes() for x in given]
     assert len(row.words) == LAYOUT.size == 8 + 3 + 4 + 0 + 8
-    assert LAYOUT.packed(LAYOUT.unpacked(row)) == row
+    assert LAYOUT.pack(LAYOUT.unpack(row)) == row
 
 
 def test_rows_are_equal_where_all_bits_are():
-    row = LAYOUT.packed(arrays())
-    assert row == LAYOUT.packed(arrays())
-    assert hash(row) == hash(LAYOUT.packed(arrays()))
-    assert row != LAYOUT.packed(arrays(x=(0.1, 0.0)))  # the sign of a zero is a bit
-    nan = LAYOUT.packed(arrays(x=(np.nan, 0.0)))
-    assert nan == LAYOUT.packed(arrays(x=(np.nan, 0.0)))
+    row = LAYOUT.pack(arrays())
+    assert row == LAYOUT.pack(arrays())
+    assert hash(row) == hash(LAYOUT.pack(arrays()))
+    assert row != LAYOUT.pack(arrays(x=(0.1, 0.0)))  # the sign of a zero is a bit
+    nan = LAYOUT.pack(arrays(x=(np.nan, 0.0)))
+    assert nan == LAYOUT.pack(arrays(x=(np.nan, 0.0)))
     other = RowLayout("toy", (Leaf("y", (LAYOUT.size,), "uint8"),))
     assert row != RowState(other, row.words)
 
 
 def test_nobody_can_write_into_a_row():
-    row = LAYOUT.packed(arrays())
+    row = LAYOUT.pack(arrays())
     with pytest.raises(AttributeError, match="cannot be changed"):
         row.words = b""
     with pytest.raises(ValueError, match="read-only"):
         row.leaves["x"][0] = 1.0
     source = arrays()
-    packed = LAYOUT.packed(source)
+    packed = LAYOUT.pack(source)
     source[0][0] = 99.0
-    assert packed == LAYOUT.packed(arrays())
+    assert packed == LAYOUT.pack(arrays())
 
 
 def test_copies_and_pickles_are_the_same_row():
-    row = LAYOUT.packed(arrays())
+    row = LAYOUT.pack(arrays())
     assert copy.deepcopy(row) == row
     assert pickle.loads(pickle.dumps(row)) == row
 
 
 def test_a_row_is_written_and_read():
-    row = LAYOUT.packed(arrays())
+    row = LAYOUT.pack(arrays())
     plain = LAYOUT.plain(row)
-    assert LAYOUT.parsed(json.loads(json.dumps(plain))) == row
+    assert LAYOUT.parse(json.loads(json.dumps(plain))) == row
     assert repr(row).startswith("toy(x=[0.1, -0.0], mask=[1, 0, 1], time=7")
 
 
@@ -101,20 +101,20 @@ def test_a_row_is_written_and_read():
     ],
 )
 def test_what_does_not_fit_is_refused(change, said):
-    plain = LAYOUT.plain(LAYOUT.packed(arrays()))
+    plain = LAYOUT.plain(LAYOUT.pack(arrays()))
     with pytest.raises(sc.InvalidInput, match=said):
-        LAYOUT.parsed(plain | change)
+        LAYOUT.parse(plain | change)
 
 
 def test_a_missing_leaf_is_named():
-    plain = LAYOUT.plain(LAYOUT.packed(arrays()))
+    plain = LAYOUT.plain(LAYOUT.pack(arrays()))
     del plain["time"]
     with pytest.raises(sc.InvalidInput, match="needs 'time'"):
-        LAYOUT.parsed(plain)
+        LAYOUT.parse(plain)
 
 
 def test_arrays_of_another_form_are_refused():
     with pytest.raises(sc.InvalidInput, match="x of toy must be float32"):
-        LAYOUT.packed([np.zeros(2), *arrays()[1:]])
+        LAYOUT.pack([np.zeros(2), *arrays()[1:]])
     with pytest.raises(sc.InvalidInput, match="bytes"):
         RowState(LAYOUT, b"abc")

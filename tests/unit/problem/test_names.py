@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import smoothcruiser as sc
 from smoothcruiser.problem.adapter import ADAPTERS
-from smoothcruiser.problem.names import named, parameters, pieces
+from smoothcruiser.problem.names import read_parameters, split_name, split_pieces
 from smoothcruiser.problem.zoo import ZOO
 
 pytestmark = pytest.mark.compiles
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.compiles
     ],
 )
 def test_what_a_name_says(text, what, found):
-    assert named(text) == (what, found)
+    assert split_name(text) == (what, found)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_a_name_says(text, what, found):
 )
 def test_what_cannot_be_read(text, said):
     with pytest.raises(sc.InvalidInput) as caught:
-        named(text)
+        split_name(text)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_read(text, said):
 @given(st.text(alphabet="ab=,[](){}'\" ", max_size=12))
 def test_no_text_is_lost(text):
     try:
-        found = pieces(text)
+        found = split_pieces(text)
     except sc.InvalidInput:
         return
     assert ",".join(found) == text
@@ -83,7 +83,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(["n", "seed", "map"]), VALUES))
 def test_python_values_survive(values):
     text = ",".join(f"{name}={value!r}" for name, value in values.items())
-    assert parameters(text) == values
+    assert read_parameters(text) == values
 
 
 class TestGymnasium:
@@ -211,13 +211,13 @@ def test_whatever_is_proposed_can_be_read():
     for name, value in found:
         if "…" in value or value.startswith("(low"):
             continue  # stands for what the reader fills in
-        (read,) = parameters(f"{name}={value}").items()
+        (read,) = read_parameters(f"{name}={value}").items()
         assert read[0] == name
         assert read[1] != value or value[0] not in "[('", (name, value)
     for text in texts:
         for name in NAME.findall(text.partition("got")[0]):
             prefix, _, rest = name.partition(":")
-            named(rest, getattr(ADAPTERS.get(prefix), "positional", ()))
+            split_name(rest, getattr(ADAPTERS.get(prefix), "positional", ()))
 
 
 def test_parameters_of_the_zoo_are_proposed_as_they_are_read():
@@ -227,5 +227,5 @@ def test_parameters_of_the_zoo_are_proposed_as_they_are_read():
         with pytest.raises(sc.InvalidInput) as caught:
             sc.make(f"{name}:wrong=1", discount=0.9, temperature=0.1)
         text = re.search(r"defaults are (.*)\.$", str(caught.value)).group(1)
-        assert parameters(text) == entry.defaults
+        assert read_parameters(text) == entry.defaults
         sc.make(f"{name}:{text}", discount=0.9, temperature=0.1)

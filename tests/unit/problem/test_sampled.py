@@ -13,7 +13,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.sampled import shown_action
+from smoothcruiser.problem.sampled import format_action
 
 pytestmark = pytest.mark.compiles
 
@@ -159,10 +159,10 @@ def test_what_does_not_go_with_a_sampler_is_refused(more, words):
 
 
 def test_actions_as_text():
-    assert shown_action(0.123456789) == "0.123457"
-    assert shown_action((1, 2.5)) == "(1, 2.5)"
-    assert shown_action(np.arange(10)) == "(0, 1, 2, 3, 4, 5, 6, 7, …)"
-    assert shown_action("go") == "go"
+    assert format_action(0.123456789) == "0.123457"
+    assert format_action((1, 2.5)) == "(1, 2.5)"
+    assert format_action(np.arange(10)) == "(0, 1, 2, 3, 4, 5, 6, 7, …)"
+    assert format_action("go") == "go"
 
 
 @numba.njit

@@ -22,7 +22,7 @@ With ``backend="jax"`` states are JAX arrays, functions are compiled by
 for one state (``step(state, action, key)``) and are to be mapped over rows by
 ``jax.vmap``.
 
-What this file decides: what a row is. It leaves out how levels are run
+This file decides the form of a row. It leaves out how levels are run
 (``engines.batched``).
 """
 
@@ -79,7 +79,7 @@ class Backend(Protocol):
         """``function(states, *arguments)`` as an array of n."""
 
     def warm(self, step: Any, companions: list[tuple[Any, int]], states: Any) -> None:
-        """Compile what has to be compiled before the first batch."""
+        """Compile everything that is needed before the first batch."""
 
 
 class WrongShape(Exception):
@@ -89,18 +89,22 @@ class WrongShape(Exception):
 # --- NumPy --------------------------------------------------------------------
 
 
-def _mapped(function: Callable[[Any], Any], states: Any) -> Any:
+def _map_arrays(function: Callable[[Any], Any], states: Any) -> Any:
     """A batch with ``function`` applied to each of its arrays."""
     if isinstance(states, tuple):
-        parts = [_mapped(function, part) for part in states]
-        return type(states)(*parts) if hasattr(states, "_fields") else tuple(parts)
+        mapped_parts = [_map_arrays(function, subtree) for subtree in states]
+        return (
+            type(states)(*mapped_parts)
+            if hasattr(states, "_fields")
+            else tuple(mapped_parts)
+        )
     return function(states)
 
 
-def _arrays(states: Any) -> list[Any]:
+def _list_arrays(states: Any) -> list[Any]:
     """The arrays of a batch."""
     if isinstance(states, tuple):
-        return [array for part in states for array in _arrays(part)]
+        return [array for subtree in states for array in _list_arrays(subtree)]
     return [states]
 
 
@@ -119,19 +123,21 @@ class NumpyBackend:
 
     def one(self, state: Any) -> Any:
         """A batch of one row with its own memory, since a step may write into rows."""
-        return _mapped(lambda part: np.array(part)[None], state)
+        return _map_arrays(lambda part: np.array(part)[None], state)
 
     def row(self, states: Any, i: int) -> Any:
         """The state in row ``i``."""
-        return _mapped(lambda array: _plain(array[i]), states)
+        return _map_arrays(lambda array: _plain(array[i]), states)
 
     def take(self, states: Any, index: NDArray[np.int64]) -> Any:
         """A batch of copies of the rows at ``index``."""
-        return _mapped(lambda array: array.take(index, axis=0), states)
+        return _map_arrays(lambda array: array.take(index, axis=0), states)
 
     def bytes_per_row(self, states: Any) -> int:
         """Memory of one row."""
-        return sum(int(array.nbytes) // max(1, len(array)) for array in _arrays(states))
+        return sum(
+            int(array.nbytes) // max(1, len(array)) for array in _list_arrays(states)
+        )
 
     def random(self, sequence: np.random.SeedSequence) -> Any:
         """A Generator."""
@@ -141,15 +147,23 @@ class NumpyBackend:
         self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
     ) -> Answer:
         """(rewards, next states, terminated) of the rows."""
-        rewards, after, ended = unpacked(function(states, actions, rng))
-        n = len(actions)
-        for array in _arrays(after):
-            if not isinstance(array, np.ndarray) or array.ndim < 1 or len(array) != n:
-                raise WrongShape(f"next states with {n} rows, got {_shape(array)}")
+        rewards, next_states, ended = unpack_step(function(states, actions, rng))
+        num_rows = len(actions)
+        for array in _list_arrays(next_states):
+            if (
+                not isinstance(array, np.ndarray)
+                or array.ndim < 1
+                or len(array) != num_rows
+            ):
+                raise WrongShape(
+                    f"next states with {num_rows} rows, got {describe_shape(array)}"
+                )
         return (
-            as_column(rewards, n, "rewards", np.float64),
-            after,
-            None if ended is None else as_column(ended, n, "terminated", np.bool_),
+            as_column(rewards, num_rows, "rewards", np.float64),
+            next_states,
+            None
+            if ended is None
+            else as_column(ended, num_rows, "terminated", np.bool_),
         )
 
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
@@ -165,12 +179,12 @@ class NumpyBackend:
         """Do nothing: NumPy functions are not compiled."""
 
 
-def unpacked(answer: Any) -> tuple[Any, Any, Any]:
-    """(rewards, next states, terminated or None) of what a step returned."""
+def unpack_step(answer: Any) -> tuple[Any, Any, Any]:
+    """(rewards, next states, terminated or None) of a step's answer."""
     if not isinstance(answer, tuple | list) or len(answer) not in (2, 3):
         raise WrongShape(
             "(rewards, next_states) or (rewards, next_states, terminated), got "
-            f"{_shape(answer)}"
+            f"{describe_shape(answer)}"
         )
     return answer[0], answer[1], answer[2] if len(answer) == 3 else None
 
@@ -178,15 +192,16 @@ def unpacked(answer: Any) -> tuple[Any, Any, Any]:
 def as_column(values: Any, n: int, name: str, dtype: Any) -> NDArray[Any]:
     """An array of shape (n,)."""
     try:
-        array = np.asarray(values, dtype=dtype)
+        column = np.asarray(values, dtype=dtype)
     except (TypeError, ValueError) as error:
         raise WrongShape(f"{name} as an array of {n} numbers ({error})") from error
-    if array.shape != (n,):
-        raise WrongShape(f"{name} of shape ({n},), got {_shape(values)}")
-    return array
+    if column.shape != (n,):
+        raise WrongShape(f"{name} of shape ({n},), got {describe_shape(values)}")
+    return column
 
 
-def _shape(value: Any) -> str:
+def describe_shape(value: Any) -> str:
+    """The shape of an array, or the type and value of anything else, as text."""
     return (
         f"shape {value.shape}"
         if hasattr(value, "shape")
@@ -212,9 +227,9 @@ class BatchedFunction:
                 self.function, self.backend.one(state), 1, *columns
             )[0].item()
         except WrongShape as error:
-            name = getattr(self.function, "__name__", "A function")
+            function_name = getattr(self.function, "__name__", "A function")
             raise InvalidInput(
-                f"{name} must answer for every row of a batch, as step does: "
+                f"{function_name} must answer for every row of a batch, as step does: "
                 f"{error} for a batch of one row."
             ) from error
 
@@ -251,17 +266,17 @@ class Batched:
         for schedules.
         """
         backend = self.backend
-        source = backend.random(np.random.SeedSequence(int(rng.raw())))
+        row_rng = backend.random(np.random.SeedSequence(int(rng.raw())))
         try:
-            rewards, after, ended = backend.step(
-                self.function, backend.one(state), np.array([action]), source
+            rewards, next_states, ended = backend.step(
+                self.function, backend.one(state), np.array([action]), row_rng
             )
         except WrongShape as error:
             raise OracleError(
                 f"The batched oracle must return {error}, at a batch of one row."
             ) from error
-        found = (float(rewards[0]), backend.row(after, 0))
-        return found if ended is None else (*found, bool(ended[0]))
+        sample = (float(rewards[0]), backend.row(next_states, 0))
+        return sample if ended is None else (*sample, bool(ended[0]))
 
     def function_of(self, function: Any) -> Any:
         """A function of the problem, seen as a companion of this step."""
@@ -285,17 +300,20 @@ def rows_apart(
     other if the batches differ although all rows of each are alike. With 8 rows
     and 4 batches a fair coin looks so with probability 4e-9.
     """
-    backend, batches = oracle.backend, []
+    backend, batch_outcomes = oracle.backend, []
     for seed in seeds:
         states = backend.take(backend.one(state), np.zeros(rows, dtype=np.int64))
-        rewards, after, _ = backend.step(
+        rewards, next_states, _ = backend.step(
             oracle.function, states, np.full(rows, action), backend.random(seed)
         )
-        batches.append(
-            [(float(rewards[j]), repr(backend.row(after, j))) for j in range(rows)]
+        batch_outcomes.append(
+            [
+                (float(rewards[row]), repr(backend.row(next_states, row)))
+                for row in range(rows)
+            ]
         )
-    return len({batch[0] for batch in batches}) == 1 or any(
-        len(set(batch)) > 1 for batch in batches
+    return len({outcomes[0] for outcomes in batch_outcomes}) == 1 or any(
+        len(set(outcomes)) > 1 for outcomes in batch_outcomes
     )
 
 

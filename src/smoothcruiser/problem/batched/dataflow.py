@@ -1,12 +1,12 @@
-"""Which parts of a state bear on anything that a planner asks, read off the step itself.
+"""The parts of a state that matter to a planner, read off the step itself.
 
 The state of an environment holds more than its future depends on: the last observation,
 the last rewards, counters for statistics. Kept in a state, they keep equal futures
-apart. JAX traces a step into a list of equations (a jaxpr), so what an output depends on
-is seen there and need not be guessed. Let D(x) be the inputs on which the output x
+apart. JAX traces a step into a list of equations (a jaxpr), so the inputs of an output
+are visible there and need not be guessed. Let D(x) be the inputs on which the output x
 depends. The leaves that matter are the smallest set S with
 
-    S  contains  what legal moves, mover and end are read from
+    S  contains  the leaves that legal moves, mover and end are read from
     S  contains  D(reward), D(end), and D(next value of l) for every l in S
 
 By induction over the steps, states that agree in S have the same future under the same
@@ -15,8 +15,8 @@ deterministic. D comes from dead-code elimination, which may call an input neede
 not, and never the other way.
 
 A traced step also remembers nothing, since equations have no memory. Only calls back
-into Python have (``pure_callback`` and its kin): such a step is refused. What this file
-leaves out: values of leaves that differ and have equal futures all the same.
+into Python have (``pure_callback`` and its kin): such a step is refused. This file
+leaves out values of leaves that differ and have equal futures all the same.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Relevance:
     chance: bool
 
 
-def relevance(
+def find_relevance(
     step: Callable[..., Any], forms: Sequence[Any], observed: set[int], title: str
 ) -> Relevance:
-    """What matters to a step.
+    """The leaves that matter to a step, and whether chance does.
 
     Args:
         step: ``step(*leaves, action, key) -> (reward, end, *next_leaves)``.
@@ -50,34 +50,40 @@ def relevance(
         observed: the leaves that legal moves, mover and end are read from.
         title: of the environment, for messages.
     """
-    traced = jax.make_jaxpr(step)(*forms)
-    for name in _primitives(traced.jaxpr):
-        if CALLS_BACK in name:
+    traced_step = jax.make_jaxpr(step)(*forms)
+    for primitive_name in _primitives(traced_step.jaxpr):
+        if CALLS_BACK in primitive_name:
             raise InvalidInput(
-                f"{title} calls Python from inside its step ({name}), which may remember "
-                "what no state holds; write the step in JAX alone."
+                f"{title} calls Python from inside its step ({primitive_name}), which "
+                "may remember what no state holds; write the step in JAX alone."
             )
-    count = len(forms) - 2
-    matter, chance = set(observed), True
-    eliminate = getattr(jax.interpreters.partial_eval, "dce_jaxpr", None)
-    if eliminate is None:  # a JAX without it: everything may matter
-        return Relevance(tuple(range(count)), True)
+    num_leaves = len(forms) - 2
+    relevant_leaves, uses_chance = set(observed), True
+    eliminate_code = getattr(jax.interpreters.partial_eval, "dce_jaxpr", None)
+    if eliminate_code is None:  # a JAX without it: everything may matter
+        return Relevance(tuple(range(num_leaves)), True)
     while True:
-        wanted = [True, True, *(i in matter for i in range(count))]
-        _, used = eliminate(traced.jaxpr, wanted)
-        chance = bool(used[count + 1])
-        more = matter | {i for i in range(count) if used[i]}
-        if more == matter:
-            return Relevance(tuple(sorted(matter)), chance)
-        matter = more
+        wanted_outputs = [
+            True,
+            True,
+            *(i in relevant_leaves for i in range(num_leaves)),
+        ]
+        _, used_inputs = eliminate_code(traced_step.jaxpr, wanted_outputs)
+        uses_chance = bool(used_inputs[num_leaves + 1])
+        enlarged_leaves = relevant_leaves | {
+            i for i in range(num_leaves) if used_inputs[i]
+        }
+        if enlarged_leaves == relevant_leaves:
+            return Relevance(tuple(sorted(relevant_leaves)), uses_chance)
+        relevant_leaves = enlarged_leaves
 
 
 def _primitives(jaxpr: Any) -> Iterator[str]:
     """The names of all primitives of a program, those inside others too."""
     for equation in jaxpr.eqns:
         yield equation.primitive.name
-        for inner in _programs(list(equation.params.values())):
-            yield from _primitives(inner)
+        for inner_program in _programs(list(equation.params.values())):
+            yield from _primitives(inner_program)
 
 
 def _programs(values: Sequence[Any]) -> Iterator[Any]:

@@ -7,14 +7,14 @@ rewards and flags come back.
            number; one key per row (``split``) for a function of one state
   shapes   A batch is padded, by repeating its first row, to one of three sizes
            (max_batch, and 16 and 256 times less). So a function is compiled
-           three times, not once per size. What the padding returns is dropped
+           three times, not once per size. Answers for padded rows are dropped
            before anything is counted. Full batches make nearly all calls, so
-           what padding wastes on the others does not show.
+           the waste of padding the others does not show.
   floats   float64 is switched on inside every call and nowhere else, or off
            (``x64=False``) for a simulator that was written for float32. Rewards
            of either kind become float64 without rounding before they are summed
 
-What this file decides: padding, keys, what is compiled. Only this module
+This file decides on padding, keys and compilation. Only this module
 imports JAX, and its neighbours import it from here (``dataflow``, ``trees``, ``worlds``).
 """
 
@@ -30,9 +30,9 @@ from smoothcruiser.errors import MissingExtra
 from smoothcruiser.problem.batched import (
     Answer,
     WrongShape,
-    _shape,
     as_column,
-    unpacked,
+    describe_shape,
+    unpack_step,
 )
 
 try:
@@ -90,15 +90,17 @@ class JaxBackend:
     compiled: dict[Any, Any] = field(default_factory=dict)
 
     def __fingerprint__(self) -> Any:
-        return self.each, self.max_batch, self.x64, jax  # not what was compiled so far
+        return self.each, self.max_batch, self.x64, jax  # without compiled code
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes of padded batches, from the smallest."""
-        top = max(LEAST_ROWS, 1 << (self.max_batch - 1).bit_length())
-        return tuple(sorted({max(LEAST_ROWS, top // STEP**k) for k in range(3)}))
+        largest_size = max(LEAST_ROWS, 1 << (self.max_batch - 1).bit_length())
+        return tuple(
+            sorted({max(LEAST_ROWS, largest_size // STEP**k) for k in range(3)})
+        )
 
-    def padded(self, n: int) -> int:
+    def size_for(self, n: int) -> int:
         """The smallest size that holds n rows."""
         return next(
             (size for size in self.sizes if size >= n), 1 << (n - 1).bit_length()
@@ -112,18 +114,21 @@ class JaxBackend:
         """
         rng = self.random(np.random.SeedSequence(0))
         batches = [
-            self.take(states, np.zeros(size, dtype=np.int64)) for size in self.sizes
+            self.take(states, np.zeros(batch_size, dtype=np.int64))
+            for batch_size in self.sizes
         ]
-        for batch, size in zip(batches, self.sizes, strict=True):
-            actions = np.zeros(size, dtype=np.int64)
-            _, after, _ = self.step(step, batch, actions, rng)
+        for batch, batch_size in zip(batches, self.sizes, strict=True):
+            actions = np.zeros(batch_size, dtype=np.int64)
+            _, next_states, _ = self.step(step, batch, actions, rng)
             # A step may change the type of its states, which compiles it a
             # second time.
-            self.step(step, after, actions, rng)
-            for function, extra in companions:
-                self.ask(function, after, size, *([actions] * extra))
-            for other in self.sizes:
-                self.take(after, np.zeros(other, dtype=np.int64))
+            self.step(step, next_states, actions, rng)
+            for function, num_arguments in companions:
+                self.ask(
+                    function, next_states, batch_size, *([actions] * num_arguments)
+                )
+            for other_size in self.sizes:
+                self.take(next_states, np.zeros(other_size, dtype=np.int64))
 
     def one(self, state: Any) -> Any:
         """A batch of one row (padded)."""
@@ -146,10 +151,10 @@ class JaxBackend:
 
     def take(self, states: Any, index: NDArray[np.int64]) -> Any:
         """A batch of copies of the rows at ``index``, padded."""
-        full = np.zeros(self.padded(len(index)), dtype=np.int64)
-        full[: len(index)] = index
+        padded_index = np.zeros(self.size_for(len(index)), dtype=np.int64)
+        padded_index[: len(index)] = index
         with precise(self.x64):
-            return self._jitted(_gather, mapped=False)(states, full)
+            return self._jit_function(_gather, mapped=False)(states, padded_index)
 
     def bytes_per_row(self, states: Any) -> int:
         """Memory of one row."""
@@ -170,55 +175,67 @@ class JaxBackend:
         self, function: Any, states: Any, actions: NDArray[np.int64], rng: Keys
     ) -> Answer:
         """(rewards, next states, terminated) of n = len(actions) rows."""
-        n = len(actions)
-        size = len(jax.tree.leaves(states)[0])
-        full = np.zeros(size, dtype=np.int64)
-        full[:n] = actions
+        num_rows = len(actions)
+        padded_size = len(jax.tree.leaves(states)[0])
+        padded_actions = np.zeros(padded_size, dtype=np.int64)
+        padded_actions[:num_rows] = actions
         with precise(self.x64):
-            rewards, after, ended = unpacked(
-                self._stepper(function)(states, full, rng.next())
+            rewards, next_states, ended = unpack_step(
+                self._jit_step(function)(states, padded_actions, rng.next())
             )
-            for array in jax.tree.leaves(after):
-                if array.ndim < 1 or len(array) != size:
+            for array in jax.tree.leaves(next_states):
+                if array.ndim < 1 or len(array) != padded_size:
                     raise WrongShape(
-                        f"next states with {size} rows, got {_shape(array)}"
+                        f"next states with {padded_size} rows, got "
+                        f"{describe_shape(array)}"
                     )
             columns = [
                 None if column is None else np.asarray(column)
                 for column in (rewards, ended)
             ]
-        for column, name in zip(columns, ("rewards", "terminated"), strict=True):
-            if column is not None and column.shape != (size,):
-                raise WrongShape(f"{name} of shape ({size},), got {_shape(column)}")
+        for column, column_name in zip(columns, ("rewards", "terminated"), strict=True):
+            if column is not None and column.shape != (padded_size,):
+                raise WrongShape(
+                    f"{column_name} of shape ({padded_size},), got "
+                    f"{describe_shape(column)}"
+                )
         assert columns[0] is not None
-        over = (
+        is_over = (
             None
             if columns[1] is None
-            else as_column(columns[1][:n], n, "terminated", np.bool_)
+            else as_column(columns[1][:num_rows], num_rows, "terminated", np.bool_)
         )
-        return as_column(columns[0][:n], n, "rewards", np.float64), after, over
+        return (
+            as_column(columns[0][:num_rows], num_rows, "rewards", np.float64),
+            next_states,
+            is_over,
+        )
 
     def ask(self, function: Any, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         """``function(states, *arguments)`` as an array of n."""
-        size = len(jax.tree.leaves(states)[0])
-        wide = [
-            np.concatenate([argument, np.zeros(size - n, dtype=np.int64)])
+        padded_size = len(jax.tree.leaves(states)[0])
+        padded_arguments = [
+            np.concatenate([argument, np.zeros(padded_size - n, dtype=np.int64)])
             for argument in arguments
         ]
         with precise(self.x64):
-            found = np.asarray(self._jitted(function, mapped=self.each)(states, *wide))
-        if found.shape != (size,):
-            raise WrongShape(f"shape ({size},), got {_shape(found)}")
-        return found[:n]
+            answers = np.asarray(
+                self._jit_function(function, mapped=self.each)(
+                    states, *padded_arguments
+                )
+            )
+        if answers.shape != (padded_size,):
+            raise WrongShape(f"shape ({padded_size},), got {describe_shape(answers)}")
+        return answers[:n]
 
-    def _jitted(self, function: Any, *, mapped: bool) -> Any:
+    def _jit_function(self, function: Any, *, mapped: bool) -> Any:
         if function not in self.compiled:
             self.compiled[function] = jax.jit(
                 jax.vmap(function) if mapped else function
             )
         return self.compiled[function]
 
-    def _stepper(self, function: Any) -> Any:
+    def _jit_step(self, function: Any) -> Any:
         if function not in self.compiled:
 
             def by_rows(states: Any, actions: Any, key: Any) -> Any:

@@ -10,7 +10,7 @@ other, and a ``RowLayout`` says which bytes are which leaf:
 Two rows are equal if all their bits are. So states that differ in the sign of a
 zero are two states: that costs a little memory and is never wrong.
 
-What this file decides: the order of bytes, and how a row is read and written by
+This file decides the order of bytes, and how a row is read and written by
 people (``{"x": 0.5, "time": 3}``). It leaves out JAX; only NumPy is needed.
 """
 
@@ -53,68 +53,68 @@ class RowLayout:
     @cached_property
     def starts(self) -> tuple[int, ...]:
         """The first byte of each leaf, and the number of all bytes."""
-        found = [0]
+        offsets = [0]
         for leaf in self.leaves:
-            found.append(found[-1] + leaf.size)
-        return tuple(found)
+            offsets.append(offsets[-1] + leaf.size)
+        return tuple(offsets)
 
     @property
     def size(self) -> int:
         """The bytes of a row."""
         return self.starts[-1]
 
-    def place(self, name: str) -> int:
+    def leaf_index(self, name: str) -> int:
         """The number of the leaf called ``name``."""
         return [leaf.name for leaf in self.leaves].index(name)
 
-    def packed(self, arrays: Sequence[Any]) -> RowState:
+    def pack(self, arrays: Sequence[Any]) -> RowState:
         """The row of these arrays, which must have the leaves' shapes and types."""
-        parts = []
-        for leaf, given in zip(self.leaves, arrays, strict=True):
-            array = np.asarray(given)
+        leaf_bytes = []
+        for leaf, value in zip(self.leaves, arrays, strict=True):
+            array = np.asarray(value)
             if array.shape != leaf.shape or array.dtype.name != leaf.dtype:
                 raise InvalidInput(
-                    f"{leaf.name} of {self.title} must be {_form(leaf)}, got "
+                    f"{leaf.name} of {self.title} must be {_form_text(leaf)}, got "
                     f"{array.dtype.name} of shape {array.shape}; give a state as the "
                     "environment's own step returns it."
                 )
-            parts.append(array.tobytes())
-        return RowState(self, b"".join(parts))
+            leaf_bytes.append(array.tobytes())
+        return RowState(self, b"".join(leaf_bytes))
 
-    def unpacked(self, row: RowState) -> list[NDArray[Any]]:
+    def unpack(self, row: RowState) -> list[NDArray[Any]]:
         """The arrays of a row, which cannot be written into."""
         return [self.array(row, i) for i in range(len(self.leaves))]
 
     def array(self, row: RowState, place: int) -> NDArray[Any]:
         """One array of a row, without a copy."""
         leaf = self.leaves[place]
-        count = int(np.prod(leaf.shape, dtype=np.int64))
-        found: NDArray[Any] = np.frombuffer(
-            row.words, leaf.dtype, count, self.starts[place]
+        num_elements = int(np.prod(leaf.shape, dtype=np.int64))
+        flat_array: NDArray[Any] = np.frombuffer(
+            row.words, leaf.dtype, num_elements, self.starts[place]
         )
-        return found.reshape(leaf.shape)
+        return flat_array.reshape(leaf.shape)
 
     def plain(self, row: RowState) -> dict[str, Any]:
         """A row as numbers and lists by the names of its leaves."""
-        arrays = self.unpacked(row)
+        arrays = self.unpack(row)
         return {
             leaf.name: array.tolist()
             for leaf, array in zip(self.leaves, arrays, strict=True)
         }
 
-    def parsed(self, given: Mapping[str, Any]) -> RowState:
+    def parse(self, given: Mapping[str, Any]) -> RowState:
         """The row that ``plain`` wrote; numbers that a leaf cannot hold are refused."""
-        names = [leaf.name for leaf in self.leaves]
-        wrong = [x for x in given if x not in names] or [
-            x for x in names if x not in given
+        leaf_names = [leaf.name for leaf in self.leaves]
+        wrong_names = [name for name in given if name not in leaf_names] or [
+            name for name in leaf_names if name not in given
         ]
-        if wrong:
-            verb = "has no" if wrong[0] in given else "needs"
+        if wrong_names:
+            verb = "has no" if wrong_names[0] in given else "needs"
             raise InvalidInput(
-                f"A state of {self.title} {verb} {wrong[0]!r}; give a value for each "
-                f"of {', '.join(names)}."
+                f"A state of {self.title} {verb} {wrong_names[0]!r}; give a value for "
+                f"each of {', '.join(leaf_names)}."
             )
-        return self.packed([_read(leaf, given[leaf.name]) for leaf in self.leaves])
+        return self.pack([_read_leaf(leaf, given[leaf.name]) for leaf in self.leaves])
 
 
 class RowState:
@@ -140,7 +140,7 @@ class RowState:
     @property
     def leaves(self) -> dict[str, NDArray[Any]]:
         """The arrays of the state by their names."""
-        arrays = self.layout.unpacked(self)
+        arrays = self.layout.unpack(self)
         return {
             leaf.name: array
             for leaf, array in zip(self.layout.leaves, arrays, strict=True)
@@ -163,15 +163,18 @@ class RowState:
         return self.layout.title, self.words
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_shown(x)}" for name, x in self.leaves.items())
-        return f"{self.layout.title}({shown})"
+        leaves_text = ", ".join(
+            f"{leaf_name}={_leaf_text(array)}"
+            for leaf_name, array in self.leaves.items()
+        )
+        return f"{self.layout.title}({leaves_text})"
 
 
-def _form(leaf: Leaf) -> str:
+def _form_text(leaf: Leaf) -> str:
     return f"{leaf.dtype} of shape {leaf.shape}"
 
 
-def _shown(array: NDArray[Any]) -> str:
+def _leaf_text(array: NDArray[Any]) -> str:
     """A leaf in a few words."""
     if array.size > SHOWN:
         return f"<{'x'.join(map(str, array.shape))} {array.dtype.name}>"
@@ -182,25 +185,25 @@ def _shown(array: NDArray[Any]) -> str:
     return str(array.tolist()).replace("True", "1").replace("False", "0")
 
 
-def _read(leaf: Leaf, given: Any) -> NDArray[Any]:
+def _read_leaf(leaf: Leaf, given: Any) -> NDArray[Any]:
     """An array for a leaf from lists of numbers; nothing is rounded in silence."""
-    wanted = np.dtype(leaf.dtype)
+    leaf_type = np.dtype(leaf.dtype)
     try:
         array = np.asarray(given)
         with np.errstate(all="ignore"):
-            found = array.astype(wanted)
-            kept = np.array_equal(
-                found.astype(np.float64),
+            converted = array.astype(leaf_type)
+            is_exact = np.array_equal(
+                converted.astype(np.float64),
                 array.astype(np.float64),
                 equal_nan=True,
             )
     except (TypeError, ValueError, OverflowError):
-        kept, found = False, np.zeros(())
-    if wanted.kind == "f" and found.shape == leaf.shape:
-        return found  # rounded to the environment's own floats
-    if not kept or found.shape != leaf.shape:
+        is_exact, converted = False, np.zeros(())
+    if leaf_type.kind == "f" and converted.shape == leaf.shape:
+        return converted  # rounded to the environment's own floats
+    if not is_exact or converted.shape != leaf.shape:
         raise InvalidInput(
-            f"{leaf.name} must be {_form(leaf)}, got {described(given)}; give lists of "
-            "such numbers."
+            f"{leaf.name} must be {_form_text(leaf)}, got {described(given)}; give "
+            "lists of such numbers."
         )
-    return found
+    return converted

@@ -1,12 +1,12 @@
 """A world in JAX: an environment as pure functions, and its states as trees and bytes.
 
-``JaxWorld`` is what an adapter knows of an environment. ``form_of`` looks at one initial
-state and at the equations of the step, and finds the form of the states: the structure of
-the tree, the types that a step takes and returns alike, the names of the leaves, and which
-of them matter (``dataflow``). Leaves that do not matter keep the values of that initial
-state: nothing that is asked depends on them.
+``JaxWorld`` holds an adapter's knowledge of an environment. ``form_of`` looks at one
+initial state and at the equations of the step, and finds the form of the states: the
+structure of the tree, the types that a step takes and returns alike, the names of the
+leaves, and which of them matter (``dataflow``). Leaves that do not matter keep the
+values of that initial state: no question of a planner depends on them.
 
-What this file decides: what is a leaf, what it is called, and how leaves become bytes inside
+This file decides which arrays are leaves, their names, and how leaves become bytes in
 compiled code. It leaves out stepping (``worlds``).
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smoothcruiser.errors import InvalidInput
-from smoothcruiser.problem.batched.dataflow import Relevance, relevance
+from smoothcruiser.problem.batched.dataflow import Relevance, find_relevance
 from smoothcruiser.problem.batched.jax import jax, jnp, precise
 from smoothcruiser.problem.batched.layout import Leaf, RowLayout
 
@@ -48,7 +48,7 @@ class JaxWorld:
     x64: bool = False
     read: Callable[[Any], Any] | None = None  # the tree of a state of the library's own
     whole_rewards: bool = False  # whether rewards are whole numbers below 2**24
-    inside: str = ""  # the field of the tree whose leaves need no prefix
+    inside: str = ""  # the field of the tree with leaves that need no prefix
     nan_means: str = "fix the environment there"
 
 
@@ -68,97 +68,116 @@ class Form:
     @cached_property
     def layout(self) -> RowLayout:
         """The leaves that matter, as bytes."""
-        kept = [(self.names[i], self.example[i]) for i in self.matter.leaves]
+        relevant_leaves = [(self.names[i], self.example[i]) for i in self.matter.leaves]
         return RowLayout(
             self.world.title,
-            tuple(Leaf(name, x.shape, x.dtype.name) for name, x in kept),
+            tuple(
+                Leaf(name, example.shape, example.dtype.name)
+                for name, example in relevant_leaves
+            ),
         )
 
-    def whole(self, leaves: Any) -> Any:
+    def fill_tree(self, leaves: Any) -> Any:
         """The tree with these leaves; those that do not matter are the example's."""
-        every = [jnp.asarray(x) for x in self.example]
+        all_leaves = [jnp.asarray(example) for example in self.example]
         for i, leaf in zip(self.matter.leaves, leaves, strict=True):
-            every[i] = leaf
-        return jax.tree.unflatten(self.tree, every)
+            all_leaves[i] = leaf
+        return jax.tree.unflatten(self.tree, all_leaves)
 
-    def kept(self, state: Any) -> tuple[Any, ...]:
+    def relevant_leaves(self, state: Any) -> tuple[Any, ...]:
         """The leaves of a tree that matter."""
-        every = jax.tree.leaves(state)
+        all_leaves = jax.tree.leaves(state)
         return tuple(
-            jnp.asarray(every[i]).astype(self.example[i].dtype)
+            jnp.asarray(all_leaves[i]).astype(self.example[i].dtype)
             for i in self.matter.leaves
         )
 
     def step(self, leaves: Any, action: Any, key: Any) -> tuple[Any, Any]:
         """(reward, next leaves) of one state."""
-        run = self.world.run or self.world.step
-        paid, after, _ = run(self.whole(leaves), action, key)
-        return jnp.reshape(paid, ()), self.kept(after)
+        run_step = self.world.run or self.world.step
+        reward, next_state, _ = run_step(self.fill_tree(leaves), action, key)
+        return jnp.reshape(reward, ()), self.relevant_leaves(next_state)
 
 
 def form_of(world: JaxWorld, key: Any) -> Form:
     """The form of a world's states, from an initial one and the step's equations."""
     with precise(world.x64):
-        start = jax.tree.map(jnp.asarray, jax.jit(world.init)(key))
-        paths, tree = jax.tree_util.tree_flatten_with_path(start)
-        names = _names(start, [path for path, _ in paths], world.inside)
-        shapes = _settled(world, tree, [leaf for _, leaf in paths], names, key)
+        initial_state = jax.tree.map(jnp.asarray, jax.jit(world.init)(key))
+        leaf_paths, tree = jax.tree_util.tree_flatten_with_path(initial_state)
+        leaf_names = _leaf_names(
+            initial_state, [path for path, _ in leaf_paths], world.inside
+        )
+        leaf_shapes = _settle_types(
+            world, tree, [leaf for _, leaf in leaf_paths], leaf_names, key
+        )
         example = tuple(
             np.asarray(leaf).astype(shape.dtype)
-            for (_, leaf), shape in zip(paths, shapes, strict=True)
+            for (_, leaf), shape in zip(leaf_paths, leaf_shapes, strict=True)
         )
-        read = (*world.ends, world.legal, world.mover)
-        observed = {names.index(name) for name in read if name is not None}
+        read_names = (*world.ends, world.legal, world.mover)
+        observed_leaves = {
+            leaf_names.index(leaf_name)
+            for leaf_name in read_names
+            if leaf_name is not None
+        }
 
         def flat(*arguments: Any) -> list[Any]:
-            *leaves, action, word = arguments
+            *leaves, action, step_key = arguments
             state = jax.tree.unflatten(tree, leaves)
-            paid, after, ended = world.step(state, action, word)
-            return [paid, ended, *jax.tree.leaves(after)]
+            reward, next_state, ended = world.step(state, action, step_key)
+            return [reward, ended, *jax.tree.leaves(next_state)]
 
-        forms = (*shapes, _ACTION, jax.eval_shape(lambda: jax.random.key(0)))
-        matter = relevance(flat, forms, observed, world.title)
+        argument_forms = (
+            *leaf_shapes,
+            _ACTION,
+            jax.eval_shape(lambda: jax.random.key(0)),
+        )
+        matter = find_relevance(flat, argument_forms, observed_leaves, world.title)
     for i in matter.leaves:
-        if HOLDS_KEY.search(names[i]) and example[i].dtype == np.uint32:
+        if HOLDS_KEY.search(leaf_names[i]) and example[i].dtype == np.uint32:
             raise InvalidInput(
-                f"{world.title} keeps its random key in its state ({names[i]}), so a "
-                "planner would foresee what is random; take the key as an argument of "
-                "the step."
+                f"{world.title} keeps its random key in its state ({leaf_names[i]}), "
+                "so a planner would foresee what is random; take the key as an "
+                "argument of the step."
             )
-    return Form(world, tree, names, example, matter)
+    return Form(world, tree, leaf_names, example, matter)
 
 
-def _settled(
+def _settle_types(
     world: JaxWorld, tree: Any, leaves: list[Any], names: tuple[str, ...], key: Any
 ) -> list[Any]:
     """Shapes and types of the leaves that a step takes and returns alike."""
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in leaves]
     for _ in range(ROUNDS):
         state = jax.tree.unflatten(tree, shapes)
-        _, after, _ = jax.eval_shape(world.step, state, _ACTION, key)
-        found, others = jax.tree.flatten(after)
-        if others != tree:
+        _, next_state, _ = jax.eval_shape(world.step, state, _ACTION, key)
+        next_shapes, next_tree = jax.tree.flatten(next_state)
+        if next_tree != tree:
             raise InvalidInput(
                 f"The step of {world.title} returns a state of another structure than "
                 "it takes; let every state have the same fields."
             )
-        for name, one, other in zip(names, shapes, found, strict=True):
-            typed = jnp.issubdtype(other.dtype, jax.dtypes.prng_key)
-            if one.shape != other.shape or typed:
-                what = "holds a random key" if typed else f"has shape {other.shape}"
-                raise InvalidInput(
-                    f"{name} of {world.title} {what} after a step, {one.shape} before; "
-                    "let states be numbers of fixed shapes."
+        for leaf_name, old_shape, new_shape in zip(
+            names, shapes, next_shapes, strict=True
+        ):
+            is_key = jnp.issubdtype(new_shape.dtype, jax.dtypes.prng_key)
+            if old_shape.shape != new_shape.shape or is_key:
+                change_text = (
+                    "holds a random key" if is_key else f"has shape {new_shape.shape}"
                 )
-        after_types = [
-            jnp.promote_types(one.dtype, other.dtype)
-            for one, other in zip(shapes, found, strict=True)
+                raise InvalidInput(
+                    f"{leaf_name} of {world.title} {change_text} after a step, "
+                    f"{old_shape.shape} before; let states be numbers of fixed shapes."
+                )
+        settled_types = [
+            jnp.promote_types(old_shape.dtype, new_shape.dtype)
+            for old_shape, new_shape in zip(shapes, next_shapes, strict=True)
         ]
-        if after_types == [x.dtype for x in shapes]:
+        if settled_types == [x.dtype for x in shapes]:
             return shapes
         shapes = [
-            jax.ShapeDtypeStruct(x.shape, kind)
-            for x, kind in zip(shapes, after_types, strict=True)
+            jax.ShapeDtypeStruct(x.shape, settled_type)
+            for x, settled_type in zip(shapes, settled_types, strict=True)
         ]
     raise InvalidInput(
         f"The step of {world.title} changes the types of its state again and again; let "
@@ -166,36 +185,47 @@ def _settled(
     )
 
 
-def _names(state: Any, paths: list[Any], inside: str) -> tuple[str, ...]:
+def _leaf_names(state: Any, paths: list[Any], inside: str) -> tuple[str, ...]:
     """The names of a tree's leaves: attributes and positions, joined by dots.
 
     Dataclasses that give JAX no names of their fields are read by their order.
     """
-    long = [".".join(_steps(state, list(path))) for path in paths]
-    short = tuple(name.removeprefix(f"{inside}.") for name in long)
-    return short if len(set(short)) == len(short) else tuple(long)
+    full_names = [".".join(_path_words(state, list(path))) for path in paths]
+    short_names = tuple(name.removeprefix(f"{inside}.") for name in full_names)
+    return (
+        short_names if len(set(short_names)) == len(short_names) else tuple(full_names)
+    )
 
 
-def _steps(node: Any, path: list[Any]) -> list[str]:
+def _path_words(node: Any, path: list[Any]) -> list[str]:
     if not path:
         return []
-    step, rest = path[0], path[1:]
-    word = getattr(step, "name", getattr(step, "key", getattr(step, "idx", None)))
-    if isinstance(word, int) and hasattr(node, "__dataclass_fields__"):
-        fields = node.__dataclass_fields__
-        held = [n for n, f in fields.items() if f.metadata.get("pytree_node", True)]
-        word = held[word]
-    below = getattr(node, str(word), None)
-    if below is None:
+    path_step, other_steps = path[0], path[1:]
+    path_word = getattr(
+        path_step, "name", getattr(path_step, "key", getattr(path_step, "idx", None))
+    )
+    if isinstance(path_word, int) and hasattr(node, "__dataclass_fields__"):
+        dataclass_fields = node.__dataclass_fields__
+        node_fields = [
+            field_name
+            for field_name, node_field in dataclass_fields.items()
+            if node_field.metadata.get("pytree_node", True)
+        ]
+        path_word = node_fields[path_word]
+    child = getattr(node, str(path_word), None)
+    if child is None:
         try:
-            below = node[word]
+            child = node[path_word]
         except (TypeError, KeyError, IndexError):
-            return [str(word), *(str(x).strip(".[]'") for x in rest)]
-    return [str(word), *_steps(below, rest)]
+            return [
+                str(path_word),
+                *(str(other_step).strip(".[]'") for other_step in other_steps),
+            ]
+    return [str(path_word), *_path_words(child, other_steps)]
 
 
 def held(env: Any) -> dict[str, Any]:
-    """What an environment was made with, as plain data for a fingerprint.
+    """The parameters of an environment, as plain data for a fingerprint.
 
     Arrays are read, and of other objects the type: two environments that differ deeper
     inside are told apart by their names alone.
@@ -207,7 +237,7 @@ def held(env: Any) -> dict[str, Any]:
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return np.asarray(value)
         if isinstance(value, tuple | list):
-            return tuple(plain(part) for part in value)
+            return tuple(plain(element) for element in value)
         return type(value).__qualname__
 
     return {
@@ -221,24 +251,30 @@ def held(env: Any) -> dict[str, Any]:
 
 def to_bytes(leaves: Any) -> Any:
     """The bytes of arrays, one after the other, in JAX."""
-    parts = [jnp.zeros(0, jnp.uint8)]
+    byte_parts = [jnp.zeros(0, jnp.uint8)]
     for leaf in leaves:
-        plain = leaf.astype(jnp.uint8) if leaf.dtype == jnp.bool_ else leaf
-        parts.append(jax.lax.bitcast_convert_type(plain, jnp.uint8).reshape(-1))
-    return jnp.concatenate(parts)
+        numeric_leaf = leaf.astype(jnp.uint8) if leaf.dtype == jnp.bool_ else leaf
+        byte_parts.append(
+            jax.lax.bitcast_convert_type(numeric_leaf, jnp.uint8).reshape(-1)
+        )
+    return jnp.concatenate(byte_parts)
 
 
 def from_bytes(layout: RowLayout, words: Any) -> list[Any]:
     """The arrays of a row of bytes, in JAX."""
-    found = []
+    arrays = []
     for i, leaf in enumerate(layout.leaves):
-        part, kind = (
+        leaf_bytes, leaf_type = (
             words[layout.starts[i] : layout.starts[i + 1]],
             np.dtype(leaf.dtype),
         )
-        if kind == np.bool_:
-            found.append((part != 0).reshape(leaf.shape))
+        if leaf_type == np.bool_:
+            arrays.append((leaf_bytes != 0).reshape(leaf.shape))
             continue
-        shape = leaf.shape if kind.itemsize == 1 else (*leaf.shape, kind.itemsize)
-        found.append(jax.lax.bitcast_convert_type(part.reshape(shape), kind))
-    return found
+        shape = (
+            leaf.shape if leaf_type.itemsize == 1 else (*leaf.shape, leaf_type.itemsize)
+        )
+        arrays.append(
+            jax.lax.bitcast_convert_type(leaf_bytes.reshape(shape), leaf_type)
+        )
+    return arrays

@@ -1,7 +1,7 @@
 """Environments in JAX as oracles: trees of arrays in, planners' states out.
 
 A library of JAX environments keeps states in trees of arrays and steps them by a pure
-function of (state, action, key). ``JaxWorld`` is that function and what is known of it;
+function of (state, action, key). ``JaxWorld`` is that function and the facts about it;
 ``WorldRows`` makes it an oracle for every method:
 
   many rows    executor ``batched``: a row is a tuple of the leaves that matter
@@ -15,10 +15,10 @@ function of (state, action, key). ``JaxWorld`` is that function and what is know
                the environment as the step of one state rounds it. Rewards become float64
                without rounding and are summed there. A batch is compiled otherwise and
                may round a reward otherwise: ``reward_rounding`` of the largest reward is
-               added to epsilon of what runs in batches (``schedule.verify.rounding``).
+               added to epsilon of runs in batches (``schedule.verify.rounding``).
 
-What this file decides: how trees become rows, and when an answer is refused. It leaves
-out what the libraries call things (``adapters.gymnax``, ``adapters.pgx``).
+This file decides how trees become rows, and when an answer is refused. It leaves
+out the names that the libraries use (``adapters.gymnax``, ``adapters.pgx``).
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ class WorldBackend(JaxBackend):
         """A batch of one row (padded)."""
         if not isinstance(state, RowState):
             raise InvalidInput(f"not a state of {self.form.world.title}")
-        return super().one(tuple(self.form.layout.unpacked(state)))
+        return super().one(tuple(self.form.layout.unpack(state)))
 
     def row(self, states: Any, i: int) -> RowState:
         """The state in row ``i``."""
-        return self.form.layout.packed([np.asarray(column[i]) for column in states])
+        return self.form.layout.pack([np.asarray(column[i]) for column in states])
 
     def step(
         self, function: Any, states: Any, actions: NDArray[np.int64], rng: Any
     ) -> Answer:
         """(rewards, next states, None) of the rows; a NaN is refused in its own words."""
-        found = super().step(function, states, actions, rng)
-        if np.isnan(found[0]).any():
-            bad = int(np.flatnonzero(np.isnan(found[0]))[0])
+        answer = super().step(function, states, actions, rng)
+        if np.isnan(answer[0]).any():
+            bad_row = int(np.flatnonzero(np.isnan(answer[0]))[0])
             raise not_a_number(
-                self.form.world, self.row(states, bad), int(actions[bad])
+                self.form.world, self.row(states, bad_row), int(actions[bad_row])
             )
-        return found
+        return answer
 
 
 def not_a_number(world: JaxWorld, state: RowState, action: int) -> OracleError:
@@ -112,7 +112,7 @@ class RowFunction(BatchedFunction):
 
 @dataclass(frozen=True)
 class WorldKey:
-    """What tells states apart: their bytes, to the last bit."""
+    """The key that tells states apart: their bytes, to the last bit."""
 
     # movers, legal actions and ends are read from these bytes
     holds_profile: ClassVar[bool] = True
@@ -126,7 +126,7 @@ class WorldKey:
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about rounding."""
+        """A certificate's assumption about rounding."""
         if not self.rounding:
             return ""
         return (
@@ -142,7 +142,7 @@ class WorldRows(Batched):
     """The oracle of a world."""
 
     form: Form = field(kw_only=True)
-    first: int | None = None  # the player who begins, and maximizes
+    first: int | None = None  # the player that begins, and maximizes
     origin: RowState | None = None  # the problem's initial state, where moves begin
 
     @property
@@ -175,8 +175,10 @@ class WorldRows(Batched):
 
         def step(words: Any, action: Any, key: Any) -> Any:
             leaves = from_bytes(self.layout, words)
-            paid, after = self.form.step(leaves, action, jax.random.wrap_key_data(key))
-            return paid, to_bytes(after)
+            reward, next_leaves = self.form.step(
+                leaves, action, jax.random.wrap_key_data(key)
+            )
+            return reward, to_bytes(next_leaves)
 
         return jax.jit(step)
 
@@ -184,30 +186,30 @@ class WorldRows(Batched):
     def _starter(self) -> Any:
         def start(key: Any) -> Any:
             state = self.world.init(jax.random.wrap_key_data(key))
-            return to_bytes(self.form.kept(state))
+            return to_bytes(self.form.relevant_leaves(state))
 
         return jax.jit(start)
 
     def key(self, rng: Any) -> NDArray[np.uint32]:
         """The two words of the key that the next call takes from its stream."""
-        return _words(rng)
+        return _key_words(rng)
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, RowState]:
         """One sample: (reward, next state)."""
-        key = self.key(rng) if self.form.matter.chance else NO_KEY
-        return self._sampled(state, action, key)
+        step_key = self.key(rng) if self.form.matter.chance else NO_KEY
+        return self._step_once(state, action, step_key)
 
-    def _sampled(
+    def _step_once(
         self, state: RowState, action: int, key: NDArray[np.uint32]
     ) -> tuple[float, RowState]:
         with precise(self.x64):
-            paid, words = self._stepper(
+            raw_reward, next_words = self._stepper(
                 np.frombuffer(state.words, np.uint8), np.int32(action), key
             )
-            reward = float(paid)
+            reward = float(raw_reward)
         if math.isnan(reward):
             raise not_a_number(self.world, state, action)
-        return reward, RowState(self.layout, np.asarray(words).tobytes())
+        return reward, RowState(self.layout, np.asarray(next_words).tobytes())
 
     def warm(self) -> None:
         """Compile the step of one state: clocks are for simulators, not for compilers."""
@@ -220,37 +222,38 @@ class WorldRows(Batched):
         self, state: RowState, action: int
     ) -> list[tuple[float, float, RowState]]:
         """The one outcome of a step in which chance has no part, or is said to have none."""
-        return [(1.0, *self._sampled(state, action, NO_KEY))]
+        return [(1.0, *self._step_once(state, action, NO_KEY))]
 
     def reset(self, rng: Any) -> RowState:
         """An initial state, sampled from ``rng``; the max player begins, if there is one.
 
-        Where chance says who begins, starts of the other one are passed over.
+        Where chance chooses the first player, starts of the other one are passed over.
         """
         for _ in range(MOST_STARTS):
             with precise(self.x64):
                 words = np.asarray(self._starter(self.key(rng))).tobytes()
-            found = RowState(self.layout, words)
-            if self.first is None or self.mover(found) == self.first:
-                return found
+            initial_state = RowState(self.layout, words)
+            if self.first is None or self.mover(initial_state) == self.first:
+                return initial_state
         raise InvalidInput(
             f"Player {self.first} of {self.world.title} was never the one to begin in "
             f"{MOST_STARTS} resets; use seed= to start where another player begins."
         )
 
-    # --- what a state says ---
+    # --- facts about a state ---
 
     def mover(self, state: RowState) -> int:
         """The number of the player to move."""
         assert self.world.mover is not None
-        place = self.layout.place(self.world.mover)
-        return int(self.layout.array(state, place))
+        leaf_index = self.layout.leaf_index(self.world.mover)
+        return int(self.layout.array(state, leaf_index))
 
     def is_over(self, state: RowState) -> bool:
         """Whether the episode is over."""
         starts = self.layout.starts
         return any(
-            state.words[starts[self.layout.place(name)]] for name in self.world.ends
+            state.words[starts[self.layout.leaf_index(name)]]
+            for name in self.world.ends
         )
 
     # --- other forms of states ---
@@ -265,26 +268,26 @@ class WorldRows(Batched):
                 )
             return state
         if isinstance(state, Mapping):
-            return self._counted(self.layout.parsed(state))
+            return self._check_counters(self.layout.parse(state))
         if isinstance(state, list | tuple):
-            return self._after(list(state))
+            return self._state_after(list(state))
         if self.world.read is None:
             return state
-        return self._counted(self._packed(self.world.read(state)))
+        return self._check_counters(self._pack_tree(self.world.read(state)))
 
-    def _counted(self, state: RowState) -> RowState:
+    def _check_counters(self, state: RowState) -> RowState:
         """The state, unless it has made fewer than no steps."""
-        for name, leaf in state.leaves.items():
-            if name.split(".")[-1] in COUNTERS and np.any(leaf < 0):
+        for leaf_name, leaf in state.leaves.items():
+            if leaf_name.split(".")[-1] in COUNTERS and np.any(leaf < 0):
                 raise InvalidInput(
-                    f"{name} of {self.world.title} counts steps and must not be "
+                    f"{leaf_name} of {self.world.title} counts steps and must not be "
                     f"negative, got {leaf.tolist()}."
                 )
         return state
 
-    def _packed(self, tree: Any) -> RowState:
+    def _pack_tree(self, tree: Any) -> RowState:
         """A tree of the library's own as a state; numbers keep their values."""
-        every, structure = jax.tree.flatten(tree)
+        all_leaves, structure = jax.tree.flatten(tree)
         if structure != self.form.tree:
             raise InvalidInput(
                 f"The state is not one of {self.world.title}: {structure} in place of "
@@ -292,31 +295,32 @@ class WorldRows(Batched):
             )
         arrays = []
         for i in self.form.matter.leaves:
-            given, wanted = np.asarray(every[i]), self.form.example[i].dtype
-            if not np.array_equal(given.astype(wanted), given, equal_nan=True):
+            leaf, leaf_type = np.asarray(all_leaves[i]), self.form.example[i].dtype
+            if not np.array_equal(leaf.astype(leaf_type), leaf, equal_nan=True):
                 raise InvalidInput(
                     f"{self.form.names[i]} of {self.world.title} does not fit into "
-                    f"{wanted.name}, as the environment computes here"
-                    f"{'' if self.x64 else '; give x64=true'}."
+                    f"{leaf_type.name}, as the environment computes "
+                    f"here{'' if self.x64 else '; give x64=true'}."
                 )
-            arrays.append(given.astype(wanted))
-        return self.layout.packed(arrays)
+            arrays.append(leaf.astype(leaf_type))
+        return self.layout.pack(arrays)
 
-    def _after(self, moves: list[Any]) -> RowState:
+    def _state_after(self, moves: list[Any]) -> RowState:
         """The state after these moves from the initial one, where chance has no part."""
         if self.form.matter.chance:
             raise InvalidInput(
                 f"Moves alone do not tell a state of {self.world.title}, where chance "
-                f"has a part; give {', '.join(x.name for x in self.layout.leaves)}."
+                "has a part; give "
+                f"{', '.join(leaf.name for leaf in self.layout.leaves)}."
             )
         assert self.origin is not None
         state = self.origin
-        for place, move in enumerate(moves):
-            whole = isinstance(move, int) and not isinstance(move, bool)
-            ok = whole and 0 <= move < self.world.num_actions
-            if not ok or self.is_over(state) or not self.is_legal(state, move):
+        for move_index, move in enumerate(moves):
+            is_whole = isinstance(move, int) and not isinstance(move, bool)
+            is_action = is_whole and 0 <= move < self.world.num_actions
+            if not is_action or self.is_over(state) or not self.is_legal(state, move):
                 raise InvalidInput(
-                    f"Move {move!r} of {moves} is not legal after {moves[:place]}."
+                    f"Move {move!r} of {moves} is not legal after {moves[:move_index]}."
                 )
             _, state = self(state, move, None)
         return state
@@ -325,8 +329,8 @@ class WorldRows(Batched):
         """Whether an action is legal."""
         if self.world.legal is None:
             return True
-        place = self.layout.starts[self.layout.place(self.world.legal)]
-        return bool(state.words[place + action])
+        first_byte = self.layout.starts[self.layout.leaf_index(self.world.legal)]
+        return bool(state.words[first_byte + action])
 
     def plain(self, state: RowState) -> dict[str, Any]:
         """The leaves by name, which ``parse`` reads."""
@@ -336,49 +340,51 @@ class WorldRows(Batched):
 
     def companions(self) -> dict[str, Any]:
         """``terminal``, and ``legal`` and ``player`` where the world has them."""
-        layout, world, first = self.layout, self.world, self.first
-        ends = [layout.place(name) for name in world.ends]
+        layout, world, first_player = self.layout, self.world, self.first
+        end_leaves = [layout.leaf_index(name) for name in world.ends]
 
         def terminal(leaves: Any) -> Any:
-            over = leaves[ends[0]]
-            for place in ends[1:]:
-                over = over | leaves[place]
-            return over
+            is_over = leaves[end_leaves[0]]
+            for leaf_index in end_leaves[1:]:
+                is_over = is_over | leaves[leaf_index]
+            return is_over
 
-        found: dict[str, Any] = {
+        functions: dict[str, Any] = {
             "terminal": RowFunction(terminal, self.backend, self.is_over)
         }
         if world.legal is not None:
-            mask = layout.place(world.legal)
+            legal_leaf = layout.leaf_index(world.legal)
 
             def legal(leaves: Any, action: Any) -> Any:
-                return leaves[mask][action]
+                return leaves[legal_leaf][action]
 
-            found["legal"] = RowFunction(legal, self.backend, self.is_legal)
-        if world.mover is not None and first is not None:
-            turn = layout.place(world.mover)
+            functions["legal"] = RowFunction(legal, self.backend, self.is_legal)
+        if world.mover is not None and first_player is not None:
+            mover_leaf = layout.leaf_index(world.mover)
 
             def player(leaves: Any) -> Any:
-                return jnp.where(leaves[turn] == first, 1, 2)
+                return jnp.where(leaves[mover_leaf] == first_player, 1, 2)
 
             def plays(state: RowState) -> int:
-                return 1 if self.mover(state) == first else 2
+                return 1 if self.mover(state) == first_player else 2
 
-            found["player"] = RowFunction(player, self.backend, plays)
-        return found
+            functions["player"] = RowFunction(player, self.backend, plays)
+        return functions
 
     def identity(self) -> WorldKey:
         """The key of this world's states."""
-        floats = any(np.dtype(x.dtype).kind == "f" for x in self.layout.leaves)
-        kind = "float64" if self.x64 else "float32"
-        used = kind if floats or self.reward_rounding else ""
-        return WorldKey(self.world.title, used)
+        has_floats = any(
+            np.dtype(leaf.dtype).kind == "f" for leaf in self.layout.leaves
+        )
+        float_type = "float64" if self.x64 else "float32"
+        rounding_type = float_type if has_floats or self.reward_rounding else ""
+        return WorldKey(self.world.title, rounding_type)
 
 
 NO_KEY = np.zeros(2, dtype=np.uint32)
 
 
-def _words(rng: Any) -> NDArray[np.uint32]:
+def _key_words(rng: Any) -> NDArray[np.uint32]:
     """The next 64 bits of a stream, as the words of a key."""
     word = int(rng.raw())
     return np.array([word >> 32, word & 0xFFFFFFFF], dtype=np.uint32)
@@ -387,16 +393,16 @@ def _words(rng: Any) -> NDArray[np.uint32]:
 def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRows:
     """The oracle of a world, with an initial state from the stream of ``seed``.
 
-    Of two players the one who begins there maximizes.
+    Of two players the one that begins there maximizes.
     """
-    key = jax.random.wrap_key_data(_words(stream(seed)))
+    key = jax.random.wrap_key_data(_key_words(stream(seed)))
     try:
         form = form_of(world, key)
-        found = WorldRows(form.step, "jax", each=True, x64=world.x64, form=form)
-        origin = found.reset(stream(seed))
-        first = found.mover(origin) if two_players else None
-        made = replace(found, first=first, origin=origin)
-        made.warm()
+        draft_oracle = WorldRows(form.step, "jax", each=True, x64=world.x64, form=form)
+        origin = draft_oracle.reset(stream(seed))
+        first_player = draft_oracle.mover(origin) if two_players else None
+        oracle = replace(draft_oracle, first=first_player, origin=origin)
+        oracle.warm()
     except SmoothcruiserError:
         raise
     except Exception as error:
@@ -405,4 +411,4 @@ def rows_of(world: JaxWorld, seed: int, *, two_players: bool = False) -> WorldRo
             f"{world.title} cannot be stepped in {64 if world.x64 else 32} bits "
             f"({said(error):.200}); {remedy}."
         ) from error
-    return made
+    return oracle

@@ -2,7 +2,7 @@
 
 A run that is resumed has to go on with the problem that it was started with. The
 spec of a problem says how to build it, and the code behind that may have been
-edited. ``fingerprint`` reads what there is, without running any of it:
+edited. ``fingerprint`` reads all of it, without running any:
 
   declared     every field of the problem, its operator with temperature and prior
   tables       their contents
@@ -12,9 +12,9 @@ edited. ``fingerprint`` reads what there is, without running any of it:
   libraries    the versions of those that the code uses (``owners``)
 
 It is the same in every process, for every PYTHONHASHSEED, file, line and comment.
-What the answer may depend on and nobody can see (random generators, files, memory
-of C code, data that the code itself changes) is named in ``unseen``. What this
-package leaves out: its own version and sources, which the store compares.
+Dependencies that nobody can see (random generators, files, memory of C code, data
+that the code itself changes) are named in ``unseen``. This package leaves out its
+own version and sources, which the store compares.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.problem.fingerprint.changes import Changes
-from smoothcruiser.problem.fingerprint.encoding import hexadecimal, joined, text
+from smoothcruiser.problem.fingerprint.encoding import (
+    encode_text,
+    hexadecimal,
+    join_parts,
+)
 from smoothcruiser.problem.fingerprint.walk import INITIAL, Walker
 
 if TYPE_CHECKING:
@@ -50,76 +54,85 @@ DERIVED = {
     "given_gap": "the field value_gap",
     "reward_error": "the oracle, and the field reward_range",
 }
-LABELS = {"oracle": "step"}  # what users call it
-MOST_WALKS = 5  # each finds what the one before it could not yet know
+LABELS = {"oracle": "step"}  # users' names of fields
+MOST_WALKS = 5  # each finds changes that the one before it could not know yet
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What was seen of a problem, and what was not."""
+    """The visible parts of a problem, and the names of the invisible ones."""
 
-    parts: dict[str, str]  # what was seen -> its digest, 32 hex digits
-    unseen: tuple[str, ...]  # what the answer may depend on besides
+    parts: dict[str, str]  # name of a visible part -> its digest, 32 hex digits
+    unseen: tuple[str, ...]  # invisible things that the answer may depend on
 
     @property
     def digest(self) -> str:
         """One digest of all parts, 32 hex digits."""
         pairs = sorted(self.parts.items())
-        return hexadecimal(joined(b"parts", (text(x) for pair in pairs for x in pair)))
+        return hexadecimal(
+            join_parts(
+                b"parts",
+                (encode_text(part_text) for pair in pairs for part_text in pair),
+            )
+        )
 
     def changes(self, stored: Mapping[str, str]) -> tuple[str, ...]:
         """The names of the parts that differ from ``stored``, are new, or are gone."""
-        names = [*self.parts, *(name for name in stored if name not in self.parts)]
-        return tuple(name for name in names if self.parts.get(name) != stored.get(name))
+        part_names = [*self.parts, *(name for name in stored if name not in self.parts)]
+        return tuple(
+            name for name in part_names if self.parts.get(name) != stored.get(name)
+        )
 
 
 def fingerprint(problem: Problem) -> Fingerprint:
     """The fingerprint of a problem; it runs none of the problem's functions."""
-    return read_all(lambda walk: _read(walk, problem))
+    return read_all(lambda walk: _walk_problem(walk, problem))
 
 
 def read_all(
     read: Callable[[Walker], object],
     walker: Callable[[Changes, dict[int, Any]], Walker] = Walker,
 ) -> Fingerprint:
-    """The fingerprint of what ``read`` starts a walk at."""
+    """The fingerprint of everything that the walks started by ``read`` reach."""
     changes = Changes()
     arrays: dict[int, Any] = {}
-    walks: list[Walker] = []  # kept, since slots hold the ids of what they have met
+    walks: list[Walker] = []  # kept alive: slots hold ids of objects of earlier walks
     for _ in range(MOST_WALKS):
         walk = walker(changes, arrays)
         walks.append(walk)
         read(walk)
-        found = walk.finish()
-        if found == changes:
+        new_changes = walk.finish()
+        if new_changes == changes:
             break
-        changes = found
-    parts = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
-    return Fingerprint(parts, tuple(walk.unseen))
+        changes = new_changes
+    part_digests = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
+    return Fingerprint(part_digests, tuple(walk.unseen))
 
 
 def contents(state: Any) -> str:
     """A digest of all that a state holds, 32 hex digits."""
     walk = Walker(Changes(), {})
     walk.start(INITIAL, state)
-    parts = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
-    return Fingerprint(parts, ()).digest
+    part_digests = {name: hexadecimal(encoded) for name, encoded in walk.parts.items()}
+    return Fingerprint(part_digests, ()).digest
 
 
-def _read(walk: Walker, problem: Problem) -> None:
+def _walk_problem(walk: Walker, problem: Problem) -> None:
     if problem.tables is not None:
         walk.start("tables", problem.tables)
-        walk.known[id(problem.tables)] = "tables"
-        for each in dataclasses.fields(problem.tables):
-            held = getattr(problem.tables, each.name)
-            walk.known[id(held)] = f"tables: the field {each.name}"
-    named = [each.name for each in dataclasses.fields(problem)]
-    # functions first: they give their names to what they share with the state
-    named.sort(key=lambda name: name == INITIAL)
-    for name in named:
-        if name != "tables" and name not in UNANSWERING:
-            walk.start(LABELS.get(name, name), getattr(problem, name))
-    for each in dataclasses.fields(Facts):
-        if each.name not in named and each.name not in DERIVED:
-            walk.start(each.name, getattr(problem.facts, each.name))
+        walk.known_parts[id(problem.tables)] = "tables"
+        for problem_field in dataclasses.fields(problem.tables):
+            table_array = getattr(problem.tables, problem_field.name)
+            walk.known_parts[id(table_array)] = (
+                f"tables: the field {problem_field.name}"
+            )
+    field_names = [problem_field.name for problem_field in dataclasses.fields(problem)]
+    # functions first: objects shared with the state are named after them
+    field_names.sort(key=lambda field_name: field_name == INITIAL)
+    for field_name in field_names:
+        if field_name != "tables" and field_name not in UNANSWERING:
+            walk.start(LABELS.get(field_name, field_name), getattr(problem, field_name))
+    for problem_field in dataclasses.fields(Facts):
+        if problem_field.name not in field_names and problem_field.name not in DERIVED:
+            walk.start(problem_field.name, getattr(problem.facts, problem_field.name))
     walk.start("class", type(problem))

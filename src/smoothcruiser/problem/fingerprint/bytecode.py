@@ -1,6 +1,6 @@
-"""What a code object does, which names it uses, and what it writes to.
+"""A code object decoded: its form, the names that it uses, and its writes.
 
-``read`` decodes the bytecode once. Its ``form`` does not contain line numbers,
+``decode_code`` decodes the bytecode once. Its ``form`` does not contain line numbers,
 file names, names of local variables or constants that no instruction loads
 (docstrings). A symbolic run of the stack, instruction by instruction, finds where
 values come from: a global, a variable of the closure, an argument or an import,
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 # arguments, generators and coroutines; not whether there is a docstring or a future
 _FLAGS = 0x3EF
-# what the compiler writes into the namespace of a class about its source
+# names that the compiler writes into a class to describe its source
 _ABOUT_SOURCE = {"__doc__", "__firstlineno__", "__static_attributes__"}
 ELEMENT = "[]"  # a step of a path: an element of a container
 # methods that change a built-in container
@@ -61,66 +61,73 @@ class Reading:
 
 def _instructions(code: CodeType) -> Iterator[tuple[int, int, int]]:
     """(offset, operation, argument) without caches and prefixes."""
-    raw, extended = code.co_code, 0
-    for offset in range(0, len(raw), 2):
-        operation, argument = raw[offset], raw[offset + 1] | extended
-        name = dis.opname[operation]
-        extended = argument << 8 if name == "EXTENDED_ARG" else 0
-        if name not in ("CACHE", "EXTENDED_ARG"):
+    raw_code, extended_bits = code.co_code, 0
+    for offset in range(0, len(raw_code), 2):
+        operation, argument = raw_code[offset], raw_code[offset + 1] | extended_bits
+        operation_name = dis.opname[operation]
+        extended_bits = argument << 8 if operation_name == "EXTENDED_ARG" else 0
+        if operation_name not in ("CACHE", "EXTENDED_ARG"):
             yield offset, operation, argument
 
 
 @lru_cache(maxsize=4096)
-def read(code: CodeType) -> Reading:
+def decode_code(code: CodeType) -> Reading:
     """The decoded form of one code object; those inside it are constants."""
-    steps = list(_instructions(code))
-    form = bytearray()
+    instructions = list(_instructions(code))
+    code_form = bytearray()
     constants: list[Any] = []
-    places: dict[int, int] = {}
-    used: set[int] = set()
-    for (_, operation, argument), after in zip(steps, [*steps[1:], None], strict=True):
-        if operation in dis.hasconst and not _describes_source(code, after):
-            if argument not in places:
-                places[argument] = len(constants)
+    constant_numbers: dict[int, int] = {}
+    used_constants: set[int] = set()
+    for (_, operation, argument), next_instruction in zip(
+        instructions, [*instructions[1:], None], strict=True
+    ):
+        if operation in dis.hasconst and not _describes_source(code, next_instruction):
+            if argument not in constant_numbers:
+                constant_numbers[argument] = len(constants)
                 constants.append(code.co_consts[argument])
-            argument = places[argument]
-            if after is None or dis.opname[after[1]] != "CONTAINS_OP":
-                used.add(argument)
-        elif _describes_source(code, after):
+            argument = constant_numbers[argument]
+            if (
+                next_instruction is None
+                or dis.opname[next_instruction[1]] != "CONTAINS_OP"
+            ):
+                used_constants.add(argument)
+        elif _describes_source(code, next_instruction):
             argument = 0
-        form += operation.to_bytes(2, "little") + argument.to_bytes(4, "little")
-    arguments = code.co_argcount + code.co_kwonlyargcount
-    arguments += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+        code_form += operation.to_bytes(2, "little") + argument.to_bytes(4, "little")
+    num_arguments = code.co_argcount + code.co_kwonlyargcount
+    num_arguments += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
     signature = (
         code.co_argcount,
         code.co_posonlyargcount,
         code.co_kwonlyargcount,
         code.co_flags & _FLAGS,
-        code.co_varnames[:arguments],
+        code.co_varnames[:num_arguments],
         code.co_names,
         code.co_cellvars,
         code.co_freevars,
         code.co_exceptiontable,
     )
-    reading = Reading(bytes(form), constants, signature, used=used)
-    _Run(code, reading, code.co_varnames[:arguments]).all(steps)
+    reading = Reading(bytes(code_form), constants, signature, used=used_constants)
+    _Run(code, reading, code.co_varnames[:num_arguments]).run_all(instructions)
     return reading
 
 
-def readings(code: CodeType) -> Iterator[Reading]:
+def decode_all(code: CodeType) -> Iterator[Reading]:
     """The decoded code and all code inside it."""
-    reading = read(code)
+    reading = decode_code(code)
     yield reading
     for constant in reading.constants:
         if isinstance(constant, CodeType):
-            yield from readings(constant)
+            yield from decode_all(constant)
 
 
-def _describes_source(code: CodeType, after: tuple[int, int, int] | None) -> bool:
+def _describes_source(
+    code: CodeType, next_instruction: tuple[int, int, int] | None
+) -> bool:
     return (
-        after is not None
-        and dis.opname[after[1]] == "STORE_NAME"
-        and code.co_names[after[2]] in _ABOUT_SOURCE
+        next_instruction is not None
+        and dis.opname[next_instruction[1]] == "STORE_NAME"
+        and code.co_names[next_instruction[2]] in _ABOUT_SOURCE
     )
 
 
@@ -139,39 +146,39 @@ class _Run:
             name: Place("argument", name) for name in arguments
         }
 
-    def all(self, steps: list[tuple[int, int, int]]) -> None:
+    def run_all(self, instructions: list[tuple[int, int, int]]) -> None:
         """Run every instruction once; where paths join, nothing is known."""
-        targets = set(dis.findlabels(self.code.co_code))  # type: ignore[arg-type]
-        for offset, operation, argument in steps:
-            if offset in targets:
+        jump_targets = set(dis.findlabels(self.code.co_code))  # type: ignore[arg-type]
+        for offset, operation, argument in instructions:
+            if offset in jump_targets:
                 self.stack.clear()
-            name = dis.opname[operation]
-            method = getattr(self, "do_" + name.lower(), None)
-            if method is not None:
-                method(argument)
-            elif name.startswith("LOAD_FAST"):
-                self._load_fast(name, argument)
+            operation_name = dis.opname[operation]
+            handler = getattr(self, "do_" + operation_name.lower(), None)
+            if handler is not None:
+                handler(argument)
+            elif operation_name.startswith("LOAD_FAST"):
+                self._load_fast(operation_name, argument)
             else:
-                self._other(operation, argument)
+                self._run_unknown(operation, argument)
 
-    def _other(self, operation: int, argument: int) -> None:
+    def _run_unknown(self, operation: int, argument: int) -> None:
         """An instruction that is not known: only its effect on the height is."""
-        name = dis.opname[operation]
-        if name.startswith("STORE_FAST_"):  # two in one: forget both
+        operation_name = dis.opname[operation]
+        if operation_name.startswith("STORE_FAST_"):  # two in one: forget both
             for index in (argument >> 4, argument & 15):
                 self.locals[self._variable(index)] = None
-        given = argument if operation >= dis.HAVE_ARGUMENT else None
+        stack_argument = argument if operation >= dis.HAVE_ARGUMENT else None
         try:
-            effect = dis.stack_effect(operation, given, jump=False)
+            stack_effect = dis.stack_effect(operation, stack_argument, jump=False)
         except ValueError:
             self.stack.clear()
             return
-        for _ in range(-effect):
+        for _ in range(-stack_effect):
             self._pop()
-        self.stack.extend([None] * effect)
+        self.stack.extend([None] * stack_effect)
         if self.stack:
             self.stack[-1] = None
-        if name.startswith(("RETURN", "RAISE", "RERAISE", "JUMP")):
+        if operation_name.startswith(("RETURN", "RAISE", "RERAISE", "JUMP")):
             self.stack.clear()
 
     def _pop(self) -> Place | None:
@@ -181,15 +188,15 @@ class _Run:
         name: str = self.code._varname_from_oparg(index)  # type: ignore[attr-defined]
         return name
 
-    def _wrote(self, place: Place | None, *, attribute: bool) -> None:
+    def _note_write(self, place: Place | None, *, attribute: bool) -> None:
         if place is not None:
             self.reading.writes.add((place, attribute))
 
     # --- variables ------------------------------------------------------------
 
-    def _load_fast(self, name: str, argument: int) -> None:
-        twice = name.count("LOAD_FAST") > 1
-        for index in (argument >> 4, argument & 15) if twice else (argument,):
+    def _load_fast(self, operation_name: str, argument: int) -> None:
+        loads_two = operation_name.count("LOAD_FAST") > 1
+        for index in (argument >> 4, argument & 15) if loads_two else (argument,):
             self.stack.append(self.locals.get(self._variable(index)))
 
     def do_store_fast(self, argument: int) -> None:
@@ -216,19 +223,21 @@ class _Run:
         self.reading.stored.add(Place("global", self.code.co_names[argument]))
 
     def do_load_deref(self, argument: int) -> None:
-        name = self._variable(argument)
-        free = name in self.code.co_freevars
-        self.stack.append(Place("free", name) if free else self.locals.get(name))
+        variable_name = self._variable(argument)
+        is_free = variable_name in self.code.co_freevars
+        self.stack.append(
+            Place("free", variable_name) if is_free else self.locals.get(variable_name)
+        )
 
     def do_load_classderef(self, argument: int) -> None:
         self.do_load_deref(argument)
 
     def do_store_deref(self, argument: int) -> None:
-        value, name = self._pop(), self._variable(argument)
-        if name in self.code.co_freevars:
-            self.reading.stored.add(Place("free", name))
+        value, variable_name = self._pop(), self._variable(argument)
+        if variable_name in self.code.co_freevars:
+            self.reading.stored.add(Place("free", variable_name))
         else:
-            self.locals[name] = value
+            self.locals[variable_name] = value
 
     def do_load_const(self, argument: int) -> None:
         self.stack.append(Place("constant", self.code.co_consts[argument]))
@@ -253,11 +262,11 @@ class _Run:
             self.stack.append(None)
             return
         if name in _CHANGING:
-            self._wrote(holder, attribute=False)
-        found = Place(holder.kind, holder.name, (*holder.path, name))
-        if found not in self.reading.chains:
-            self.reading.chains.append(found)
-        self.stack.append(found)
+            self._note_write(holder, attribute=False)
+        attribute_place = Place(holder.kind, holder.name, (*holder.path, name))
+        if attribute_place not in self.reading.chains:
+            self.reading.chains.append(attribute_place)
+        self.stack.append(attribute_place)
 
     def do_store_attr(self, argument: int) -> None:
         self.do_delete_attr(argument)
@@ -266,8 +275,10 @@ class _Run:
     def do_delete_attr(self, argument: int) -> None:
         holder = self._pop()
         if holder is not None:
-            path = (*holder.path, self.code.co_names[argument])
-            self._wrote(Place(holder.kind, holder.name, path), attribute=True)
+            attribute_path = (*holder.path, self.code.co_names[argument])
+            self._note_write(
+                Place(holder.kind, holder.name, attribute_path), attribute=True
+            )
 
     def do_binary_subscr(self, argument: int) -> None:
         self._pop()
@@ -278,24 +289,24 @@ class _Run:
 
     def do_store_subscr(self, argument: int) -> None:
         self._pop()
-        self._wrote(self._pop(), attribute=False)
+        self._note_write(self._pop(), attribute=False)
         self._pop()
 
     def do_delete_subscr(self, argument: int) -> None:
         self._pop()
-        self._wrote(self._pop(), attribute=False)
+        self._note_write(self._pop(), attribute=False)
 
     def do_store_slice(self, argument: int) -> None:
         self._pop()
         self.do_store_subscr(argument)
 
     def do_copy(self, argument: int) -> None:
-        known = argument <= len(self.stack)
-        self.stack.append(self.stack[-argument] if known else None)
+        is_known = argument <= len(self.stack)
+        self.stack.append(self.stack[-argument] if is_known else None)
 
     def do_swap(self, argument: int) -> None:
-        missing = argument - len(self.stack)
-        self.stack[:0] = [None] * missing
+        num_missing = argument - len(self.stack)
+        self.stack[:0] = [None] * num_missing
         stack = self.stack
         stack[-1], stack[-argument] = stack[-argument], stack[-1]
 
@@ -307,9 +318,9 @@ class _Run:
         level = self._pop()
         depth = level.name if level is not None and level.kind == "constant" else 0
         dots = "." * depth if isinstance(depth, int) else ""
-        name = dots + self.code.co_names[argument]
-        self.reading.imports.append(name)
-        self.stack.append(Place("import", name))
+        module_name = dots + self.code.co_names[argument]
+        self.reading.imports.append(module_name)
+        self.stack.append(Place("import", module_name))
 
     def do_import_from(self, argument: int) -> None:
         holder = self.stack[-1] if self.stack else None

@@ -2,8 +2,8 @@
 
 A counter, a memo, the current position of a simulator: such data is different
 after a run from before it, though nobody edited anything. It cannot be part of a
-fingerprint and is named instead. A first walk collects what the code writes to;
-if there is anything, a second walk leaves it out.
+fingerprint and is named instead. A first walk collects the targets of the code's
+writes; if there are any, a second walk leaves them out.
 
 Only code that runs when the problem is sampled counts (``Flow``): a method that
 fills an object when it is built changes nothing later.
@@ -24,7 +24,12 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.problem.fingerprint.bytecode import ELEMENT
-from smoothcruiser.problem.fingerprint.objects import dictionary, fields, is_a, layout
+from smoothcruiser.problem.fingerprint.objects import (
+    dictionary,
+    is_a,
+    read_fields,
+    read_layout,
+)
 
 Slot = tuple[Any, ...]
 Path = tuple[str, ...]
@@ -44,13 +49,13 @@ _CONTAINERS = (
 )
 
 
-def _fields(value: Any) -> dict[str, Any]:
-    return fields(value, layout(type(value)).slots)
+def _object_fields(value: Any) -> dict[str, Any]:
+    return read_fields(value, read_layout(type(value)).slots)
 
 
 @dataclass
 class Changes:
-    """What a walk found to be changed by the code that it read."""
+    """Data that, as a walk found, the code that it read changes."""
 
     slots: set[Slot] = field(default_factory=set)
     # (id of a method, path from its first argument, whether an attribute is set)
@@ -64,21 +69,21 @@ class Changes:
         ``attribute``: the last step of the path is set. Otherwise an element of
         the container at the path is.
         """
-        last = len(path) - 1
-        for index, name in enumerate(path):
-            if name == ELEMENT:
+        last_index = len(path) - 1
+        for index, step_name in enumerate(path):
+            if step_name == ELEMENT:
                 break
             if is_a(value, types.ModuleType):
-                found = dictionary(value)
-                slot = ("global", id(found), name)
+                namespace = dictionary(value)
+                slot = ("global", id(namespace), step_name)
             else:
-                found = vars(value) if is_a(value, type) else _fields(value)
-                slot = ("field", id(value), name)
-            if attribute and index == last:
+                namespace = vars(value) if is_a(value, type) else _object_fields(value)
+                slot = ("field", id(value), step_name)
+            if attribute and index == last_index:
                 break
-            if name not in found:
+            if step_name not in namespace:
                 return
-            value = found[name]
+            value = namespace[step_name]
         else:
             if not is_a(value, _CONTAINERS):
                 return
@@ -92,9 +97,9 @@ class Changes:
         if not path:
             self.slots.add(("default", id(function), name))
             return
-        around = function.__qualname__.rpartition(".")[0]
-        method = bool(around) and not around.endswith("<locals>")
-        if method and name == function.__code__.co_varnames[0]:
+        outer_name = function.__qualname__.rpartition(".")[0]
+        is_method = bool(outer_name) and not outer_name.endswith("<locals>")
+        if is_method and name == function.__code__.co_varnames[0]:
             self.methods.setdefault(id(function), set()).add((path, attribute))
         elif attribute:
             self.of_arguments.add(path[-1])
@@ -102,7 +107,7 @@ class Changes:
     def by_methods(self, value: Any, earlier: Changes) -> None:
         """Note the fields of an object that its own methods change.
 
-        ``earlier`` is what the walk before this one found.
+        ``earlier`` holds the changes that the walk before this one found.
         """
         if not earlier.methods:
             return
@@ -132,22 +137,26 @@ class Flow:
         A class reaches those of its methods that live code mentions, and its
         special ones, but none that build objects.
         """
-        found, names, before = set(self.roots), set[str](), -1
-        while len(found) > before:
-            before = len(found)
-            waiting = list(found)
-            while waiting:
-                slot = waiting.pop()
-                names |= self.functions.get(slot, ("", set()))[1]
-                for after in self.references.get(slot, ()):
-                    if after not in found and self._runs(slot, after, names):
-                        found.add(after)
-                        waiting.append(after)
-        return found
+        reached_slots, mentioned_names, num_before = set(self.roots), set[str](), -1
+        while len(reached_slots) > num_before:
+            num_before = len(reached_slots)
+            waiting_slots = list(reached_slots)
+            while waiting_slots:
+                slot = waiting_slots.pop()
+                mentioned_names |= self.functions.get(slot, ("", set()))[1]
+                for target_slot in self.references.get(slot, ()):
+                    if target_slot not in reached_slots and self._runs(
+                        slot, target_slot, mentioned_names
+                    ):
+                        reached_slots.add(target_slot)
+                        waiting_slots.append(target_slot)
+        return reached_slots
 
-    def _runs(self, slot: Slot, after: Slot, names: set[str]) -> bool:
-        if slot[0] != "class" or after not in self.functions:
+    def _runs(self, slot: Slot, target_slot: Slot, mentioned_names: set[str]) -> bool:
+        if slot[0] != "class" or target_slot not in self.functions:
             return True
-        name = self.functions[after][0]
-        special = name.startswith("__") and name.endswith("__")
-        return name not in _BUILDING and (special or name in names or "<" in name)
+        function_name = self.functions[target_slot][0]
+        is_special = function_name.startswith("__") and function_name.endswith("__")
+        return function_name not in _BUILDING and (
+            is_special or function_name in mentioned_names or "<" in function_name
+        )

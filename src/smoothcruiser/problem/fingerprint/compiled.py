@@ -1,11 +1,11 @@
-"""What the machine code of a user's functions depends on.
+"""The dependencies of the machine code of a user's functions.
 
 Numba freezes globals and closures when it compiles: a function that was compiled
 before a global was changed goes on with the old value. So the fingerprint of a function
-does not tell what its machine code was made of, unless it was taken when the code was
+does not tell the sources of its machine code, unless it was taken when the code was
 made. ``watch`` notes the fingerprints of all functions at the time that Numba compiles
-them, and ``is_fresh`` says whether machine code is what a new process would make now.
-What a function depends on is found by ``machine_code``.
+them, and ``is_fresh`` says whether a new process would make the same machine code
+now. ``machine_code`` finds the dependencies of a function.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smoothcruiser.problem.fingerprint.changes import Changes
 from smoothcruiser.problem.fingerprint.machine_code import CodeWalker, extensions
 from smoothcruiser.problem.fingerprint.walk import Walker
 
-# What is made anew in every process from sources whose digests are known.
+# Packages compiled anew in every process, from sources with known digests.
 OURS = ("numba", "smoothcruiser", "llvmlite")
 MIXED = ""  # compiled more than once, from different sources
 
@@ -30,19 +30,20 @@ _noted: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 def of_functions(functions: dict[str, Any]) -> Fingerprint:
     """The fingerprint of compiled functions under names.
 
-    If this process has compiled one of them from what it was before, Numba goes on with
-    that, which is not what is seen now.
+    If this process has compiled one of them before it was changed, Numba goes on with
+    the old code, which is not the visible one.
     """
-    found, dispatchers = _read(functions)
-    frozen = tuple(
-        f"what {each.py_func.__qualname__} was compiled from"
-        for each in dispatchers
-        if each.overloads and not _noted.get(each, MIXED) == _digest(each) != MIXED
+    fingerprint, dispatchers = _read_functions(functions)
+    frozen_notes = tuple(
+        f"what {dispatcher.py_func.__qualname__} was compiled from"
+        for dispatcher in dispatchers
+        if dispatcher.overloads
+        and not _noted.get(dispatcher, MIXED) == _digest(dispatcher) != MIXED
     )
-    return Fingerprint(found.parts, found.unseen + frozen)
+    return Fingerprint(fingerprint.parts, fingerprint.unseen + frozen_notes)
 
 
-def _read(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
+def _read_functions(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
     """(the fingerprint, all dispatchers that are reached)."""
     walks: list[CodeWalker] = []
 
@@ -50,18 +51,22 @@ def _read(functions: dict[str, Any]) -> tuple[Fingerprint, list[Any]]:
         walks.append(CodeWalker(changes, arrays))
         return walks[-1]
 
-    def read(walk: Walker) -> None:
+    def walk_functions(walk: Walker) -> None:
         for name, function in functions.items():
             walk.start(name, function)
 
-    found = read_all(read, walker)
-    added = tuple(f"what {each} has added to Numba" for each in sorted(extensions()))
-    return Fingerprint(found.parts, found.unseen + added), walks[-1].dispatchers
+    fingerprint = read_all(walk_functions, walker)
+    extension_notes = tuple(
+        f"what {module_name} has added to Numba" for module_name in sorted(extensions())
+    )
+    return Fingerprint(fingerprint.parts, fingerprint.unseen + extension_notes), walks[
+        -1
+    ].dispatchers
 
 
 @cache
 def watch() -> None:
-    """Note from now on what users' functions were compiled from."""
+    """Note from now on the sources that users' functions are compiled from."""
     from numba.core import event
 
     class Noting(event.Listener):  # type: ignore[misc]
@@ -69,10 +74,12 @@ def watch() -> None:
             """Note a function before it is compiled."""
             dispatcher = event.data["dispatcher"]
             if _is_users(dispatcher):
-                now = _digest(dispatcher)
-                before = _noted.get(dispatcher)
-                first = before is None and not dispatcher.overloads
-                _noted[dispatcher] = now if first or before == now else MIXED
+                digest_now = _digest(dispatcher)
+                digest_before = _noted.get(dispatcher)
+                is_first = digest_before is None and not dispatcher.overloads
+                _noted[dispatcher] = (
+                    digest_now if is_first or digest_before == digest_now else MIXED
+                )
 
         def on_end(self, event: Any) -> None:
             """Do nothing."""
@@ -81,7 +88,7 @@ def watch() -> None:
 
 
 def is_fresh(library: Any) -> bool:
-    """Whether machine code was made of what users' functions are now.
+    """Whether machine code was made of users' functions as they are now.
 
     It is not, as far as anybody knows, if a function in it was compiled before
     ``watch``, or came from Numba's own cache.
@@ -89,33 +96,35 @@ def is_fresh(library: Any) -> bool:
     from numba.core.caching import NullCache
     from numba.core.dispatcher import Dispatcher
 
-    linked: set[int] = set()
-    waiting = [library]
-    while waiting:
-        found = waiting.pop()
-        if id(found) not in linked:
-            linked.add(id(found))
-            waiting += getattr(found, "_linking_libraries", ())
-    for each in gc.get_objects():
-        if not issubclass(type(each), Dispatcher) or not _is_users(each):
+    linked_ids: set[int] = set()
+    waiting_libraries = [library]
+    while waiting_libraries:
+        linked_library = waiting_libraries.pop()
+        if id(linked_library) not in linked_ids:
+            linked_ids.add(id(linked_library))
+            waiting_libraries += getattr(linked_library, "_linking_libraries", ())
+    for candidate in gc.get_objects():
+        if not issubclass(type(candidate), Dispatcher) or not _is_users(candidate):
             continue
-        if any(id(result.library) in linked for result in each.overloads.values()):
-            noted = _noted.get(each, MIXED)
-            own_cache = not isinstance(each._cache, NullCache)
-            if own_cache or noted == MIXED or noted != _digest(each):
+        if any(
+            id(result.library) in linked_ids for result in candidate.overloads.values()
+        ):
+            noted_digest = _noted.get(candidate, MIXED)
+            own_cache = not isinstance(candidate._cache, NullCache)
+            if own_cache or noted_digest == MIXED or noted_digest != _digest(candidate):
                 return False
     return True
 
 
 def _is_users(dispatcher: Any) -> bool:
-    module = str(getattr(dispatcher.py_func, "__module__", ""))
-    return module.split(".", maxsplit=1)[0] not in OURS
+    module_name = str(getattr(dispatcher.py_func, "__module__", ""))
+    return module_name.split(".", maxsplit=1)[0] not in OURS
 
 
 def _digest(dispatcher: Any) -> str:
-    """What a function is now; ``MIXED`` if nobody can tell."""
+    """The digest of a function as it is now; ``MIXED`` if nobody can tell."""
     try:
-        found, _ = _read({"step": dispatcher})
+        fingerprint, _ = _read_functions({"step": dispatcher})
     except Exception:  # never in the way of the user's own compiling
         return MIXED
-    return MIXED if found.unseen else found.digest
+    return MIXED if fingerprint.unseen else fingerprint.digest

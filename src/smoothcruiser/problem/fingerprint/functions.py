@@ -14,8 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smoothcruiser.problem.fingerprint import objects, sources
-from smoothcruiser.problem.fingerprint.bytecode import Place, Reading, read, readings
-from smoothcruiser.problem.fingerprint.encoding import ATOMS, joined, text
+from smoothcruiser.problem.fingerprint.bytecode import (
+    Place,
+    Reading,
+    decode_all,
+    decode_code,
+)
+from smoothcruiser.problem.fingerprint.encoding import ATOMS, encode_text, join_parts
 from smoothcruiser.problem.fingerprint.owners import (
     USER,
     importable,
@@ -35,7 +40,7 @@ class _Moved:
 
 MOVED = _Moved()
 MISSING = object()
-# builtins that reach what no reading of the code can find
+# builtins that reach data which no reading of the code can find
 HIDDEN = {
     "open": "files that are opened",
     "input": "what is typed in",
@@ -53,99 +58,107 @@ HIDDEN = {
 # --- code ---------------------------------------------------------------------
 
 
-def code(walk: Walker, value: types.CodeType) -> bytes:
+def encode_code(walk: Walker, value: types.CodeType) -> bytes:
     """The form of code and its constants."""
-    reading = read(value)
+    reading = decode_code(value)
     walk.library("python", "code")
-    return joined(
+    return join_parts(
         b"code",
         [
             reading.form,
             walk.encode(reading.signature),
             *(
                 walk.members(value)
-                if type(value) is frozenset and place not in reading.used
+                if type(value) is frozenset and position not in reading.used
                 else walk.encode(value)
-                for place, value in enumerate(reading.constants)
+                for position, value in enumerate(reading.constants)
             ),
         ],
     )
 
 
 def cell_value(cell: types.CellType) -> Any:
-    """What a variable of a closure holds."""
+    """The value of a variable of a closure."""
     try:
         return cell.cell_contents
     except ValueError:
         return MISSING
 
 
-def reference(walk: Walker, function: types.FunctionType) -> bytes:
+def function_reference(walk: Walker, function: types.FunctionType) -> bytes:
     """A function: a part of its own, or inside its holder if a library made it."""
-    place = importable(function)
-    if place is not None:
-        return walk.library(owner_of_module(place[0]), ".".join(place))
+    import_path = importable(function)
+    if import_path is not None:
+        return walk.library(owner_of_module(import_path[0]), ".".join(import_path))
     if owner_of_function(function) != USER:
-        return content(walk, function)
+        return encode_function(walk, function)
     noun = "the function " + function.__qualname__.replace("<locals>.", "")
-    return walk.part(("function", id(function)), noun, partial(content, walk, function))
+    return walk.part(
+        ("function", id(function)), noun, partial(encode_function, walk, function)
+    )
 
 
-def content(walk: Walker, function: types.FunctionType) -> bytes:
+def encode_function(walk: Walker, function: types.FunctionType) -> bytes:
     """The code of a function and all that it reaches."""
-    held = [
+    encoded_parts = [
         walk.encode(function.__code__),
-        *_defaults(walk, function),
-        *_closure(walk, function),
+        *_encode_defaults(walk, function),
+        *_encode_closure(walk, function),
     ]
     for name, value in sorted(function.__dict__.items()):
-        moved = ("field", id(function), name) in walk.changes.slots
-        if moved:
-            walk.cannot(f"{function.__name__}.{name}, which {walk.root} changes")
-        held += [text(name), walk.encode(MOVED if moved else value)]
+        is_moved = ("field", id(function), name) in walk.changes.slots
+        if is_moved:
+            walk.mark_unseen(f"{function.__name__}.{name}, which {walk.root} changes")
+        encoded_parts += [encode_text(name), walk.encode(MOVED if is_moved else value)]
     if owner_of_function(function) == USER:
-        held += _reached(walk, function)
-        held += [walk.encode(inner) for inner in _overloads(function)]
-    return joined(b"function", held)
+        encoded_parts += _encode_reached(walk, function)
+        encoded_parts += [walk.encode(inner) for inner in _overloads(function)]
+    return join_parts(b"function", encoded_parts)
 
 
-def _defaults(walk: Walker, function: types.FunctionType) -> list[bytes]:
-    code, given = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[code.co_argcount - len(given) : code.co_argcount]
-    values = dict(zip(names, given, strict=True)) | (function.__kwdefaults__ or {})
-    held = []
+def _encode_defaults(walk: Walker, function: types.FunctionType) -> list[bytes]:
+    code, default_values = function.__code__, function.__defaults__ or ()
+    argument_names = code.co_varnames[
+        code.co_argcount - len(default_values) : code.co_argcount
+    ]
+    values = dict(zip(argument_names, default_values, strict=True)) | (
+        function.__kwdefaults__ or {}
+    )
+    encoded_parts = []
     for name, value in sorted(values.items()):
-        moved = ("default", id(function), name) in walk.changes.slots
-        if moved:
-            what = f"the default of {name} in {function.__name__}"
-            walk.cannot(f"{what}, which {walk.root} changes")
-        held += [text(name), walk.encode(MOVED if moved else value)]
-    return [walk.encode(len(held)), *held]
+        is_moved = ("default", id(function), name) in walk.changes.slots
+        if is_moved:
+            default_text = f"the default of {name} in {function.__name__}"
+            walk.mark_unseen(f"{default_text}, which {walk.root} changes")
+        encoded_parts += [encode_text(name), walk.encode(MOVED if is_moved else value)]
+    return [walk.encode(len(encoded_parts)), *encoded_parts]
 
 
-def _closure(walk: Walker, function: types.FunctionType) -> list[bytes]:
-    names, cells = function.__code__.co_freevars, function.__closure__ or ()
-    own = owner_of_function(function) == USER
-    held = []
-    for name, cell in zip(names, cells, strict=True):
+def _encode_closure(walk: Walker, function: types.FunctionType) -> list[bytes]:
+    variable_names, cells = function.__code__.co_freevars, function.__closure__ or ()
+    is_users = owner_of_function(function) == USER
+    encoded_parts = []
+    for name, cell in zip(variable_names, cells, strict=True):
         noun = f"the closure variable {name}"
         value = cell_value(cell)
-        held.append(text(name))
-        held.append(
-            _variable(walk, ("cell", id(cell)), noun, value)
-            if own
+        encoded_parts.append(encode_text(name))
+        encoded_parts.append(
+            _encode_variable(walk, ("cell", id(cell)), noun, value)
+            if is_users
             else walk.encode(value)
         )
-    return held
+    return encoded_parts
 
 
-def _variable(walk: Walker, slot: tuple[Any, ...], noun: str, value: Any) -> bytes:
+def _encode_variable(
+    walk: Walker, slot: tuple[Any, ...], noun: str, value: Any
+) -> bytes:
     """The value of a variable: code by reference, data as a part of its own."""
     if slot in walk.changes.slots:
-        walk.cannot(f"{noun}, which {walk.root} changes")
+        walk.mark_unseen(f"{noun}, which {walk.root} changes")
         return walk.encode(MOVED)
-    code = (types.FunctionType, types.ModuleType, type)
-    if objects.is_a(value, code) or importable_name(value) is not None:
+    code_types = (types.FunctionType, types.ModuleType, type)
+    if objects.is_a(value, code_types) or importable_name(value) is not None:
         return walk.encode(value)
     return walk.part(slot, noun, partial(walk.spread, noun, value))
 
@@ -155,80 +168,94 @@ def importable_name(value: Any) -> str | None:
     cls = type(value)
     if cls in ATOMS or not callable(value) or owner_of_module(cls.__module__) == USER:
         return None
-    place = importable(value)
-    return None if place is None else ".".join(place)
+    import_path = importable(value)
+    return None if import_path is None else ".".join(import_path)
 
 
-def variable(walk: Walker, names: dict[str, Any], name: str) -> bytes:
+def encode_global(walk: Walker, names: dict[str, Any], name: str) -> bytes:
     """The global ``name`` of a namespace."""
     value = names[name]
-    return _variable(walk, ("global", id(names), name), f"the global {name}", value)
+    return _encode_variable(
+        walk, ("global", id(names), name), f"the global {name}", value
+    )
 
 
-# --- what code reaches --------------------------------------------------------
+# --- names that code reaches --------------------------------------------------
 
 
-def _reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
+def _encode_reached(walk: Walker, function: types.FunctionType) -> list[bytes]:
     """References to all that a user's function names."""
-    names: dict[str, Any] = function.__globals__
+    global_names: dict[str, Any] = function.__globals__
     built_in: dict[str, Any] = function.__builtins__  # type: ignore[attr-defined,unused-ignore]
-    held: list[bytes] = []
+    encoded_parts: list[bytes] = []
     mentioned: set[str] = set()
     walk.flow.functions[walk.slot] = (function.__name__, mentioned)
-    for reading in readings(function.__code__):
+    for reading in decode_all(function.__code__):
         mentioned.update(reading.signature[5])
         walk.names.update(reading.signature[5])
         if "getattr" in reading.globals:
-            walk.names.update(c for c in reading.constants if isinstance(c, str))
+            walk.names.update(
+                constant for constant in reading.constants if isinstance(constant, str)
+            )
         for name in reading.globals:
-            held.append(text(name))
-            if name in names:
-                held.append(variable(walk, names, name))
+            encoded_parts.append(encode_text(name))
+            if name in global_names:
+                encoded_parts.append(encode_global(walk, global_names, name))
             elif name in built_in:
-                held.append(_builtin(walk, name, built_in[name]))
+                encoded_parts.append(_encode_builtin(walk, name, built_in[name]))
             else:
-                held.append(b"!missing")
-        for place in reading.chains:
-            held += _chain(walk, function, place)
-        held += sources.imports(walk, reading, names)
-        note = partial(_note_writes, walk, function, reading)
-        walk.writes.append((walk.slot, note))
-    return held
+                encoded_parts.append(b"!missing")
+        for value_place in reading.chains:
+            encoded_parts += _encode_chain(walk, function, value_place)
+        encoded_parts += sources.encode_imports(walk, reading, global_names)
+        note_writes = partial(_note_writes, walk, function, reading)
+        walk.writes.append((walk.slot, note_writes))
+    return encoded_parts
 
 
-def _builtin(walk: Walker, name: str, value: Any) -> bytes:
+def _encode_builtin(walk: Walker, name: str, value: Any) -> bytes:
     if name in HIDDEN and type(value) in (types.BuiltinFunctionType, type):
-        walk.cannot(f"{HIDDEN[name]} ({walk.root})")
-        return text(name)
+        walk.mark_unseen(f"{HIDDEN[name]} ({walk.root})")
+        return encode_text(name)
     return walk.encode(value)
 
 
-def _value_at(function: types.FunctionType, place: Place) -> tuple[Any, Any]:
+def _value_at_place(
+    function: types.FunctionType, value_place: Place
+) -> tuple[Any, Any]:
     """(slot, value) of the variable that a place begins at."""
-    if place.kind == "global":
-        names = function.__globals__
-        return ("global", id(names), place.name), names.get(place.name, MISSING)
-    free = function.__code__.co_freevars
-    if place.kind == "free" and place.name in free and function.__closure__:
-        cell = function.__closure__[free.index(place.name)]
+    if value_place.kind == "global":
+        global_names = function.__globals__
+        return ("global", id(global_names), value_place.name), global_names.get(
+            value_place.name, MISSING
+        )
+    free_names = function.__code__.co_freevars
+    if (
+        value_place.kind == "free"
+        and value_place.name in free_names
+        and function.__closure__
+    ):
+        cell = function.__closure__[free_names.index(value_place.name)]
         return ("cell", id(cell)), cell_value(cell)
     return None, MISSING
 
 
-def _chain(walk: Walker, function: types.FunctionType, place: Place) -> list[bytes]:
-    """What attributes of a library's module are: math.pi, numpy.random.rand."""
-    _, value = _value_at(function, place)
-    for index, name in enumerate(place.path):
+def _encode_chain(
+    walk: Walker, function: types.FunctionType, value_place: Place
+) -> list[bytes]:
+    """Attributes of a library's module, encoded: math.pi, numpy.random.rand."""
+    _, value = _value_at_place(function, value_place)
+    for index, attribute_name in enumerate(value_place.path):
         if not objects.is_a(value, types.ModuleType):
             return []
-        names = objects.dictionary(value)
-        owner = owner_of_names(names)
+        module_names = objects.dictionary(value)
+        owner = owner_of_names(module_names)
         if owner == USER:
             return []
-        full = f"{names.get('__name__')}.{name}"
-        value = names.get(name, MISSING)
-        if index == len(place.path) - 1:
-            return [text(full), _of_library(walk, owner, full, value)]
+        full_name = f"{module_names.get('__name__')}.{attribute_name}"
+        value = module_names.get(attribute_name, MISSING)
+        if index == len(value_place.path) - 1:
+            return [encode_text(full_name), _of_library(walk, owner, full_name, value)]
     return []
 
 
@@ -238,24 +265,24 @@ def _of_library(walk: Walker, owner: str, name: str, value: Any) -> bytes:
     if objects.is_a(value, (*ATOMS, tuple, types.ModuleType)) or callable(value):
         return walk.encode(value)
     if value is not MISSING:
-        walk.cannot(f"{name} ({walk.root})")
-    return text(name)
+        walk.mark_unseen(f"{name} ({walk.root})")
+    return encode_text(name)
 
 
 def _note_writes(walk: Walker, function: types.FunctionType, reading: Reading) -> None:
-    found, names = walk.found, function.__code__.co_varnames
-    arguments = names[: function.__code__.co_argcount]
-    for place in reading.stored:
-        slot, _ = _value_at(function, place)
+    changes, local_names = walk.new_changes, function.__code__.co_varnames
+    argument_names = local_names[: function.__code__.co_argcount]
+    for value_place in reading.stored:
+        slot, _ = _value_at_place(function, value_place)
         if slot is not None:
-            found.slots.add(slot)
-    for place, attribute in reading.writes:
-        slot, value = _value_at(function, place)
+            changes.slots.add(slot)
+    for value_place, attribute in reading.writes:
+        slot, value = _value_at_place(function, value_place)
         if slot is not None:
             if value is not MISSING:
-                found.wrote(slot, value, place.path, attribute)
-        elif place.name in arguments:
-            found.by_function(function, place.name, place.path, attribute)
+                changes.wrote(slot, value, value_place.path, attribute)
+        elif value_place.name in argument_names:
+            changes.by_function(function, value_place.name, value_place.path, attribute)
 
 
 # --- modules ------------------------------------------------------------------
@@ -263,12 +290,12 @@ def _note_writes(walk: Walker, function: types.FunctionType, reading: Reading) -
 
 def module_reference(walk: Walker, module: types.ModuleType) -> bytes:
     """A module as a value: its names are read when the code mentions them."""
-    names = objects.dictionary(module)
-    owner = owner_of_names(names)
+    module_names = objects.dictionary(module)
+    owner = owner_of_names(module_names)
     if owner == USER:
-        walk.modules[id(names)] = names
+        walk.modules[id(module_names)] = module_names
         return b"!module"
-    return walk.library(owner, str(names.get("__name__")))
+    return walk.library(owner, str(module_names.get("__name__")))
 
 
 # --- classes ------------------------------------------------------------------
@@ -276,18 +303,20 @@ def module_reference(walk: Walker, module: types.ModuleType) -> bytes:
 
 def class_reference(walk: Walker, cls: type) -> bytes:
     """A reference to a class, a part of its own if it is not a library's."""
-    place = importable(cls)
-    if place is None:
+    import_path = importable(cls)
+    if import_path is None:
         noun = "the class " + cls.__qualname__.replace("<locals>.", "")
-        return walk.part(("class", id(cls)), noun, lambda: _class(walk, cls))
-    held = [walk.library(owner_of_module(place[0]), ".".join(place))]
+        return walk.part(("class", id(cls)), noun, lambda: _encode_class(walk, cls))
+    encoded_parts = [
+        walk.library(owner_of_module(import_path[0]), ".".join(import_path))
+    ]
     for base in cls.__mro__:
-        for name, value in _patched(base):
-            held += [text(name), walk.encode(value)]
-    return joined(b"class", held)
+        for name, value in _patched_methods(base):
+            encoded_parts += [encode_text(name), walk.encode(value)]
+    return join_parts(b"class", encoded_parts)
 
 
-def _patched(cls: type) -> list[tuple[str, Any]]:
+def _patched_methods(cls: type) -> list[tuple[str, Any]]:
     """Methods that a user has put into a library's class."""
     if owner_of_module(cls.__module__) == USER:
         return []
@@ -303,28 +332,28 @@ def _patched(cls: type) -> list[tuple[str, Any]]:
     )
 
 
-def _class(walk: Walker, cls: type) -> bytes:
-    held = [walk.encode(type(cls)), *map(walk.encode, cls.__bases__)]
+def _encode_class(walk: Walker, cls: type) -> bytes:
+    encoded_parts = [walk.encode(type(cls)), *map(walk.encode, cls.__bases__)]
     for name, value in sorted(_namespace(cls).items()):
         if name in objects.SKIPPED:
             continue
         if name == "__dataclass_fields__":
             value = tuple(value)
         if ("field", id(cls), name) in walk.changes.slots:
-            walk.cannot(f"{cls.__name__}.{name}, which {walk.root} changes")
+            walk.mark_unseen(f"{cls.__name__}.{name}, which {walk.root} changes")
             value = MOVED
-        held += [text(name), walk.encode(value)]
-    return joined(b"class", held)
+        encoded_parts += [encode_text(name), walk.encode(value)]
+    return join_parts(b"class", encoded_parts)
 
 
 def _namespace(cls: type) -> dict[str, Any]:
-    """What a class holds; of one that Numba compiled, what it was compiled from."""
-    names = dict(vars(cls))
-    compiled = names.get("class_type")
+    """The members of a class; of one that Numba compiled, the members in its source."""
+    class_members = dict(vars(cls))
+    compiled = class_members.get("class_type")
     if compiled is None:  # the class of its objects
-        compiled = getattr(names.get("_numba_type_"), "class_type", None)
+        compiled = getattr(class_members.get("_numba_type_"), "class_type", None)
     if compiled is None or owner_of_module(type(compiled).__module__) == USER:
-        return names
+        return class_members
     return {
         "struct": {name: str(kind) for name, kind in compiled.struct.items()},
         "properties": compiled.jit_props,
@@ -342,14 +371,18 @@ def sorting_key(value: Any) -> bytes:
     if atom is not None:
         return atom(value)
     if type(value) in (tuple, frozenset):
-        inner = map(sorting_key, value)
-        return joined(b"t", inner if type(value) is tuple else sorted(inner))
+        inner_keys = map(sorting_key, value)
+        return join_parts(
+            b"t", inner_keys if type(value) is tuple else sorted(inner_keys)
+        )
     if type(value) is types.FunctionType:
-        reading = read(value.__code__)
-        constants = (sorting_key(each) for each in reading.constants)
-        return joined(b"o", [text(value.__qualname__), reading.form, *constants])
-    named = value if objects.is_a(value, type) else type(value)
-    return joined(b"o", [text(named.__qualname__)])
+        reading = decode_code(value.__code__)
+        constants = (sorting_key(constant) for constant in reading.constants)
+        return join_parts(
+            b"o", [encode_text(value.__qualname__), reading.form, *constants]
+        )
+    named_class = value if objects.is_a(value, type) else type(value)
+    return join_parts(b"o", [encode_text(named_class.__qualname__)])
 
 
 def _overloads(function: types.FunctionType) -> list[Any]:
@@ -357,10 +390,10 @@ def _overloads(function: types.FunctionType) -> list[Any]:
     templates = sys.modules.get("numba.core.typing.templates")
     if templates is None:
         return []
-    found = []
+    implementations = []
     for value, kind in templates.builtin_registry.globals:
         if value is function:
             for template in getattr(kind, "templates", ()):
-                inner = getattr(template, "_overload_func", None)
-                found += [] if inner is None else [inner]
-    return found
+                implementation = getattr(template, "_overload_func", None)
+                implementations += [] if implementation is None else [implementation]
+    return implementations

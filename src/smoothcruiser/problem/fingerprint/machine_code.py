@@ -1,10 +1,10 @@
 """A walk over all that Numba makes the machine code of a function of.
 
-A wrong guess here is machine code from the disk that is not what the user has written, so
+A wrong guess here is machine code from the disk that differs from the user's source, so
 this walk knows little, and names everything else as unseen:
 
-  code         functions of the user and of the libraries in ``KNOWN``, whose versions
-               are compared; any other library may be installed anew under its version
+  code         functions of the user and of the libraries in ``KNOWN``, their versions
+               compared; any other library may be installed anew under its version
   dispatchers  ``numba.njit`` with options, but without types of local variables, without
                signatures, without Numba's own cache, with Numba's own compiler, and with
                the default arguments that Numba has noted
@@ -12,7 +12,7 @@ this walk knows little, and names everything else as unseen:
   types        those of numbers
 
 Code may also extend Numba itself: a new method of a type, another meaning of a library's
-function. No function names what it gets in this way, so nothing is known once anybody
+function. No function names such additions, so nothing is known once anybody
 but Numba and this package has done it (``extensions``).
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 
 from smoothcruiser.problem.fingerprint import functions, objects
 from smoothcruiser.problem.fingerprint.changes import Changes
-from smoothcruiser.problem.fingerprint.encoding import joined, text
+from smoothcruiser.problem.fingerprint.encoding import encode_text, join_parts
 from smoothcruiser.problem.fingerprint.owners import (
     OURS,
     PYTHON,
@@ -55,7 +55,7 @@ class CodeWalker(Walker):
     def library(self, owner: str, name: str) -> bytes:
         """A reference to something of a library."""
         if owner not in KNOWN:
-            self.cannot(f"the code of {name}")
+            self.mark_unseen(f"the code of {name}")
         return super().library(owner, name)
 
     def read_value(self, value: Any) -> bytes:
@@ -63,19 +63,21 @@ class CodeWalker(Walker):
         cls = type(value)
         if cls is types.FunctionType:
             if owner_of_function(value) not in (USER, *KNOWN):
-                self.cannot(f"the code of {value.__qualname__}")
+                self.mark_unseen(f"the code of {value.__qualname__}")
         elif (
             issubclass(cls, type)
             and cls not in METACLASSES
             and owner_of_module(value.__module__) == USER
         ):
-            self.cannot(f"the class {value.__qualname__}")
+            self.mark_unseen(f"the class {value.__qualname__}")
         return super().read_value(value)
 
     def read_array(self, value: Any) -> bytes:
         """An array; code can tell its layout."""
-        layout = f"{value.dtype!r} {value.strides} {value.flags.aligned}"
-        return joined(b"layout", [super().read_array(value), text(layout)])
+        layout_text = f"{value.dtype!r} {value.strides} {value.flags.aligned}"
+        return join_parts(
+            b"layout", [super().read_array(value), encode_text(layout_text)]
+        )
 
     def read_object(self, value: Any) -> bytes:
         """A value of no built-in type."""
@@ -88,16 +90,16 @@ class CodeWalker(Walker):
         if cls is CPUDispatcher:
             self.dispatchers.append(value)
             if not _is_plain(value):
-                self.cannot(f"how {value.py_func.__qualname__} is compiled")
+                self.mark_unseen(f"how {value.py_func.__qualname__} is compiled")
         elif issubclass(cls, kinds.Number | kinds.Boolean):
-            return joined(b"type", [text(str(value))])
+            return join_parts(b"type", [encode_text(str(value))])
         elif not (
             issubclass(cls, tuple | enum.Enum)
             or value is functions.MOVED
             or value is functions.MISSING
             or objects.state_of(value) is not None
         ):
-            self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
+            self.mark_unseen(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
         return super().read_object(value)
 
 
@@ -119,9 +121,11 @@ def _has_noted_defaults(dispatcher: Any) -> bool:
     """Whether the defaults that Numba noted are still those of the function."""
     from numba.core.utils import pysignature
 
-    noted = dispatcher._compiler.pysig.parameters.values()
-    now = pysignature(dispatcher.py_func).parameters.values()
-    return [id(each.default) for each in noted] == [id(each.default) for each in now]
+    noted_parameters = dispatcher._compiler.pysig.parameters.values()
+    current_parameters = pysignature(dispatcher.py_func).parameters.values()
+    return [id(parameter.default) for parameter in noted_parameters] == [
+        id(parameter.default) for parameter in current_parameters
+    ]
 
 
 def extensions() -> set[str]:
@@ -129,57 +133,94 @@ def extensions() -> set[str]:
     from numba.core import imputils, rewrites
     from numba.core.typing import templates
 
-    typing, lowering = _registries(templates.Registry), _registries(imputils.Registry)
-    called, attributes, values = (
-        [getattr(each, name) for each in typing] for name in TYPING
+    typing_registries, lowering_registries = (
+        _registries(templates.Registry),
+        _registries(imputils.Registry),
     )
-    others = [getattr(each, name) for each in lowering for name in LOWERING]
-    others += rewrites.rewrite_registry.rewrites.values()
-    return _extensions(called, attributes, values, others)
+    function_lists, attribute_lists, value_lists = (
+        [getattr(registry, list_name) for registry in typing_registries]
+        for list_name in TYPING
+    )
+    other_lists = [
+        getattr(registry, list_name)
+        for registry in lowering_registries
+        for list_name in LOWERING
+    ]
+    other_lists += rewrites.rewrite_registry.rewrites.values()
+    return _extensions(function_lists, attribute_lists, value_lists, other_lists)
 
 
 def _registries(kind: type) -> list[Any]:
     """The registries of Numba, those too that it has not read yet."""
-    modules = [sys.modules[name] for name in sys.modules if name.startswith("numba.")]
-    found = {
-        id(each): each
+    modules = [
+        sys.modules[module_name]
+        for module_name in sys.modules
+        if module_name.startswith("numba.")
+    ]
+    registries_by_id = {
+        id(candidate): candidate
         for module in modules
-        for each in vars(module).values()
-        if isinstance(each, kind)
+        for candidate in vars(module).values()
+        if isinstance(candidate, kind)
     }
-    return list(found.values())
+    return list(registries_by_id.values())
 
 
-_found: dict[int, set[str]] = {}
+_extensions_by_size: dict[int, set[str]] = {}
 
 
-def _extensions(called: Any, attributes: Any, values: Any, others: Any) -> set[str]:
+def _extensions(
+    function_lists: Any, attribute_lists: Any, value_lists: Any, other_lists: Any
+) -> set[str]:
     """The same, looked for again when the lists of Numba have grown."""
-    size = sum(map(len, chain(called, attributes, values, others)))
-    if size not in _found:
-        kinds = [*chain(*called, *attributes)]
-        modules = set()
-        for value, kind in chain(*values):
-            kinds += getattr(kind, "templates", ())
-            module = getattr(value, "__module__", None)
-            if module and owner_of_module(module) not in KNOWN:
-                modules.add(module)  # numba.extending.register_jitable, structref
-        made: list[Any] = [*kinds]
-        for kind in kinds:
-            made += [getattr(kind, "_overload_func", None)]
-            made += [getattr(kind, "_definition_func", None)]
-        for each in others:  # of functions, in tuples, or of classes
-            made += [entry[0] if type(entry) is tuple else entry for entry in each]
-        modules |= {name for each in made for name in _makers(each)}
-        _found.clear()
-        _found[size] = {x for x in modules if x.partition(".")[0] not in TRUSTED}
-    return _found[size]
+    num_entries = sum(
+        map(len, chain(function_lists, attribute_lists, value_lists, other_lists))
+    )
+    if num_entries not in _extensions_by_size:
+        template_classes = [*chain(*function_lists, *attribute_lists)]
+        module_names = set()
+        for value, template_class in chain(*value_lists):
+            template_classes += getattr(template_class, "templates", ())
+            value_module = getattr(value, "__module__", None)
+            if value_module and owner_of_module(value_module) not in KNOWN:
+                module_names.add(
+                    value_module
+                )  # numba.extending.register_jitable, structref
+        definitions: list[Any] = [*template_classes]
+        for template_class in template_classes:
+            definitions += [getattr(template_class, "_overload_func", None)]
+            definitions += [getattr(template_class, "_definition_func", None)]
+        for definition in other_lists:  # of functions, in tuples, or of classes
+            definitions += [
+                entry[0] if type(entry) is tuple else entry for entry in definition
+            ]
+        module_names |= {
+            maker_name
+            for definition in definitions
+            for maker_name in _defining_modules(definition)
+        }
+        _extensions_by_size.clear()
+        _extensions_by_size[num_entries] = {
+            module_name
+            for module_name in module_names
+            if module_name.partition(".")[0] not in TRUSTED
+        }
+    return _extensions_by_size[num_entries]
 
 
-def _makers(made: Any) -> list[str]:
+def _defining_modules(definition: Any) -> list[str]:
     """The modules of a class, or of a function and the functions that it wraps."""
-    if type(made) is not types.FunctionType:
-        return [] if made is None else [str(getattr(made, "__module__", "numba"))]
-    held = [functions.cell_value(cell) for cell in made.__closure__ or ()]
-    inside = [each for each in held if type(each) is types.FunctionType]
-    return [str(each.__globals__.get("__name__")) for each in [made, *inside]]
+    if type(definition) is not types.FunctionType:
+        return (
+            []
+            if definition is None
+            else [str(getattr(definition, "__module__", "numba"))]
+        )
+    cell_values = [functions.cell_value(cell) for cell in definition.__closure__ or ()]
+    inner_functions = [
+        function for function in cell_values if type(function) is types.FunctionType
+    ]
+    return [
+        str(function.__globals__.get("__name__"))
+        for function in [definition, *inner_functions]
+    ]

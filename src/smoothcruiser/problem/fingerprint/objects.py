@@ -1,4 +1,4 @@
-"""What an object holds, read without running any code of its class.
+"""The contents of an object, read without running any code of its class.
 
 Fields come from ``__dict__`` and from slots. Properties, ``__getattr__``,
 ``__getstate__`` and ``__reduce__`` are never called on an object of a user's class.
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# what a class body holds about its source, or what follows from the rest of it
+# members of a class that describe its source, or follow from the other members
 SKIPPED = {
     *("__module__", "__qualname__", "__doc__", "__firstlineno__"),
     *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__"),
@@ -53,24 +53,24 @@ def is_number(value: Any) -> bool:
 
 
 class Layout(NamedTuple):
-    """Where the objects of a class keep what they hold."""
+    """Where the objects of a class keep their contents."""
 
     slots: tuple[tuple[str, Any], ...]  # names and their descriptors
     cached: frozenset[str]  # fields that are computed from others when needed
     base: type | None  # the built-in type that the class extends
-    moving: str | None  # what an object is that changes while programs run
+    moving: str | None  # a name for objects that change while programs run
     opaque: bool  # whether objects hold more memory than their base, slots and a dict
-    described: bool  # whether the class says itself what stands for its objects
+    described: bool  # whether the class has a ``__fingerprint__`` of its own
 
 
-def layout(cls: type) -> Layout:
+def read_layout(cls: type) -> Layout:
     """The layout of a class, read from its bases."""
     slots: dict[str, Any] = {}
-    cached, described, inside = set(), False, 0
+    cached, described, num_words = set(), False, 0
     for base in cls.__mro__:
         for name, member in vars(base).items():
             if type(member) is types.MemberDescriptorType:
-                inside += 1
+                num_words += 1
                 if not (name.startswith("__") and name.endswith("__")):  # of C types
                     slots.setdefault(name, member)
             elif type(member) is functools.cached_property:
@@ -79,48 +79,48 @@ def layout(cls: type) -> Layout:
                 described = described or type(member) is types.FunctionType
     base_type = next((base for base in cls.__mro__ if base in BASES), None)
     # a dict between the header and the slots, not the one before it (-48, -1)
-    inside += cls.__dictoffset__ > 0 or cls.__dictoffset__ == -_WORD
-    inside += cls.__weakrefoffset__ > 0
-    more = cls.__basicsize__ - (base_type or object).__basicsize__
+    num_words += cls.__dictoffset__ > 0 or cls.__dictoffset__ == -_WORD
+    num_words += cls.__weakrefoffset__ > 0
+    extra_bytes = cls.__basicsize__ - (base_type or object).__basicsize__
     return Layout(
         tuple(slots.items()),
         frozenset(cached),
         base_type,
-        _moving(cls),
-        more > _WORD * inside,
+        _moving_text(cls),
+        extra_bytes > _WORD * num_words,
         described,
     )
 
 
-def fields(value: Any, slots: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+def read_fields(value: Any, slots: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     """The fields of an object by name, in alphabetical order."""
-    found = dict(dictionary(value))
+    field_values = dict(dictionary(value))
     for name, member in slots:
         try:
-            found.setdefault(name, member.__get__(value))
+            field_values.setdefault(name, member.__get__(value))
         except AttributeError:
             continue  # a slot that was never set
-    return dict(sorted(found.items(), key=lambda item: str(item[0])))
+    return dict(sorted(field_values.items(), key=lambda item: str(item[0])))
 
 
 def dictionary(value: Any) -> dict[str, Any]:
     """The ``__dict__`` of an object; empty if it has none."""
     try:
-        found = object.__getattribute__(value, "__dict__")
+        own_dict = object.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
-    return found if type(found) is dict else {}
+    return own_dict if type(own_dict) is dict else {}
 
 
-def wrapped(value: Any) -> Any:
+def wrapped_function(value: Any) -> Any:
     """The function inside a wrapper that a library made; None if there is none.
 
     Numba, JAX and ``functools`` keep it in one of two places.
     """
-    held = dictionary(value)
+    own_dict = dictionary(value)
     for name in ("py_func", "__wrapped__"):
-        if name in held:
-            return held[name]
+        if name in own_dict:
+            return own_dict[name]
         for cls in type(value).__mro__:
             member: Any = vars(cls).get(name)
             if is_a(member, (types.GetSetDescriptorType, types.MemberDescriptorType)):
@@ -147,22 +147,22 @@ BASES: dict[type, Callable[[Any], Any]] = {
 }
 
 
-def _reduced(cls: Any) -> Callable[[Any], Any]:
+def _reduced_form(cls: Any) -> Callable[[Any], Any]:
     return lambda value: cls.__reduce__(value)[:2]
 
 
-# a public form of objects whose memory is not visible
+# a public form of objects with invisible memory
 STATES: dict[type, Callable[[Any], Any]] = {
     array.array: lambda value: (value.typecode, value.tobytes()),
     collections.deque: lambda value: (value.maxlen, list(value)),
-    datetime.date: _reduced(datetime.date),
-    datetime.datetime: _reduced(datetime.datetime),
-    datetime.time: _reduced(datetime.time),
-    datetime.timedelta: _reduced(datetime.timedelta),
+    datetime.date: _reduced_form(datetime.date),
+    datetime.datetime: _reduced_form(datetime.datetime),
+    datetime.time: _reduced_form(datetime.time),
+    datetime.timedelta: _reduced_form(datetime.timedelta),
     datetime.timezone: lambda value: value.__getinitargs__(),
     decimal.Decimal: lambda value: decimal.Decimal.as_tuple(value),
     functools.cached_property: lambda value: value.func,
-    logging.Logger: lambda value: value.name,  # what is logged is no answer
+    logging.Logger: lambda value: value.name,  # logging changes no answer
     logging.RootLogger: lambda value: value.name,
     type(threading.Lock()): lambda value: None,
     type(threading.RLock()): lambda value: None,
@@ -172,9 +172,9 @@ STATES: dict[type, Callable[[Any], Any]] = {
         value.__reduce__()[1][0]
     ),
     np.dtype: repr,
-    operator.attrgetter: _reduced(operator.attrgetter),
-    operator.itemgetter: _reduced(operator.itemgetter),
-    operator.methodcaller: _reduced(operator.methodcaller),
+    operator.attrgetter: _reduced_form(operator.attrgetter),
+    operator.itemgetter: _reduced_form(operator.itemgetter),
+    operator.methodcaller: _reduced_form(operator.methodcaller),
     property: lambda value: (value.fget, value.fset, value.fdel),
     re.Pattern: lambda value: (value.pattern, value.flags),
     slice: lambda value: (value.start, value.stop, value.step),
@@ -192,8 +192,8 @@ def state_of(value: Any) -> tuple[type, Any] | None:
         return cls, PurePath.__str__(value)
     if issubclass(cls, np.dtype):
         return np.dtype, repr(value)
-    found = STATES.get(cls)
-    return None if found is None else (cls, found(value))
+    public_form = STATES.get(cls)
+    return None if public_form is None else (cls, public_form(value))
 
 
 _RANDOM = (
@@ -212,8 +212,8 @@ _WEAK = (
 )
 
 
-def _moving(cls: type) -> str | None:
-    """What an object of ``cls`` is, if it changes while programs run; else None."""
+def _moving_text(cls: type) -> str | None:
+    """A name for objects of ``cls`` that change while programs run; else None."""
     if issubclass(cls, _RANDOM):
         return f"the random numbers of a {cls.__name__}"
     if cls is type(os.environ):

@@ -1,6 +1,6 @@
 """A walk over everything that a value depends on.
 
-What can be named is a part of its own, so that a refusal can say what changed:
+Everything with a name is a part of its own, so that a refusal can name the change:
 a function, a class, a global variable, a variable of a closure, a field. Parts
 refer to each other by name and are worked off one after another, which also ends
 cycles of functions. Inside a part, data is the digest of its contents
@@ -26,10 +26,10 @@ from smoothcruiser.problem.fingerprint import functions, objects
 from smoothcruiser.problem.fingerprint.changes import Changes, Flow, Slot
 from smoothcruiser.problem.fingerprint.encoding import (
     ATOMS,
-    flat,
-    joined,
-    numbers,
-    text,
+    encode_array,
+    encode_run,
+    encode_text,
+    join_parts,
 )
 from smoothcruiser.problem.fingerprint.owners import (
     OURS,
@@ -71,28 +71,30 @@ _DESCRIPTORS = (
 
 
 class Walker:
-    """Collects the parts and what cannot be seen."""
+    """A collector of the parts and of everything that cannot be seen."""
 
     def __init__(self, changes: Changes, arrays: dict[int, Any]) -> None:
-        self.changes = changes  # what an earlier walk found
-        self.found = Changes()  # what this one finds
+        self.changes = changes  # changes that an earlier walk found
+        self.new_changes = Changes()  # changes that this walk finds
         self.flow = Flow()
-        # what each function writes to, noted in the end if it is live
+        # writes of each function, noted in the end if it is live
         self.writes: list[tuple[Slot, Callable[[], None]]] = []
         self.parts: dict[str, bytes] = {}
         self.unseen: dict[str, None] = {}
         self.names: set[str] = set()  # that the user's code mentions
         self.modules: dict[int, dict[str, Any]] = {}  # the user's, met as values
-        self.root, self.label, self.slot = "", "", Slot()  # what is being read
-        self.known: dict[int, str] = {}  # objects that are parts by their identity
+        self.root, self.label, self.slot = "", "", Slot()  # of the part being read
+        self.known_parts: dict[
+            int, str
+        ] = {}  # objects that are parts by their identity
         self._labels: dict[Slot, str] = {}
-        self._taken: set[str] = set()
+        self._used_names: set[str] = set()
         self._uses: dict[str, int] = {}  # how many slots wanted a label
         self._waiting: deque[tuple[str, str, Slot, Callable[[], bytes]]] = deque()
         self._resolved: set[Slot] = set()
         self._layouts: dict[type, objects.Layout] = {}
-        self._done: dict[int, bytes] = {}
-        self._open: list[int] = []
+        self._encoded_values: dict[int, bytes] = {}
+        self._open_ids: list[int] = []
         self._alive: list[Any] = []  # an id means nothing once its object is gone
         self._arrays = arrays  # digests of arrays, kept between walks
 
@@ -104,91 +106,95 @@ class Walker:
         self.slot = ("root", root)
         self.flow.roots.add(self.slot)
         if type(value) is types.FunctionType and importable(value) is None:
-            produce = functools.partial(functions.content, self, value)
-            self._part(("function", id(value)), root, produce)
+            produce = functools.partial(functions.encode_function, self, value)
+            self._add_part(("function", id(value)), root, produce)
         else:
-            self._part(self.slot, root, lambda: self.spread("", value))
-        self._work()
+            self._add_part(self.slot, root, lambda: self.spread("", value))
+        self._read_waiting()
 
     def finish(self) -> Changes:
-        """What the code that this walk has read changes when it runs."""
+        """The changes that the code read by this walk makes when it runs."""
         live = self.flow.live()
         for slot, note in self.writes:
             if slot in live:
                 with contextlib.suppress(Exception):  # an object that lies
                     note()
-        return self.found
+        return self.new_changes
 
     def part(self, slot: Slot, noun: str, produce: Callable[[], bytes]) -> bytes:
         """A reference to the part of ``slot``, which is read later."""
         self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot not in self._labels:
-            self._part(slot, f"{self.root}: {noun}", produce)
-        return b"R" + text(self._labels[slot])
+            self._add_part(slot, f"{self.root}: {noun}", produce)
+        return b"R" + encode_text(self._labels[slot])
 
-    def _part(self, slot: Slot, label: str, produce: Callable[[], bytes]) -> None:
+    def _add_part(self, slot: Slot, label: str, produce: Callable[[], bytes]) -> None:
         self.flow.references.setdefault(self.slot, set()).add(slot)
         if slot in self._labels:  # two fields of the problem are one function
-            self.parts[label] = b"R" + text(self._labels[slot])
+            self.parts[label] = b"R" + encode_text(self._labels[slot])
             return
-        number = self._uses[label] = self._uses.get(label, 0) + 1
-        name = label if number == 1 else f"{label} ({number})"
-        while name in self._taken:  # by a function that calls itself so
-            name += "'"
-        self._taken.add(name)
-        self._labels[slot] = name
-        self._waiting.append((self.root, name, slot, produce))
+        num_uses = self._uses[label] = self._uses.get(label, 0) + 1
+        part_name = label if num_uses == 1 else f"{label} ({num_uses})"
+        while part_name in self._used_names:  # by a function that calls itself so
+            part_name += "'"
+        self._used_names.add(part_name)
+        self._labels[slot] = part_name
+        self._waiting.append((self.root, part_name, slot, produce))
 
-    def _work(self) -> None:
+    def _read_waiting(self) -> None:
         while self._waiting or self._resolve():
             while self._waiting:
                 self.root, self.label, self.slot, produce = self._waiting.popleft()
-                self._open.clear()
+                self._open_ids.clear()
                 try:
                     self.parts[self.label] = produce()
-                except Exception:  # as in ``_encoded``
+                except Exception:  # as in ``_encode_new``
                     self.parts[self.label] = b"!"
-                    self.cannot(f"{self.label}, which cannot be read")
+                    self.mark_unseen(f"{self.label}, which cannot be read")
 
     def _resolve(self) -> bool:
-        """Read what the code may take from the user's modules by name."""
-        pairs = [
-            (module, name)
+        """Read the names that the code may look up in the user's modules."""
+        open_names = [
+            (module, global_name)
             for module in self.modules.values()
-            for name in sorted((self.names | {"__getattr__"}).intersection(module))
-            if ("module", id(module), name) not in self._resolved
+            for global_name in sorted(
+                (self.names | {"__getattr__"}).intersection(module)
+            )
+            if ("module", id(module), global_name) not in self._resolved
         ]
         self.slot = ("root", self.root)
-        for module, name in pairs:
-            self._resolved.add(("module", id(module), name))
-            slot = ("attribute", id(module), name)
-            noun = f"the name {name} of the module {module.get('__name__')}"
-            produce = functools.partial(functions.variable, self, module, name)
+        for module, global_name in open_names:
+            self._resolved.add(("module", id(module), global_name))
+            slot = ("attribute", id(module), global_name)
+            noun = f"the name {global_name} of the module {module.get('__name__')}"
+            produce = functools.partial(
+                functions.encode_global, self, module, global_name
+            )
             self.part(slot, noun, produce)
         return bool(self._waiting)
 
-    def cannot(self, what: str) -> None:
+    def mark_unseen(self, what: str) -> None:
         """Name something that cannot be seen."""
         self.unseen.setdefault(what)
 
     def library(self, owner: str, name: str) -> bytes:
-        """A reference to something of a library, whose version becomes a part."""
-        module = name.rpartition(".")[0]
-        if module in WORLD or name in READERS:
-            self.cannot(f"what {name} returns ({self.root})")
+        """A reference to an object of a library; its version becomes a part."""
+        module_name = name.rpartition(".")[0]
+        if module_name in WORLD or name in READERS:
+            self.mark_unseen(f"what {name} returns ({self.root})")
         self.version(owner, name)
-        return b"L" + text(name)
+        return b"L" + encode_text(name)
 
     def version(self, owner: str, name: str) -> None:
         """The version of the library that ``name`` belongs to, as a part."""
         if owner == USER:
-            self.cannot(f"the compiled code of {name}")
+            self.mark_unseen(f"the compiled code of {name}")
         elif owner != OURS:
             label = f"the version of {owner}"
-            version = version_of(owner)
-            if version is None:
-                self.cannot(label)
-            self.parts[label] = text(version or "unknown")
+            library_version = version_of(owner)
+            if library_version is None:
+                self.mark_unseen(label)
+            self.parts[label] = encode_text(library_version or "unknown")
 
     # --- values ---------------------------------------------------------------
 
@@ -199,39 +205,41 @@ class Walker:
             return self.encode(value)
         owner = f" of {noun}" if noun else ""
         self._alive.append(bound)
-        held = [
-            part
-            for name, inner in self._fields(bound)
-            for part in (
-                text(name),
+        encoded_fields = [
+            encoded_part
+            for field_name, field_value in self._fields(bound)
+            for encoded_part in (
+                encode_text(field_name),
                 self.part(
-                    ("field", id(bound), name),
-                    f"the field {name}{owner}",
-                    functools.partial(self.spread, f"{name}{owner}", inner),
+                    ("field", id(bound), field_name),
+                    f"the field {field_name}{owner}",
+                    functools.partial(self.spread, f"{field_name}{owner}", field_value),
                 ),
             )
         ]
-        head = [functions.class_reference(self, type(bound))]
+        head_parts = [functions.class_reference(self, type(bound))]
         if bound is not value:
-            head.append(self.encode(value.__func__))
-        return joined(b"fields", [*head, *held])
+            head_parts.append(self.encode(value.__func__))
+        return join_parts(b"fields", [*head_parts, *encoded_fields])
 
     def _has_fields(self, value: Any) -> bool:
         cls = type(value)
-        if cls in ATOMS or id(value) in self.known or issubclass(cls, _CODE):
+        if cls in ATOMS or id(value) in self.known_parts or issubclass(cls, _CODE):
             return False
         layout = self.layout(cls)
-        plain = not (layout.base or layout.moving or layout.opaque or layout.described)
+        is_plain = not (
+            layout.base or layout.moving or layout.opaque or layout.described
+        )
         return (
-            plain
+            is_plain
             and owner_of_module(cls.__module__) in (USER, OURS)
             and objects.state_of(value) is None
         )
 
     def layout(self, cls: type) -> objects.Layout:
-        """Where objects of a class keep what they hold; read once in a walk."""
+        """Where objects of a class keep their contents; read once in a walk."""
         if cls not in self._layouts:
-            self._layouts[cls] = objects.layout(cls)
+            self._layouts[cls] = objects.read_layout(cls)
         return self._layouts[cls]
 
     def encode(self, value: Any) -> bytes:
@@ -241,157 +249,182 @@ class Walker:
         if atom is not None:
             return atom(value)
         key = id(value)
-        if key in self.known:
-            return b"R" + text(self.known[key])
-        if key in self._done:
-            return self._done[key]
-        if key in self._open:
-            return b"@" + text(str(len(self._open) - self._open.index(key)))
-        self._alive.append(value)
-        if len(self._open) >= DEEPEST:
-            return self.part(
-                ("deep", key), "deeply nested data", lambda: self._encoded(value)
+        if key in self.known_parts:
+            return b"R" + encode_text(self.known_parts[key])
+        if key in self._encoded_values:
+            return self._encoded_values[key]
+        if key in self._open_ids:
+            return b"@" + encode_text(
+                str(len(self._open_ids) - self._open_ids.index(key))
             )
-        return self._encoded(value)
+        self._alive.append(value)
+        if len(self._open_ids) >= DEEPEST:
+            return self.part(
+                ("deep", key), "deeply nested data", lambda: self._encode_new(value)
+            )
+        return self._encode_new(value)
 
-    def _encoded(self, value: Any) -> bytes:
+    def _encode_new(self, value: Any) -> bytes:
         key = id(value)
-        self._open.append(key)
+        self._open_ids.append(key)
         try:
-            found = self.read_value(value)
+            encoded_value = self.read_value(value)
         except Exception:  # an object that lies about itself
-            self.cannot(f"a {type(value).__name__} that cannot be read ({self.label})")
-            found = b"!"
+            self.mark_unseen(
+                f"a {type(value).__name__} that cannot be read ({self.label})"
+            )
+            encoded_value = b"!"
         finally:
-            self._open.pop()
-        self._done[key] = found
-        return found
+            self._open_ids.pop()
+        self._encoded_values[key] = encoded_value
+        return encoded_value
 
     def read_value(self, value: Any) -> bytes:
         """A value that is met for the first time."""
         cls = type(value)
         if cls is tuple or cls is list:
-            return self._sequence(cls.__name__.encode(), value)
+            return self._encode_sequence(cls.__name__.encode(), value)
         if cls is dict:
-            return joined(
+            return join_parts(
                 b"dict",
                 [
-                    self._sequence(b"keys", list(value)),
-                    self._sequence(b"values", list(value.values())),
+                    self._encode_sequence(b"keys", list(value)),
+                    self._encode_sequence(b"values", list(value.values())),
                 ],
             )
         if cls is set or cls is frozenset:
             if len(value) > 1 and not all(map(objects.is_number, value)):
-                self.cannot(f"the order of a {cls.__name__} ({self.label})")
+                self.mark_unseen(f"the order of a {cls.__name__} ({self.label})")
             return self.members(value)
         if cls is np.ndarray:
             return self.read_array(value)
         if issubclass(cls, np.generic):
             if cls is np.object_ or issubclass(cls, np.void):
                 return self.read_array(np.asarray(value))
-            return joined(b"scalar", [text(value.dtype.str), value.tobytes()])
+            return join_parts(
+                b"scalar", [encode_text(value.dtype.str), value.tobytes()]
+            )
         if cls is types.FunctionType:
-            return functions.reference(self, value)
+            return functions.function_reference(self, value)
         if issubclass(cls, type):
             return functions.class_reference(self, value)
         if issubclass(cls, types.ModuleType):
             return functions.module_reference(self, value)
         if cls is types.MethodType:
-            return joined(b"method", map(self.encode, (value.__func__, value.__self__)))
+            return join_parts(
+                b"method", map(self.encode, (value.__func__, value.__self__))
+            )
         if cls is types.CodeType:
-            return functions.code(self, value)
+            return functions.encode_code(self, value)
         if cls is types.CellType:
-            return joined(b"cell", [self.encode(functions.cell_value(value))])
+            return join_parts(b"cell", [self.encode(functions.cell_value(value))])
         if cls in _FUNCTIONS or cls in _DESCRIPTORS:
-            return self._compiled(value)
+            return self._encode_compiled(value)
         return self.read_object(value)
 
-    def _sequence(self, tag: bytes, values: Any) -> bytes:
-        run = flat(values) if len(values) > 8 else None
-        if run is not None:
-            return joined(tag + b"*", [run])
-        return joined(tag, map(self.encode, values))
+    def _encode_sequence(self, tag: bytes, values: Any) -> bytes:
+        number_run = encode_run(values) if len(values) > 8 else None
+        if number_run is not None:
+            return join_parts(tag + b"*", [number_run])
+        return join_parts(tag, map(self.encode, values))
 
     def members(self, values: set[Any] | frozenset[Any]) -> bytes:
         """The members of a set; their order differs between processes."""
-        ordered = sorted(values, key=functions.sorting_key)
+        ordered_members = sorted(values, key=functions.sorting_key)
         tag = type(values).__name__.encode()
-        return joined(tag, sorted(map(self.encode, ordered)))
+        return join_parts(tag, sorted(map(self.encode, ordered_members)))
 
     def read_array(self, value: Any) -> bytes:
         """An array."""
         if value.dtype.hasobject or value.dtype.kind == "T":  # strings elsewhere
-            held = value.reshape(-1).tolist()
-            head = f"{value.dtype} {value.shape}"
-            return joined(b"objects", [text(head), *map(self.encode, held)])
+            elements = value.reshape(-1).tolist()
+            header_text = f"{value.dtype} {value.shape}"
+            return join_parts(
+                b"objects", [encode_text(header_text), *map(self.encode, elements)]
+            )
         if id(value) not in self._arrays:
-            self._arrays[id(value)] = (numbers(value), value)
-        found: bytes = self._arrays[id(value)][0]
-        return found
+            self._arrays[id(value)] = (encode_array(value), value)
+        array_digest: bytes = self._arrays[id(value)][0]
+        return array_digest
 
-    def _compiled(self, value: Any) -> bytes:
+    def _encode_compiled(self, value: Any) -> bytes:
         """A function of C code: its name, and the object that it is bound to."""
         bound = getattr(value, "__self__", None)
         holder = getattr(value, "__objclass__", None)
-        name = value.__name__
+        function_name = value.__name__
         if holder is not None:
-            return joined(b"descriptor", [self.encode(holder), text(name)])
+            return join_parts(
+                b"descriptor", [self.encode(holder), encode_text(function_name)]
+            )
         if bound is None or objects.is_a(bound, types.ModuleType):
-            module = value.__module__ or getattr(bound, "__name__", "builtins")
-            return self.library(owner_of_module(module), f"{module}.{name}")
-        return joined(b"bound", [text(name), self.encode(bound)])
+            module_name = value.__module__ or getattr(bound, "__name__", "builtins")
+            return self.library(
+                owner_of_module(module_name), f"{module_name}.{function_name}"
+            )
+        return join_parts(b"bound", [encode_text(function_name), self.encode(bound)])
 
     # --- objects --------------------------------------------------------------
 
     def read_object(self, value: Any) -> bytes:
         """A value of no built-in type."""
         cls = type(value)
-        head = functions.class_reference(self, cls)
-        known = objects.state_of(value)
-        if known is not None:
-            return joined(b"state", [head, self.encode(known[1])])
-        name = functions.importable_name(value)
-        if name is not None:
-            module = getattr(value, "__module__", None) or cls.__module__
-            return self.library(owner_of_module(module), name)
+        class_part = functions.class_reference(self, cls)
+        public_form = objects.state_of(value)
+        if public_form is not None:
+            return join_parts(b"state", [class_part, self.encode(public_form[1])])
+        field_name = functions.importable_name(value)
+        if field_name is not None:
+            module_name = getattr(value, "__module__", None) or cls.__module__
+            return self.library(owner_of_module(module_name), field_name)
         layout = self.layout(cls)
         if layout.moving is not None:
-            self.cannot(f"{layout.moving} ({self.label})")
-            return joined(b"moving", [head])
+            self.mark_unseen(f"{layout.moving} ({self.label})")
+            return join_parts(b"moving", [class_part])
         if layout.described:
-            return joined(b"described", [head, self.encode(value.__fingerprint__())])
-        foreign = callable(value) and owner_of_module(cls.__module__) != USER
-        inside = objects.wrapped(value) if foreign else None
-        if inside is not None:
+            return join_parts(
+                b"described", [class_part, self.encode(value.__fingerprint__())]
+            )
+        is_foreign = callable(value) and owner_of_module(cls.__module__) != USER
+        inner_function = objects.wrapped_function(value) if is_foreign else None
+        if inner_function is not None:
             options = objects.dictionary(value).get("targetoptions")  # of Numba
-            return joined(b"wrapper", [head, *map(self.encode, (inside, options))])
-        base = layout.base
-        held = [] if base is None else [self.encode(objects.BASES[base](value))]
+            return join_parts(
+                b"wrapper", [class_part, *map(self.encode, (inner_function, options))]
+            )
+        base_type = layout.base
+        encoded_parts = (
+            [] if base_type is None else [self.encode(objects.BASES[base_type](value))]
+        )
         if layout.opaque:
-            self.cannot(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
-            return joined(b"opaque", [head, *held])
-        for name, inner in self._fields(value):
-            changed = inner is functions.MOVED
-            held += [text(name), CHANGED if changed else self.encode(inner)]
-        return joined(b"object", [head, *held])
+            self.mark_unseen(f"a {cls.__module__}.{cls.__qualname__} ({self.label})")
+            return join_parts(b"opaque", [class_part, *encoded_parts])
+        for field_name, field_value in self._fields(value):
+            is_changed = field_value is functions.MOVED
+            encoded_parts += [
+                encode_text(field_name),
+                CHANGED if is_changed else self.encode(field_value),
+            ]
+        return join_parts(b"object", [class_part, *encoded_parts])
 
     def _fields(self, value: Any) -> list[tuple[str, Any]]:
-        """The fields of an object; what runs change is ``MOVED``."""
+        """The fields of an object, ``MOVED`` in the place of those that runs change."""
         cls = type(value)
-        own = owner_of_module(cls.__module__) == USER
+        is_users = owner_of_module(cls.__module__) == USER
         layout = self.layout(cls)
-        self.found.by_methods(value, self.changes)
-        found = []
-        for name, inner in objects.fields(value, layout.slots).items():
-            if name in layout.cached:
-                if own:
-                    self.cannot(f"the cached value of {cls.__name__}.{name}")
+        self.new_changes.by_methods(value, self.changes)
+        fields = []
+        for field_name, field_value in objects.read_fields(value, layout.slots).items():
+            if field_name in layout.cached:
+                if is_users:
+                    self.mark_unseen(f"the cached value of {cls.__name__}.{field_name}")
                 continue
-            moved = self.root != INITIAL and (
-                ("field", id(value), name) in self.changes.slots
-                or (own and name in self.changes.of_arguments)
+            is_moved = self.root != INITIAL and (
+                ("field", id(value), field_name) in self.changes.slots
+                or (is_users and field_name in self.changes.of_arguments)
             )
-            if moved:
-                self.cannot(f"the field {name} of {cls.__name__}, which steps change")
-            found.append((name, functions.MOVED if moved else inner))
-        return found
+            if is_moved:
+                self.mark_unseen(
+                    f"the field {field_name} of {cls.__name__}, which steps change"
+                )
+            fields.append((field_name, functions.MOVED if is_moved else field_value))
+        return fields

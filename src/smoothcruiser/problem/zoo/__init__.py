@@ -28,13 +28,13 @@ from smoothcruiser.problem.zoo.literature import (
     sailing,
     synthetic_tree,
 )
-from smoothcruiser.problem.zoo.sizes import NUMBER, check_room, whole
+from smoothcruiser.problem.zoo.sizes import NUMBER, check_memory, check_whole
 
 
 def chain(*, n: int = 5, **rest: Any) -> Problem:
     """Chain(n): left or right; reward 1 on the step n-2 -> n-1; the end loops."""
-    n = whole("n", n, 2)
-    check_room(f"n={shortened(n)}", 2 * n * (n + 1) * NUMBER)
+    n = check_whole("n", n, 2)
+    check_memory(f"n={shortened(n)}", 2 * n * (n + 1) * NUMBER)
     P, R = np.zeros((n, 2, n)), np.zeros((n, 2))
     for s in range(n - 1):
         P[s, 0, max(s - 1, 0)] = 1.0
@@ -49,50 +49,50 @@ def gridworld(*, n: int = 5, **rest: Any) -> Problem:
 
     A wall fills column n//2, with a gap at row n//2.
     """
-    n = whole("n", n, 3)
-    check_room(f"n={shortened(n)}", 2 * 4 * n**4 * NUMBER)
+    n = check_whole("n", n, 3)
+    check_memory(f"n={shortened(n)}", 2 * 4 * n**4 * NUMBER)
 
     def valid(row: int, column: int) -> bool:
         return 0 <= row < n and 0 <= column < n and (column != n // 2 or row == n // 2)
 
-    moves = [(0, -1), (0, 1), (-1, 0), (1, 0)]  # left, right, up, down
+    move_steps = [(0, -1), (0, 1), (-1, 0), (1, 0)]  # left, right, up, down
     P, R = np.zeros((n * n, 4, n * n)), np.zeros((n * n, 4, n * n))
     for row in range(n):
         for column in range(n):
             s = row * n + column
             neighbours = [
                 (row + dr) * n + column + dc
-                for dr, dc in moves
+                for dr, dc in move_steps
                 if valid(row + dr, column + dc)
             ]
-            for a, (dr, dc) in enumerate(moves):
+            for a, (dr, dc) in enumerate(move_steps):
                 if not valid(row, column) or not valid(row + dr, column + dc):
                     P[s, a, s] = 1.0
                     continue
                 target = (row + dr) * n + column + dc
-                others = [z for z in neighbours if z != target]
-                P[s, a, target] = 0.75 if others else 1.0
-                for z in others:
-                    P[s, a, z] = 0.25 / len(others)
+                slip_targets = [z for z in neighbours if z != target]
+                P[s, a, target] = 0.75 if slip_targets else 1.0
+                for z in slip_targets:
+                    P[s, a, z] = 0.25 / len(slip_targets)
     R[:, :, n * n - 1] = 1.0
-    labels = ("left", "right", "up", "down")
-    return tabular(P, R, initial_state=0, actions=labels, **rest)
+    action_names = ("left", "right", "up", "down")
+    return tabular(P, R, initial_state=0, actions=action_names, **rest)
 
 
-def _random_rows(
+def _random_row(
     rng: np.random.Generator, targets: np.ndarray[Any, Any], branching: int, size: int
 ) -> np.ndarray[Any, Any]:
     row = np.zeros(size)
-    chosen = rng.choice(targets, size=branching, replace=False)
-    cuts = np.sort(rng.random(branching - 1))
-    row[chosen] = np.diff(np.concatenate([[0.0], cuts, [1.0]]))
+    chosen_targets = rng.choice(targets, size=branching, replace=False)
+    sorted_cuts = np.sort(rng.random(branching - 1))
+    row[chosen_targets] = np.diff(np.concatenate([[0.0], sorted_cuts, [1.0]]))
     return row
 
 
 def _check_rows(states: int, actions: int) -> None:
     """Refuse tables that are too large: a row is made (128 bytes more), then copied."""
-    sizes = f"states={shortened(states)}, actions={shortened(actions)}"
-    check_room(sizes, states * actions * (2 * states * NUMBER + 128))
+    size_text = f"states={shortened(states)}, actions={shortened(actions)}"
+    check_memory(size_text, states * actions * (2 * states * NUMBER + 128))
 
 
 def garnet(
@@ -104,14 +104,17 @@ def garnet(
     **rest: Any,
 ) -> Problem:
     """A random MDP with ``branching`` successors per pair."""
-    states, actions = whole("states", states, 1), whole("actions", actions, 1)
-    branching = min(whole("branching", branching, 1), states)
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    states, actions = (
+        check_whole("states", states, 1),
+        check_whole("actions", actions, 1),
+    )
+    branching = min(check_whole("branching", branching, 1), states)
+    rng = np.random.default_rng(check_whole("seed", seed, 0))
     _check_rows(states, actions)
-    everywhere = np.arange(states)
+    all_states = np.arange(states)
     P = np.array(
         [
-            [_random_rows(rng, everywhere, branching, states) for _ in range(actions)]
+            [_random_row(rng, all_states, branching, states) for _ in range(actions)]
             for _ in range(states)
         ]
     )
@@ -133,25 +136,25 @@ def random_game(
     ones min.
     """
     states, actions, branching = (
-        whole("states", states, 2),
-        whole("actions", actions, 1),
-        whole("branching", branching, 1),
+        check_whole("states", states, 2),
+        check_whole("actions", actions, 1),
+        check_whole("branching", branching, 1),
     )
     if not isinstance(alternating, bool):
         raise InvalidInput(
             f"alternating must be true or false, got {shortened(alternating)}."
         )
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    rng = np.random.default_rng(check_whole("seed", seed, 0))
     _check_rows(states, actions)
     players = (
         np.arange(states) % 2 + 1 if alternating else rng.integers(1, 3, size=states)
     )
-    everywhere = np.arange(states)
+    all_states = np.arange(states)
     P = np.zeros((states, actions, states))
     for s in range(states):
-        targets = everywhere[players != players[s]] if alternating else everywhere
+        targets = all_states[players != players[s]] if alternating else all_states
         for a in range(actions):
-            P[s, a] = _random_rows(rng, targets, min(branching, len(targets)), states)
+            P[s, a] = _random_row(rng, targets, min(branching, len(targets)), states)
     return tabular(
         P,
         rng.random((states, actions)),
@@ -233,9 +236,9 @@ def grid_of(problem: Problem) -> tuple[int, int] | None:
     entry = None if spec is None else ZOO.get(spec["problem"].partition(":")[0])
     if entry is None or entry.grid is None or problem.tables is None:
         return None
-    states: int = problem.tables.legal.shape[0]
-    rows, columns = entry.grid(states)
-    return (rows, columns) if rows * columns <= states else None
+    num_states: int = problem.tables.legal.shape[0]
+    num_rows, num_columns = entry.grid(num_states)
+    return (num_rows, num_columns) if num_rows * num_columns <= num_states else None
 
 
 def build(
@@ -251,30 +254,35 @@ def build(
     Declarations among them are made of it.
     """
     entry = ZOO[name]
-    numbers = {k: parameters.pop(k) for k in entry.defaults if k in parameters}
+    own_parameters = {k: parameters.pop(k) for k in entry.defaults if k in parameters}
     declared = taken(parameters)
-    horizon = {k: declared.pop(k) for k in ("horizon",) if k in declared}
-    unknown = sorted(parameters)
-    if unknown:
-        allowed = ", ".join(f"{k}={v}" for k, v in entry.defaults.items())
+    horizon_option = {k: declared.pop(k) for k in ("horizon",) if k in declared}
+    unknown_names = sorted(parameters)
+    if unknown_names:
+        allowed_text = ", ".join(f"{k}={v}" for k, v in entry.defaults.items())
         raise InvalidInput(
-            f"{name} has no parameter {unknown[0]!r}; "
-            + (f"its parameters and defaults are {allowed}." if allowed else "drop it.")
+            f"{name} has no parameter {unknown_names[0]!r}; "
+            + (
+                f"its parameters and defaults are {allowed_text}."
+                if allowed_text
+                else "drop it."
+            )
         )
-    shown = ",".join(
-        f"{k}={v}" for k, v in {**entry.defaults, **numbers, **horizon}.items()
+    parameter_text = ",".join(
+        f"{k}={v}"
+        for k, v in {**entry.defaults, **own_parameters, **horizon_option}.items()
     )
-    built = entry.build(
-        **numbers,
-        **horizon,
+    problem = entry.build(
+        **own_parameters,
+        **horizon_option,
         discount=discount,
         operator=operator,
-        name=f"{name}:{shown}",
+        name=f"{name}:{parameter_text}",
         spec=spec,
     )
-    if horizon and horizon["horizon"] != built.horizon:
+    if horizon_option and horizon_option["horizon"] != problem.horizon:
         raise InvalidInput(
-            f"{name} is a problem of {built.horizon} steps; give horizon= a number, or "
-            "drop it."
+            f"{name} is a problem of {problem.horizon} steps; give horizon= a number, "
+            "or drop it."
         )
-    return declare(built, declared)
+    return declare(problem, declared)

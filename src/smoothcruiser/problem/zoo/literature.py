@@ -37,9 +37,9 @@ from smoothcruiser.problem.totals import AT_THE_END
 from smoothcruiser.problem.zoo.sizes import (
     LIST_ITEM,
     LIST_ROW,
-    check_room,
-    real,
-    whole,
+    check_memory,
+    check_real,
+    check_whole,
 )
 
 # The lake of the published experiments (Painter et al. 2023, appendix): S start, F
@@ -88,47 +88,49 @@ NOISE = 0.05
 
 
 def _steps(horizon: Any, published: int) -> int:
-    return published if horizon is None else whole("horizon", horizon, 1)
+    return published if horizon is None else check_whole("horizon", horizon, 1)
 
 
-def _listed(
+def _problem_from_rows(
     rows: list[list[tuple[float, float, int]]], num_states: int, **rest: Any
 ) -> Problem:
-    """The problem whose row s*A + a lists (probability, reward, next state).
+    """The problem of these rows: row s*A + a lists (probability, reward, next state).
 
     A row is empty where the action is illegal or the state terminal.
     """
-    sizes = [len(row) for row in rows]
-    flat = [item for row in rows for item in row]
+    row_sizes = [len(row) for row in rows]
+    all_entries = [entry for row in rows for entry in row]
     P = CompressedRows(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        np.array([z for _, _, z in flat], dtype=np.int64),
-        np.array([p for p, _, _ in flat]),
+        np.concatenate([[0], np.cumsum(row_sizes)]),
+        np.array([z for _, _, z in all_entries], dtype=np.int64),
+        np.array([p for p, _, _ in all_entries]),
         (len(rows), num_states),
     )
-    return tabular(P, np.array([r for _, r, _ in flat]), **rest)
+    return tabular(P, np.array([r for _, r, _ in all_entries]), **rest)
 
 
 def d_chain(
     *, d: int = 10, final: float = 1.0, horizon: int | None = None, **rest: Any
 ) -> Problem:
     """D-chain: states 0..d-1 and the end; actions right, down."""
-    d, final = whole("d", d, 1), real("final", final)
-    check_room(f"d={shortened(d)}", 2 * d * (LIST_ROW + LIST_ITEM))
-    end = d
+    d, final = check_whole("d", d, 1), check_real("final", final)
+    check_memory(f"d={shortened(d)}", 2 * d * (LIST_ROW + LIST_ITEM))
+    end_state = d
     rows: list[list[tuple[float, float, int]]] = []
     for i in range(d):
-        rows.append([(1.0, final if i == d - 1 else 0.0, i + 1 if i < d - 1 else end)])
-        rows.append([(1.0, (d - 1 - i) / d, end)])
+        rows.append(
+            [(1.0, final if i == d - 1 else 0.0, i + 1 if i < d - 1 else end_state)]
+        )
+        rows.append([(1.0, (d - 1 - i) / d, end_state)])
     rows += [[], []]
-    terminal = np.arange(d + 1) == end
-    low, high = min(0.0, final), max(1.0, final)
-    return _listed(
+    terminal = np.arange(d + 1) == end_state
+    reward_low, reward_high = min(0.0, final), max(1.0, final)
+    return _problem_from_rows(
         rows,
         d + 1,
         terminal=terminal,
         horizon=_steps(horizon, d),
-        reward_range=(low, high),
+        reward_range=(reward_low, reward_high),
         payoffs=AT_THE_END,
         actions=("right", "down"),
         **rest,
@@ -141,37 +143,38 @@ def frozen_lake(*, horizon: int | None = None, **rest: Any) -> Problem:
     State t * 64 + row * 8 + column; actions right, down, left, up.
     """
     horizon = _steps(horizon, 100)
-    size = len(LAKE)
-    cells = size * size
-    check_room(
-        f"horizon={shortened(horizon)}", 4 * horizon * cells * (LIST_ROW + LIST_ITEM)
+    lake_size = len(LAKE)
+    num_cells = lake_size * lake_size
+    check_memory(
+        f"horizon={shortened(horizon)}",
+        4 * horizon * num_cells * (LIST_ROW + LIST_ITEM),
     )
-    cell = "".join(LAKE)
+    cell_kinds = "".join(LAKE)
     rows: list[list[tuple[float, float, int]]] = []
     terminal = []
     for t in range(horizon + 1):
-        for c in range(cells):
-            over = cell[c] in "HG" or t == horizon
-            terminal.append(over)
-            for across, down in ((1, 0), (0, 1), (-1, 0), (0, -1)):
-                if over:
+        for c in range(num_cells):
+            is_over = cell_kinds[c] in "HG" or t == horizon
+            terminal.append(is_over)
+            for column_step, row_step in ((1, 0), (0, 1), (-1, 0), (0, -1)):
+                if is_over:
                     rows.append([])
                     continue
-                row = min(max(c // size + down, 0), size - 1)
-                column = min(max(c % size + across, 0), size - 1)
-                z = row * size + column
+                row = min(max(c // lake_size + row_step, 0), lake_size - 1)
+                column = min(max(c % lake_size + column_step, 0), lake_size - 1)
+                next_cell = row * lake_size + column
                 rows.append(
                     [
                         (
                             1.0,
-                            0.99 ** (t + 1) if cell[z] == "G" else 0.0,
-                            (t + 1) * cells + z,
+                            0.99 ** (t + 1) if cell_kinds[next_cell] == "G" else 0.0,
+                            (t + 1) * num_cells + next_cell,
                         )
                     ]
                 )
-    return _listed(
+    return _problem_from_rows(
         rows,
-        (horizon + 1) * cells,
+        (horizon + 1) * num_cells,
         terminal=np.array(terminal),
         horizon=horizon,
         payoffs=AT_THE_END,
@@ -187,15 +190,15 @@ def sailing(
 
     State (x * n + y) * 8 + wind; the eight directions are the actions.
     """
-    n = whole("n", n, 2)
-    if whole("wind", wind, 0) > 7:
+    n = check_whole("n", n, 2)
+    if check_whole("wind", wind, 0) > 7:
         raise InvalidInput(
             "wind must be a direction from 0 (north) to 7 (north-west), got "
             f"{shortened(wind)}."
         )
     num_states = n * n * 8
     # at most four winds follow each of the eight moves
-    check_room(f"n={shortened(n)}", 8 * num_states * (LIST_ROW + 4 * LIST_ITEM))
+    check_memory(f"n={shortened(n)}", 8 * num_states * (LIST_ROW + 4 * LIST_ITEM))
     rows: list[list[tuple[float, float, int]]] = []
     legal = np.zeros((num_states, 8), dtype=bool)
     terminal = np.zeros(num_states, dtype=bool)
@@ -203,21 +206,21 @@ def sailing(
         x, y, w = s // 8 // n, s // 8 % n, s % 8
         terminal[s] = x == n - 1 and y == n - 1
         for a, (dx, dy) in enumerate(MOVES):
-            inside = 0 <= x + dx < n and 0 <= y + dy < n
-            legal[s, a] = inside and a != (w + 4) % 8
+            is_inside = 0 <= x + dx < n and 0 <= y + dy < n
+            legal[s, a] = is_inside and a != (w + 4) % 8
             if terminal[s] or not legal[s, a]:
                 rows.append([])
                 continue
             tack = min((a - w) % 8, (w - a) % 8)
-            there = ((x + dx) * n + y + dy) * 8
+            next_point = ((x + dx) * n + y + dy) * 8
             rows.append(
                 [
-                    (int(p) / 10.0, -1.0 - tack, there + z)
+                    (int(p) / 10.0, -1.0 - tack, next_point + z)
                     for z, p in enumerate(WIND[w])
                     if p != "0"
                 ]
             )
-    return _listed(
+    return _problem_from_rows(
         rows,
         num_states,
         terminal=terminal,
@@ -238,38 +241,41 @@ def synthetic_tree(
     Inner nodes are numbered level by level, then come two ends (noise up, noise
     down).
     """
-    k, d = whole("k", k, 2), whole("d", d, 1)
-    leaves = min(k, LARGEST_TREE + 1) ** min(d, LARGEST_TREE.bit_length())
-    if leaves > LARGEST_TREE:
+    k, d = check_whole("k", k, 2), check_whole("d", d, 1)
+    num_leaves = min(k, LARGEST_TREE + 1) ** min(d, LARGEST_TREE.bit_length())
+    if num_leaves > LARGEST_TREE:
         raise InvalidInput(
             f"A tree with k={shortened(k)}, d={shortened(d)} has more than "
             f"{LARGEST_TREE:,} leaves, k to the power of d; take smaller k or d."
         )
-    rng = np.random.default_rng(whole("seed", seed, 0))
-    sums = np.zeros(1)
+    rng = np.random.default_rng(check_whole("seed", seed, 0))
+    path_sums = np.zeros(1)
     for _ in range(d):
-        sums = np.repeat(sums, k) + rng.random(len(sums) * k)
-    leaf = (sums - sums.min()) / (sums.max() - sums.min())
-    inner = (k**d - 1) // (k - 1)
-    above = inner - k ** (d - 1)  # nodes of all levels but the last inner one
-    up, down = inner, inner + 1
-    nodes = np.arange(above)
-    single = (nodes[:, None] * k + 1 + np.arange(k)[None, :]).reshape(-1)
-    indices = np.concatenate([single, np.tile([up, down], k**d)])
-    data = np.concatenate([np.ones(len(single)), np.full(2 * k**d, 0.5)])
+        path_sums = np.repeat(path_sums, k) + rng.random(len(path_sums) * k)
+    leaf_means = (path_sums - path_sums.min()) / (path_sums.max() - path_sums.min())
+    num_inner = (k**d - 1) // (k - 1)
+    num_above = num_inner - k ** (d - 1)  # nodes of all levels but the last inner one
+    up_end, down_end = num_inner, num_inner + 1
+    upper_nodes = np.arange(num_above)
+    child_nodes = (upper_nodes[:, None] * k + 1 + np.arange(k)[None, :]).reshape(-1)
+    next_states = np.concatenate([child_nodes, np.tile([up_end, down_end], k**d)])
+    probabilities = np.concatenate([np.ones(len(child_nodes)), np.full(2 * k**d, 0.5)])
     reward = np.concatenate(
-        [np.zeros(len(single)), np.repeat(leaf, 2) + np.tile([NOISE, -NOISE], k**d)]
+        [
+            np.zeros(len(child_nodes)),
+            np.repeat(leaf_means, 2) + np.tile([NOISE, -NOISE], k**d),
+        ]
     )
-    sizes = np.concatenate(
-        [np.ones(len(single)), np.full(k**d, 2), np.zeros(2 * k)]
+    row_sizes = np.concatenate(
+        [np.ones(len(child_nodes)), np.full(k**d, 2), np.zeros(2 * k)]
     ).astype(np.int64)
     P = CompressedRows(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        indices,
-        data,
-        ((inner + 2) * k, inner + 2),
+        np.concatenate([[0], np.cumsum(row_sizes)]),
+        next_states,
+        probabilities,
+        ((num_inner + 2) * k, num_inner + 2),
     )
-    terminal = np.arange(inner + 2) >= inner
+    terminal = np.arange(num_inner + 2) >= num_inner
     return tabular(
         P,
         reward,

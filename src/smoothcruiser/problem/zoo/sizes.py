@@ -21,18 +21,18 @@ NUMBER = 8  # bytes of a float64 or an int64
 LIST_ROW, LIST_ITEM = 150, 130
 
 
-def whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
+def check_whole(name: str, value: Any, low: int, high: float = math.inf) -> int:
     """The parameter as a whole number from ``low`` to ``high``."""
     if not is_whole(value) or not low <= value <= high:
-        most = "" if high == math.inf else f" and at most {high}"
+        limit_text = "" if high == math.inf else f" and at most {high}"
         raise InvalidInput(
-            f"{name} must be a whole number of at least {low}{most}, "
-            f"got {shortened(value)}."
+            f"{name} must be a whole number of at least {low}{limit_text}, got "
+            f"{shortened(value)}."
         )
     return int(value)
 
 
-def real(name: str, value: Any) -> float:
+def check_real(name: str, value: Any) -> float:
     """The parameter as a finite number."""
     if not is_number(value) or not math.isfinite(_float(value)):
         raise InvalidInput(f"{name} must be a finite number, got {shortened(value)}.")
@@ -46,14 +46,18 @@ def _float(value: Any) -> float:
         return math.inf
 
 
-def check_room(sizes: str, num_bytes: int) -> None:
-    """Refuse a problem whose arrays take too much; ``sizes`` are its parameters."""
+def check_memory(sizes: str, num_bytes: int) -> None:
+    """Refuse a problem that takes too much memory; ``sizes`` are its parameters."""
     if num_bytes > MOST_BYTES:
         # logarithms: the number may have more digits than Python prints
-        power = math.log10(num_bytes)
-        took = f"{num_bytes / 1e9:,.1f} GB" if power < 15 else f"10^{power:.0f} bytes"
+        log_bytes = math.log10(num_bytes)
+        size_text = (
+            f"{num_bytes / 1e9:,.1f} GB"
+            if log_bytes < 15
+            else f"10^{log_bytes:.0f} bytes"
+        )
         raise InvalidInput(
-            f"A problem with {sizes} would take {took} of memory, more than the "
+            f"A problem with {sizes} would take {size_text} of memory, more than the "
             f"{MOST_BYTES / 1e9:g} GB that a built-in problem may; take smaller "
             "numbers."
         )
