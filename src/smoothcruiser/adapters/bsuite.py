@@ -59,10 +59,14 @@ class BsuiteAdapter:
             ) from error
         from smoothcruiser.adapters.dm_env.access import built
 
-        known = RANGES.get(text.partition("/")[0])
-        given = {"reward_range", "reward_low", "reward_high"} & parameters.keys()
-        if known is not None and not given:
-            parameters["reward_range"] = known
+        known_range = RANGES.get(text.partition("/")[0])
+        given_options = {
+            "reward_range",
+            "reward_low",
+            "reward_high",
+        } & parameters.keys()
+        if known_range is not None and not given_options:
+            parameters["reward_range"] = known_range
         return built("bsuite", text, _loaded, parameters, discount, operator)
 
 
@@ -76,9 +80,13 @@ def _loaded(text: str, parameters: dict[str, Any]) -> Any:
             f"{text} has no parameter {next(iter(parameters))!r}; drop it."
         )
     if text not in sweep.SWEEP:
-        near = difflib.get_close_matches(text, sweep.SWEEP, 1, 0.5)
-        meant = f"; did you mean {near[0]}?" if near else ", such as catch/0."
-        raise InvalidInput(f"bsuite has no experiment {text!r}{meant}")
+        close_matches = difflib.get_close_matches(text, sweep.SWEEP, 1, 0.5)
+        suggestion = (
+            f"; did you mean {close_matches[0]}?"
+            if close_matches
+            else ", such as catch/0."
+        )
+        raise InvalidInput(f"bsuite has no experiment {text!r}{suggestion}")
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it says what it loads
             return bsuite.load_from_id(text)

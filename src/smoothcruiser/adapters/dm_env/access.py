@@ -82,8 +82,12 @@ def _declared(env: Any) -> tuple[float, float] | None:
     spec = env.reward_spec()
     if not isinstance(spec, dm_env.specs.BoundedArray):
         return None
-    low, high = float(np.min(spec.minimum)), float(np.max(spec.maximum))
-    return (low, high) if np.isfinite([low, high]).all() else None
+    lower_bound, upper_bound = float(np.min(spec.minimum)), float(np.max(spec.maximum))
+    return (
+        (lower_bound, upper_bound)
+        if np.isfinite([lower_bound, upper_bound]).all()
+        else None
+    )
 
 
 def named(
@@ -102,25 +106,29 @@ def built(
     operator: Operator,
 ) -> Problem:
     """The problem of ``prefix:text,name=value,…``, whose environment ``build`` makes."""
-    own = own_options(parameters, OWN)
-    own.setdefault("seed", 0)
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    problem_options = own_options(parameters, OWN)
+    problem_options.setdefault("seed", 0)
+    shown_parameters = "".join(
+        f",{option_name}={option_value}"
+        for option_name, option_value in parameters.items()
+    )
     env = build(text, parameters)
-    own["name"] = f"{prefix}:{text}{shown}"
-    return problem(env, discount=discount, operator=operator, **own)
+    problem_options["name"] = f"{prefix}:{text}{shown_parameters}"
+    return problem(env, discount=discount, operator=operator, **problem_options)
 
 
 def _made(text: str, parameters: dict[str, Any]) -> Any:
     """The environment of ``module:Class``."""
-    module, colon, name = text.partition(":")
+    module_name, colon, class_name = text.partition(":")
     if not colon:
         raise InvalidInput(
-            f"dm_env environments have no names; give dm_env:module:Class, got {text!r}."
+            "dm_env environments have no names; give dm_env:module:Class, got "
+            f"{text!r}."
         )
     try:
-        return getattr(import_module(module), name)(**parameters)
+        return getattr(import_module(module_name), class_name)(**parameters)
     except Exception as error:
         raise InvalidInput(
-            f"{text} with {parameters} makes no environment: {said(error)}; name a class "
-            "or a function that returns one."
+            f"{text} with {parameters} makes no environment: {said(error)}; name a "
+            "class or a function that returns one."
         ) from error

@@ -44,12 +44,14 @@ class GymnasiumAdapter(LateAdapter):
     modules = ("gymnasium",)
     options = (*LIVE_OPTIONS, "reward", "access")
 
-    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+    def build(
+        self, text: str, parameters: dict[str, Any], **build_options: Any
+    ) -> Problem:
         """The problem of ``gym:text``; who needs more than Gymnasium is told what."""
         from smoothcruiser.adapters.gymnasium.families import missing, package
 
         try:
-            return super().build(text, parameters, **asked)
+            return super().build(text, parameters, **build_options)
         except MissingExtra as error:
             family = package(text)
             if family is None:

@@ -26,7 +26,14 @@ FAMILIES = {
 
 def package(text: str) -> tuple[str, str] | None:
     """The module that registers ``text`` and its extra; None for Gymnasium's own."""
-    return next((at for begin, at in FAMILIES.items() if text.startswith(begin)), None)
+    return next(
+        (
+            family
+            for name_prefix, family in FAMILIES.items()
+            if text.startswith(name_prefix)
+        ),
+        None,
+    )
 
 
 def missing(text: str, module: str, extra: str) -> MissingExtra:
@@ -47,10 +54,12 @@ def registered(text: str) -> None:
             gymnasium.register_envs(import_module(family[0]))
         except ImportError as error:
             raise missing(text, *family) from error
-    spec = gymnasium.registry.get(text)
-    if spec is not None and str(spec.entry_point).startswith("gymnasium.envs.box2d"):
+    env_spec = gymnasium.registry.get(text)
+    if env_spec is not None and str(env_spec.entry_point).startswith(
+        "gymnasium.envs.box2d"
+    ):
         raise InvalidInput(
-            f"{text} runs on Box2D, whose bodies can neither be copied nor put back, so "
-            "it cannot be planned in; environments of MuJoCo, classic control, ALE and "
-            "MiniGrid can."
+            f"{text} runs on Box2D, whose bodies can neither be copied nor put back, "
+            "so it cannot be planned in; environments of MuJoCo, classic control, ALE "
+            "and MiniGrid can."
         )

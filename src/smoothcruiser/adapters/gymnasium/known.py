@@ -59,48 +59,67 @@ class KnownFacts:
 
 def keeps_rewards(env: Any) -> bool:
     """Whether an environment pays and ends as what it wraps does."""
-    wrappers = [
+    wrapper_types = [
         type(layer)
         for layer in layers(env)
         if type(layer) not in WATCHERS and isinstance(layer, gymnasium.Wrapper)
     ]
-    return all(kind.step in PASSING for kind in wrappers)
+    return all(wrapper_type.step in PASSING for wrapper_type in wrapper_types)
 
 
 def known(env: Any) -> KnownFacts | None:
     """What is known of an environment without its wrappers; None if nothing is."""
-    kind = type(env)
+    env_class = type(env)
     if isinstance(env, View):
         return None
-    if kind.__module__.startswith("minigrid.envs."):
+    if env_class.__module__.startswith("minigrid.envs."):
         return _minigrid(env)
-    if not kind.__module__.startswith("gymnasium.envs."):
+    if not env_class.__module__.startswith("gymnasium.envs."):
         return None
-    if kind.__name__ == "BlackjackEnv":
-        more = bool(getattr(env, "natural", True)) and not getattr(env, "sab", False)
-        ends = END_PAYS | {"episodes_end": (HANDS, 1.0)}
-        return KnownFacts((-1.0, 1.5 if more else 1.0), ends, plain=True)
-    if kind.__name__ == "CartPoleEnv" and getattr(env, "_sutton_barto_reward", False):
+    if env_class.__name__ == "BlackjackEnv":
+        pays_natural = bool(getattr(env, "natural", True)) and not getattr(
+            env, "sab", False
+        )
+        declarations = END_PAYS | {"episodes_end": (HANDS, 1.0)}
+        return KnownFacts(
+            (-1.0, 1.5 if pays_natural else 1.0), declarations, plain=True
+        )
+    if env_class.__name__ == "CartPoleEnv" and getattr(
+        env, "_sutton_barto_reward", False
+    ):
         return KnownFacts((-1.0, 0.0), END_PAYS)
-    if kind.__name__ == "FrozenLakeEnv":
+    if env_class.__name__ == "FrozenLakeEnv":
         return _lake(env)
-    rewards = RANGES.get(kind.__name__)
+    rewards = RANGES.get(env_class.__name__)
     return None if rewards is None else KnownFacts(rewards)
 
 
 def _lake(env: Any) -> KnownFacts:
     """A lake by the entries of its table."""
-    entries = [e for row in env.P.values() for each in row.values() for e in each]
-    paid = [float(reward) for _, _, reward, _ in entries]
-    early = any(reward != 0 and not flag for _, _, reward, flag in entries)
-    return KnownFacts((min(paid), max(paid)), {} if early else dict(END_PAYS))
+    entries = [
+        entry
+        for state_row in env.P.values()
+        for action_entries in state_row.values()
+        for entry in action_entries
+    ]
+    entry_rewards = [float(reward) for _, _, reward, _ in entries]
+    pays_early = any(
+        reward != 0 and not terminated for _, _, reward, terminated in entries
+    )
+    return KnownFacts(
+        (min(entry_rewards), max(entry_rewards)), {} if pays_early else dict(END_PAYS)
+    )
 
 
 def _minigrid(env: Any) -> KnownFacts:
-    names = [cls.__name__ for cls in type(env).__mro__]
-    low = -1.0 if "DynamicObstaclesEnv" in names else 0.0
-    ends: dict[str, Any] = dict(END_PAYS)
-    most = getattr(env, "max_steps", None)
-    if getattr(env, "fixed_max_steps", True) and isinstance(most, int) and most >= 1:
-        ends["episodes_end"] = (most, 1.0)
-    return KnownFacts((low, 1.0), ends, plain=True)
+    class_names = [base_class.__name__ for base_class in type(env).__mro__]
+    lowest_reward = -1.0 if "DynamicObstaclesEnv" in class_names else 0.0
+    declarations: dict[str, Any] = dict(END_PAYS)
+    max_steps = getattr(env, "max_steps", None)
+    if (
+        getattr(env, "fixed_max_steps", True)
+        and isinstance(max_steps, int)
+        and max_steps >= 1
+    ):
+        declarations["episodes_end"] = (max_steps, 1.0)
+    return KnownFacts((lowest_reward, 1.0), declarations, plain=True)

@@ -23,7 +23,7 @@ FUNCTIONS = ("_get_obs", "_get_ob", "gen_obs")
 ATTRIBUTES = ("s", "state")
 
 
-def observed(env: Any, state: Any, last: Any, shown: Any) -> Any:
+def observed(env: Any, state: Any, last_state: Any, last_observation: Any) -> Any:
     """What ``env``, which was put into ``state``, shows there.
 
     Args:
@@ -32,15 +32,15 @@ def observed(env: Any, state: Any, last: Any, shown: Any) -> Any:
         last: the state that the last step led to.
         shown: what that step showed.
     """
-    computed = _computed(env)
-    if last is state and not _equal(computed, shown):
+    computed_observation = _computed(env)
+    if last_state is state and not _equal(computed_observation, last_observation):
         raise InvalidInput(
             f"What {title(env)} shows in a state is not known to the adapter: its step "
-            f"showed {_short(shown)}, and {_short(computed)} was computed; give a function of "
-            "the state that asks the model, such as lambda state: "
-            "model.predict(see(state))[0]."
+            f"showed {_short(last_observation)}, and {_short(computed_observation)} "
+            "was computed; give a function of the state that asks the model, such as "
+            "lambda state: model.predict(see(state))[0]."
         )
-    return computed
+    return computed_observation
 
 
 def _computed(env: Any) -> Any:
@@ -53,40 +53,40 @@ def _computed(env: Any) -> Any:
 
 
 def _innermost(inner: Any) -> Any:
-    for name in FUNCTIONS:
-        compute = getattr(inner, name, None)
+    for attribute_name in FUNCTIONS:
+        compute = getattr(inner, attribute_name, None)
         if callable(compute):
             try:
                 return compute()
             except TypeError:  # one that wants arguments
                 continue
     space = inner.observation_space
-    for name in ATTRIBUTES:
-        value = getattr(inner, name, None)
-        if value is not None and isinstance(space, gymnasium.spaces.Discrete):
-            return int(value)
-        if value is not None and isinstance(space, gymnasium.spaces.Box):
-            array = np.array(value, dtype=space.dtype)
-            if array.shape == space.shape:
-                return array
+    for attribute_name in ATTRIBUTES:
+        state_value = getattr(inner, attribute_name, None)
+        if state_value is not None and isinstance(space, gymnasium.spaces.Discrete):
+            return int(state_value)
+        if state_value is not None and isinstance(space, gymnasium.spaces.Box):
+            state_array = np.array(state_value, dtype=space.dtype)
+            if state_array.shape == space.shape:
+                return state_array
     raise InvalidInput(
-        f"What {title(inner)} shows in a state is not known to the adapter (it has neither "
-        f"{' nor '.join(FUNCTIONS)}, nor a state like its observations); give a function "
-        "of the state that asks the model."
+        f"What {title(inner)} shows in a state is not known to the adapter (it has "
+        f"neither {' nor '.join(FUNCTIONS)}, nor a state like its observations); give "
+        "a function of the state that asks the model."
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            _equal(one[name], other[name]) for name in one
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            _equal(left[entry_name], right[entry_name]) for entry_name in left
         )
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(_equal, left, right))
     try:
-        return bool(np.array_equal(one, other, equal_nan=True))
+        return bool(np.array_equal(left, right, equal_nan=True))
     except TypeError:  # texts
-        return bool(np.array_equal(one, other))
+        return bool(np.array_equal(left, right))
 
 
 def _short(value: Any) -> str:

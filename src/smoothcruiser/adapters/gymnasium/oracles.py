@@ -85,8 +85,8 @@ class EnvOracle:
 
     def __fingerprint__(self) -> Any:
         """What steps depend on beside the state, which the private copy holds too."""
-        held = fixed(self.env, self.harmless)
-        return type(self), self.kinds, self.actions, self.reward, self.key, held
+        fixed_fields = fixed(self.env, self.harmless)
+        return type(self), self.kinds, self.actions, self.reward, self.key, fixed_fields
 
     @property
     def inner(self) -> Any:
@@ -131,9 +131,11 @@ class EnvOracle:
 
     def strange_generator(self, twin: Any) -> Path | None:
         """Where a private copy holds a generator that is not the planner's."""
-        ours = (self.generator, legacy(self.generator))
-        for path, part in parts(twin):
-            if isinstance(part, REPLACED) and not any(part is mine for mine in ours):
+        own_generators = (self.generator, legacy(self.generator))
+        for path, component in parts(twin):
+            if isinstance(component, REPLACED) and not any(
+                component is own_generator for own_generator in own_generators
+            ):
                 return path
         return None
 
@@ -141,13 +143,13 @@ class EnvOracle:
         """One step from ``state``: (reward, next state, whether the episode ended)."""
         self.bits.bind(rng)
         env = self.restored(state)
-        shown, reward, terminated, truncated, _ = env.step(self.actions[action])
-        paid = one_number(env, reward)
+        observation, reward, terminated, truncated, _ = env.step(self.actions[action])
+        step_reward = one_number(env, reward)
         if self.reward is not None:
-            paid = float(self.reward(paid))
-        after = self.state_of(env)
-        self.shown_last = (after, shown)
-        return paid, after, bool(terminated or truncated)
+            step_reward = float(self.reward(step_reward))
+        next_state = self.state_of(env)
+        self.shown_last = (next_state, observation)
+        return step_reward, next_state, bool(terminated or truncated)
 
     def observe(self, state: Any) -> Any:
         """What a policy sees in ``state``; compared with what the last step showed."""
@@ -155,8 +157,10 @@ class EnvOracle:
 
     def parse(self, state: Any) -> Any:
         """``state``, or the state of a running environment in its place."""
-        seen = self.seen(state)
-        return self.read(seen) if isinstance(seen, gymnasium.Env) else state
+        running_env = self.seen(state)
+        return (
+            self.read(running_env) if isinstance(running_env, gymnasium.Env) else state
+        )
 
     def seen(self, env: Any) -> Any:
         """A running simulator as an environment; anything else as it is."""
@@ -165,10 +169,10 @@ class EnvOracle:
     def read(self, env: Any) -> Any:
         """The state that the user's environment is in."""
         self.check_kind(env)
-        where = self.unlike(unwatched(env), self.env)
-        if where is not None:
+        differing_path = self.unlike(unwatched(env), self.env)
+        if differing_path is not None:
             raise InvalidInput(
-                f"This {title(env)} differs in {spelled(where)} from "
+                f"This {title(env)} differs in {spelled(differing_path)} from "
                 "the one that the problem was made of; make a problem of this one, or "
                 "use access='snapshot'."
             )
@@ -177,26 +181,33 @@ class EnvOracle:
     def check_kind(self, env: Any) -> None:
         """Refuse an environment of another kind, or one whose episode is over."""
         if kinds(env) != self.kinds:
-            shown = " of ".join(kind.__name__ for kind in self.kinds)
+            kind_names = " of ".join(layer_type.__name__ for layer_type in self.kinds)
             raise InvalidInput(
-                f"The problem was made of {shown}, and {env} was given; pass that one."
+                f"The problem was made of {kind_names}, and {env} was given; pass that "
+                "one."
             )
         if getattr(env.unwrapped, "steps_beyond_terminated", None) is not None:
             raise InvalidInput(
                 f"The episode of {title(env)} is over; reset it, then plan."
             )
 
-    def unlike(self, one: Any, other: Any) -> Path | None:
+    def unlike(self, first_env: Any, second_env: Any) -> Path | None:
         """Where two environments differ beside their states, or None."""
-        return self.different(contents(one), contents(other))
+        return self.different(contents(first_env), contents(second_env))
 
-    def different(self, one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
+    def different(
+        self, first_contents: dict[Path, Any], second_contents: dict[Path, Any]
+    ) -> Path | None:
         """Where two environments differ outside their states, or None."""
-        ignored = {(name,) for name in self.harmless}
+        ignored_paths = {(name,) for name in self.harmless}
         return different(
             *(
-                {path: part for path, part in held.items() if path[:1] not in ignored}
-                for held in (one, other)
+                {
+                    path: component
+                    for path, component in env_contents.items()
+                    if path[:1] not in ignored_paths
+                }
+                for env_contents in (first_contents, second_contents)
             )
         )
 
@@ -227,18 +238,18 @@ class EnvOracle:
 class SetOracle(EnvOracle):
     """States are written into the private copy, which may be a new instance."""
 
-    def twin(self, env: Any) -> Any:
+    def env_copy(self, env: Any) -> Any:
         """A copy, or an environment from the same constructor where copying fails."""
         try:
             return super().twin(env)
         except InvalidInput:
-            inner = unwatched(env)
-            if inner is not env.unwrapped or not is_forgetful(inner):
+            inner_env = unwatched(env)
+            if inner_env is not env.unwrapped or not is_forgetful(inner_env):
                 raise
-            twin = deepcopy(inner)
-            twin.reset(seed=0)
-            adopt(twin, self.generator)
-            return twin
+            env_copy = deepcopy(inner_env)
+            env_copy.reset(seed=0)
+            adopt(env_copy, self.generator)
+            return env_copy
 
 
 class StateOracle(SetOracle):
@@ -249,8 +260,10 @@ class StateOracle(SetOracle):
     def __init__(self, env: Any, *arguments: Any) -> None:
         super().__init__(env, *arguments)
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
-        known = type(self.inner).__module__.startswith("gymnasium.envs.")
-        self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
+        is_gymnasium_own = type(self.inner).__module__.startswith("gymnasium.envs.")
+        self.harmless = (
+            (self.attribute, *DRAWN) if is_gymnasium_own else (self.attribute,)
+        )
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
             raise _no_numbers()
@@ -258,7 +271,7 @@ class StateOracle(SetOracle):
     def restored(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
         example = self.example
-        exact = (
+        array_dtype = (
             example.dtype
             if isinstance(example, np.ndarray) and example.dtype.kind in "iub"
             else np.float64
@@ -266,7 +279,9 @@ class StateOracle(SetOracle):
         setattr(
             self.inner,
             self.attribute,
-            np.array(state, dtype=exact) if isinstance(example, np.ndarray) else state,
+            np.array(state, dtype=array_dtype)
+            if isinstance(example, np.ndarray)
+            else state,
         )
         # CartPole's count of steps after the end
         if hasattr(self.inner, "steps_beyond_terminated"):
@@ -275,13 +290,15 @@ class StateOracle(SetOracle):
 
     def state_of(self, env: Any) -> Any:
         """The state as a number or a tuple of numbers."""
-        value = getattr(env.unwrapped, self.attribute, None)
-        if isinstance(value, np.ndarray | tuple | list):
+        state_value = getattr(env.unwrapped, self.attribute, None)
+        if isinstance(state_value, np.ndarray | tuple | list):
             try:
-                return tuple(np.asarray(value).tolist())
+                return tuple(np.asarray(state_value).tolist())
             except ValueError as error:  # lists of several lengths
                 raise _no_numbers() from error
-        return value.item() if isinstance(value, np.generic) else value
+        return (
+            state_value.item() if isinstance(state_value, np.generic) else state_value
+        )
 
     def parse(self, state: Any) -> Any:
         """A state read from JSON, or that of a running environment."""
@@ -356,19 +373,21 @@ class CloneOracle(SetOracle):
     what = "clone_state"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
-        inner = env.unwrapped
-        self.choosy = "include_rng" in inspect.signature(inner.clone_state).parameters
-        ale = hasattr(getattr(inner, "ale", None), "getFloat")
-        if ale and inner.ale.getFloat("repeat_action_probability") > 0.0:
+        inner_env = env.unwrapped
+        self.choosy = (
+            "include_rng" in inspect.signature(inner_env.clone_state).parameters
+        )
+        is_ale = hasattr(getattr(inner_env, "ale", None), "getFloat")
+        if is_ale and inner_env.ale.getFloat("repeat_action_probability") > 0.0:
             raise InvalidInput(
-                f"{type(inner).__name__} repeats the last action at random, which "
+                f"{type(inner_env).__name__} repeats the last action at random, which "
                 "clone_state does not hold; make it with repeat_action_probability=0."
             )
-        self.chance = not ale
+        self.chance = not is_ale
         super().__init__(env, *arguments)
         if any(
-            isinstance(part, REPLACED)
-            for _, part in parts(self.cloned(self.inner, False))
+            isinstance(component, REPLACED)
+            for _, component in parts(self.cloned(self.inner, False))
         ):
             raise InvalidInput(
                 "clone_state clones a generator, so nothing after it is random; "
@@ -377,8 +396,8 @@ class CloneOracle(SetOracle):
 
     def cloned(self, env: Any, with_generator: bool) -> Any:
         """What ``clone_state`` returns."""
-        options = {"include_rng": with_generator} if self.choosy else {}
-        return env.unwrapped.clone_state(**options)
+        clone_options = {"include_rng": with_generator} if self.choosy else {}
+        return env.unwrapped.clone_state(**clone_options)
 
     def begun(self, twin: Any) -> Any:
         """A private copy at the start of an episode, seeded from the stream."""
@@ -440,8 +459,8 @@ class Snapshot:
 
     def __repr__(self) -> str:
         key = self.key.hex()[:8] if isinstance(self.key, bytes) else self.key
-        shown = "" if key is None else f", {key!r}"
-        return f"Snapshot({title(self.env)}{shown})"
+        key_text = "" if key is None else f", {key!r}"
+        return f"Snapshot({title(self.env)}{key_text})"
 
 
 class SnapshotOracle(EnvOracle):
@@ -461,11 +480,18 @@ class SnapshotOracle(EnvOracle):
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         super().__init__(env, *arguments)
-        trusted = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
-        self.shared_names = SHARED + TABLES if trusted else SHARED
-        shared = [getattr(self.inner, name, None) for name in self.shared_names]
-        shared += [self.generator, legacy(self.generator)]
-        self.same = {id(part): part for part in shared if part is not None}
+        is_toy_text = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
+        self.shared_names = SHARED + TABLES if is_toy_text else SHARED
+        shared_values = [
+            getattr(self.inner, attribute_name, None)
+            for attribute_name in self.shared_names
+        ]
+        shared_values += [self.generator, legacy(self.generator)]
+        self.same = {
+            id(component): component
+            for component in shared_values
+            if component is not None
+        }
         self.same |= modules_among(parts(self.env))
 
     def here(self) -> Any:
@@ -488,11 +514,11 @@ class SnapshotOracle(EnvOracle):
         """A snapshot of the user's environment."""
         env = self.seen(env)
         self.check_kind(env)
-        twin = private_copy(env, self.generator)
-        where = self.unlike(unwatched(env), twin)
-        if where is not None:
-            raise self.forgets(spelled(where))
-        return self.state_of(twin)
+        env_copy = private_copy(env, self.generator)
+        differing_path = self.unlike(unwatched(env), env_copy)
+        if differing_path is not None:
+            raise self.forgets(spelled(differing_path))
+        return self.state_of(env_copy)
 
     def mark(self, env: Any) -> Snapshot:
         """A copy as a state."""

@@ -46,138 +46,145 @@ Taken = tuple[Any, float, bool, bool]  # observation, reward, terminated, trunca
 
 def trial(oracle: EnvOracle) -> None:
     """Refuse an oracle whose environments do not go on as the one they stand for."""
-    name = title(oracle.env)
+    env_title = title(oracle.env)
     try:
         for episode in range(EPISODES):
-            _walk(oracle, name, episode)
-        _equal_streams(oracle, name)
+            _walk(oracle, env_title, episode)
+        _equal_streams(oracle, env_title)
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        first = str(error).split("\n")[0]
+        first_line = str(error).split("\n")[0]
         raise InvalidInput(
-            f"A copy of {name} raised {type(error).__name__} in its first steps: "
-            f"{first}; it needs something that a copy does not have, or does not take "
-            "these actions."
+            f"A copy of {env_title} raised {type(error).__name__} in its first steps: "
+            f"{first_line}; it needs something that a copy does not have, or does not "
+            "take these actions."
         ) from error
 
 
-def _walk(oracle: EnvOracle, name: str, episode: int) -> None:
+def _walk(oracle: EnvOracle, env_title: str, episode: int) -> None:
     walker = oracle.twin(oracle.env)
     oracle.bits.bind(stream(TRIAL, episode))
     if episode:
         walker = oracle.begun(walker)
-    before, marks, taken = _global_state(), {}, []
-    for i in range(WALK):
-        if i in MARKS:
-            marks[i] = oracle.mark(walker), contents(walker)
-        taken.append(_step(oracle, walker, episode, i))
-        if taken[-1][2] or taken[-1][3]:
+    global_before, marks, steps_taken = _global_state(), {}, []
+    for step_number in range(WALK):
+        if step_number in MARKS:
+            marks[step_number] = oracle.mark(walker), contents(walker)
+        steps_taken.append(_step(oracle, walker, episode, step_number))
+        if steps_taken[-1][2] or steps_taken[-1][3]:
             break
-    if _global_state() != before:
+    if _global_state() != global_before:
         raise InvalidInput(
-            f"A step of {name} draws from the global generator of random or "
+            f"A step of {env_title} draws from the global generator of random or "
             "numpy.random; let it draw from self.np_random."
         )
-    strange = oracle.strange_generator(walker)
-    if strange is not None:
+    strange_path = oracle.strange_generator(walker)
+    if strange_path is not None:
         raise InvalidInput(
-            f"A step of {name} makes a generator of its own ({spelled(strange)}); "
-            "let it draw from self.np_random."
+            f"A step of {env_title} makes a generator of its own "
+            f"({spelled(strange_path)}); let it draw from self.np_random."
         )
-    after, around = contents(walker), surroundings(walker)
-    for i, (mark, held) in marks.items():
-        _go_back(oracle, name, episode, i, mark, held, taken)
-    shared = different(after, contents(walker)) or different(
-        around, surroundings(walker)
+    final_contents, final_surroundings = contents(walker), surroundings(walker)
+    for step_number, (mark, marked_contents) in marks.items():
+        _go_back(
+            oracle, env_title, episode, step_number, mark, marked_contents, steps_taken
+        )
+    shared_path = different(final_contents, contents(walker)) or different(
+        final_surroundings, surroundings(walker)
     )
-    if shared is not None:
+    if shared_path is not None:
         raise InvalidInput(
-            f"Copies of {name} share {spelled(shared)}: a step of one changes it for "
-            "all; keep it in the environment itself, so that a copy has its own."
+            f"Copies of {env_title} share {spelled(shared_path)}: a step of one "
+            "changes it for all; keep it in the environment itself, so that a copy has "
+            "its own."
         )
 
 
 def _go_back(
     oracle: EnvOracle,
-    name: str,
+    env_title: str,
     episode: int,
-    i: int,
+    mark_number: int,
     mark: Any,
-    held: Any,
-    taken: list[Taken],
+    marked_contents: Any,
+    steps_taken: list[Taken],
 ) -> None:
     """Take the steps after a mark again, and compare."""
-    _step(oracle, oracle.rewound(mark), EPISODES + episode, i + 1)  # a detour
+    _step(oracle, oracle.rewound(mark), EPISODES + episode, mark_number + 1)  # a detour
     env = oracle.rewound(mark)
-    where = oracle.different(held, contents(env))
-    if where is not None:
-        raise oracle.forgets(spelled(where))
-    for j in range(i, min(i + AHEAD, len(taken))):
-        found = _step(oracle, env, episode, j)
-        what = _difference(taken[j], found)
-        if what:
+    differing_path = oracle.different(marked_contents, contents(env))
+    if differing_path is not None:
+        raise oracle.forgets(spelled(differing_path))
+    for step_number in range(mark_number, min(mark_number + AHEAD, len(steps_taken))):
+        repeated_step = _step(oracle, env, episode, step_number)
+        difference = _difference(steps_taken[step_number], repeated_step)
+        if difference:
             raise InvalidInput(
-                f"{name}, put back to where it was {i} steps into an episode, {what} "
-                f"{j - i + 1} steps later: it keeps "
-                f"something that {oracle.what} does not hold, or draws from elsewhere "
-                "than self.np_random."
+                f"{env_title}, put back to where it was {mark_number} steps into an "
+                f"episode, {difference} {step_number - mark_number + 1} steps later: "
+                f"it keeps something that {oracle.what} does not hold, or draws from "
+                "elsewhere than self.np_random."
             )
 
 
-def _equal_streams(oracle: EnvOracle, name: str) -> None:
+def _equal_streams(oracle: EnvOracle, env_title: str) -> None:
     """A call is a function of the state, the action and the stream."""
     state = oracle.here()
     action = oracle.attempt(oracle.env, 0)
-    one, other = (oracle(state, action, stream(TRIAL, EPISODES)) for _ in range(2))
-    if one[0::2] != other[0::2] or not (
-        same_state(one[1], other[1]) or is_opaque(one[1])
+    first_answer, second_answer = (
+        oracle(state, action, stream(TRIAL, EPISODES)) for _ in range(2)
+    )
+    if first_answer[0::2] != second_answer[0::2] or not (
+        same_state(first_answer[1], second_answer[1]) or is_opaque(first_answer[1])
     ):
         raise InvalidInput(
-            f"Two steps of {name} from one state under equal streams differ; let "
+            f"Two steps of {env_title} from one state under equal streams differ; let "
             "it draw from self.np_random."
         )
 
 
-def _step(oracle: EnvOracle, env: Any, episode: int, i: int) -> Taken:
-    oracle.bits.bind(stream(TRIAL, episode, i))
-    action = oracle.actions[oracle.attempt(env, 7 * i + episode)]
+def _step(oracle: EnvOracle, env: Any, episode: int, step_number: int) -> Taken:
+    oracle.bits.bind(stream(TRIAL, episode, step_number))
+    action = oracle.actions[oracle.attempt(env, 7 * step_number + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
-    seen = _kept(oracle.shown(env, observation))
-    return seen, one_number(env, reward), bool(terminated), bool(truncated)
+    frozen_view = _kept(oracle.shown(env, observation))
+    return frozen_view, one_number(env, reward), bool(terminated), bool(truncated)
 
 
 def _kept(observation: Any) -> Any:
     """An observation that later steps cannot change."""
     if isinstance(observation, dict):
-        return {name: _kept(part) for name, part in observation.items()}
+        return {entry_name: _kept(entry) for entry_name, entry in observation.items()}
     if isinstance(observation, tuple | list):
-        return [_kept(part) for part in observation]
+        return [_kept(entry) for entry in observation]
     return np.array(observation)
 
 
-def _difference(one: Taken, other: Taken) -> str:
-    if not np.isclose(one[1], other[1], rtol=CLOSE, atol=CLOSE, equal_nan=True):
-        return f"pays {other[1]!r} in place of {one[1]!r}"
-    if one[2:] != other[2:]:
+def _difference(expected: Taken, repeated: Taken) -> str:
+    if not np.isclose(expected[1], repeated[1], rtol=CLOSE, atol=CLOSE, equal_nan=True):
+        return f"pays {repeated[1]!r} in place of {expected[1]!r}"
+    if expected[2:] != repeated[2:]:
         return "ends in one case and not in the other"
-    return "" if _close(one[0], other[0]) else "shows another observation"
+    return "" if _close(expected[0], repeated[0]) else "shows another observation"
 
 
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(
-            _close(part, other[name]) for name, part in one.items()
+def _close(expected: Any, repeated: Any) -> bool:
+    if isinstance(expected, dict):
+        return expected.keys() == repeated.keys() and all(
+            _close(expected_entry, repeated[entry_name])
+            for entry_name, expected_entry in expected.items()
         )
-    if isinstance(one, list):
-        return len(one) == len(other) and all(
-            _close(x, y) for x, y in zip(one, other, strict=True)
+    if isinstance(expected, list):
+        return len(expected) == len(repeated) and all(
+            _close(expected_item, repeated_item)
+            for expected_item, repeated_item in zip(expected, repeated, strict=True)
         )
-    if one.shape != other.shape:
+    if expected.shape != repeated.shape:
         return False
-    if one.dtype.kind not in "fc":
-        return bool(np.all(one == other))
-    return bool(np.allclose(one, other, rtol=CLOSE, atol=CLOSE, equal_nan=True))
+    if expected.dtype.kind not in "fc":
+        return bool(np.all(expected == repeated))
+    return bool(np.allclose(expected, repeated, rtol=CLOSE, atol=CLOSE, equal_nan=True))
 
 
 def _global_state() -> tuple[Any, str]:

@@ -32,10 +32,12 @@ class GymnaxAdapter(LateAdapter):
     needs = "smoothcruiser[gymnax]"
     modules = ("gymnax",)
 
-    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+    def build(
+        self, text: str, parameters: dict[str, Any], **build_options: Any
+    ) -> Problem:
         """The problem of ``gymnax:text``, if that can be one."""
         refuse(text)
-        return super().build(text, parameters, **asked)
+        return super().build(text, parameters, **build_options)
 
 
 __getattr__ = late_problem(register(GymnaxAdapter()))

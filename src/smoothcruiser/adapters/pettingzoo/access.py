@@ -124,18 +124,28 @@ def problem(
         9
     """
     check_keywords("problem", more, (*GameOptions.__annotations__, *DECLARATIONS))
-    declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
-    inner = bare(game)
-    title, what = title_of(inner), known(inner)
-    _refuse_hidden(inner, title, more.get("perfect_information"))
-    names = _players(inner, title)
-    view = turns.TurnsView(inner, names, _size(inner, names, title))
+    declarations = taken(
+        {
+            option_name: option_value
+            for option_name, option_value in more.items()
+            if option_name in DECLARATIONS
+        }
+    )
+    bare_game = bare(game)
+    game_title, known_game = title_of(bare_game), known(bare_game)
+    _refuse_hidden(bare_game, game_title, more.get("perfect_information"))
+    player_names = _players(bare_game, game_title)
+    turns_view = turns.TurnsView(
+        bare_game, player_names, _size(bare_game, player_names, game_title)
+    )
     seed = more.get("seed")
-    here = seed is None and has_begun(inner)
-    deterministic = declared.setdefault("deterministic", what is not None)
-    oracle = _tried(view, more.get("merge", "auto"), deterministic, here, seed or 0)
-    if discount == 1 and declared.get("horizon") is None and what is not None:
-        declared["horizon"] = what.longest
+    starts_here = seed is None and has_begun(bare_game)
+    deterministic = declarations.setdefault("deterministic", known_game is not None)
+    oracle = _tried(
+        turns_view, more.get("merge", "auto"), deterministic, starts_here, seed or 0
+    )
+    if discount == 1 and declarations.get("horizon") is None and known_game is not None:
+        declarations["horizon"] = known_game.longest
     facts: dict[str, Any] = {
         "player": turns.player,
         "legal": turns.legal,
@@ -143,15 +153,17 @@ def problem(
         "num_actions": len(oracle.actions),
         "discount": discount,
         "operator": operator,
-        "reward_range": _range(more.get("reward_range"), what is not None, title),
-        "payoffs": EVERY_STEP if what is None else AT_THE_END,
+        "reward_range": _range(
+            more.get("reward_range"), known_game is not None, game_title
+        ),
+        "payoffs": EVERY_STEP if known_game is None else AT_THE_END,
         "outcomes": oracle.outcomes if deterministic else None,
-        "initial_state": oracle.read(game) if here else oracle.begin,
+        "initial_state": oracle.read(game) if starts_here else oracle.begin,
         "key": None if oracle.merge == "none" else turns.PositionKey(oracle.merge),
         "call_seconds": more.get("call_seconds"),
-        "name": more.get("name") or f"pettingzoo:{title}",
+        "name": more.get("name") or f"pettingzoo:{game_title}",
     }
-    return Game(oracle, **merged(facts, declared))
+    return Game(oracle, **merged(facts, declarations))
 
 
 OWN = (
@@ -172,12 +184,17 @@ def named(
     ``text`` is a game of ``pettingzoo.classic`` or ``module:function``. Parameters that
     are not this adapter's own go to the game.
     """
-    own = own_options(parameters, OWN)
-    own.setdefault("seed", 0)
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    problem_options = own_options(parameters, OWN)
+    problem_options.setdefault("seed", 0)
+    shown_parameters = "".join(
+        f",{option_name}={option_value}"
+        for option_name, option_value in parameters.items()
+    )
     game = _made(text, parameters)
-    name = f"pettingzoo:{text}{shown}"
-    return problem(game, discount=discount, operator=operator, name=name, **own)
+    problem_name = f"pettingzoo:{text}{shown_parameters}"
+    return problem(
+        game, discount=discount, operator=operator, name=problem_name, **problem_options
+    )
 
 
 # --- finding ------------------------------------------------------------------
@@ -185,26 +202,27 @@ def named(
 
 def _made(text: str, parameters: dict[str, Any]) -> Any:
     """A game by its name in ``pettingzoo.classic``, or by ``module:function``."""
-    module, colon, attribute = text.partition(":")
+    module_name, colon, attribute_name = text.partition(":")
     if not colon:
         _refuse_by_name(text)
-        module, attribute = f"pettingzoo.classic.{text}", "env"
+        module_name, attribute_name = f"pettingzoo.classic.{text}", "env"
     try:
         with warnings.catch_warnings():  # that PettingZoo will have another way
             warnings.simplefilter("ignore", DeprecationWarning)
-            build = getattr(import_module(module), attribute)
+            factory = getattr(import_module(module_name), attribute_name)
     except ImportError as error:
-        if not colon and getattr(error, "name", None) != module:
+        if not colon and getattr(error, "name", None) != module_name:
             raise MissingExtra(
                 f"{text} needs more than PettingZoo itself ({said(error)}): {EXTRA}."
             ) from error
         raise _unknown(text) from error
     except AttributeError as error:
         raise InvalidInput(
-            f"{module} has no {attribute!r}, a function or class that makes a game."
+            f"{module_name} has no {attribute_name!r}, a function or class that makes "
+            "a game."
         ) from error
     try:
-        return build(**parameters)
+        return factory(**parameters)
     except Exception as error:
         raise InvalidInput(
             f"PettingZoo cannot make {text!r} with {parameters}: {said(error)}; check "
@@ -217,21 +235,30 @@ def _refuse_by_name(text: str) -> None:
     if stem(text) in HIDDEN:
         raise cannot(text, "information is hidden")
     folder = Path(pettingzoo.__file__).parent
-    families = [folder / name / f"{text}.py" for name in FAMILIES_AT_ONCE]
-    if stem(text) in AT_ONCE or any(path.exists() for path in families):
+    family_files = [
+        folder / family_name / f"{text}.py" for family_name in FAMILIES_AT_ONCE
+    ]
+    if stem(text) in AT_ONCE or any(path.exists() for path in family_files):
         raise cannot(text, "players move at the same time")
 
 
 def _unknown(text: str) -> InvalidInput:
     from pettingzoo import classic
 
-    there = [m.name for m in pkgutil.iter_modules(classic.__path__) if "_v" in m.name]
-    games = sorted(name for name in there if stem(name) in KNOWN)
-    near = difflib.get_close_matches(text, games, 1, 0.7)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    module_names = [
+        module_info.name
+        for module_info in pkgutil.iter_modules(classic.__path__)
+        if "_v" in module_info.name
+    ]
+    game_names = sorted(
+        module_name for module_name in module_names if stem(module_name) in KNOWN
+    )
+    close_matches = difflib.get_close_matches(text, game_names, 1, 0.7)
+    suggestion = f" (did you mean {close_matches[0]}?)" if close_matches else ""
     return InvalidInput(
-        f"PettingZoo {pettingzoo.__version__} has no game {text!r} to plan in{meant}; "
-        f"there are {', '.join(games)}, and your own as pettingzoo:module:function."
+        f"PettingZoo {pettingzoo.__version__} has no game {text!r} to plan "
+        f"in{suggestion}; there are {', '.join(game_names)}, and your own as "
+        "pettingzoo:module:function."
     )
 
 
@@ -255,35 +282,40 @@ def _refuse_hidden(game: Any, title: str, declared: bool | None) -> None:
 
 def _players(game: Any, title: str) -> tuple[str, str]:
     """The two agents: the first is the max player."""
-    names = tuple(getattr(game, "possible_agents", ()))
-    if len(names) != 2 or names[0] == names[1]:
-        raise cannot(title, f"it has {len(names)} players")
-    return names
+    player_names = tuple(getattr(game, "possible_agents", ()))
+    if len(player_names) != 2 or player_names[0] == player_names[1]:
+        raise cannot(title, f"it has {len(player_names)} players")
+    return player_names
 
 
-def _size(game: Any, names: Sequence[str], title: str) -> int:
+def _size(game: Any, player_names: Sequence[str], title: str) -> int:
     """How many actions there are, for the agent that has most."""
-    sizes = []
-    for name in names:
-        space = game.action_space(name)
-        if not isinstance(space, gymnasium.spaces.Discrete) or int(space.start) != 0:
-            raise cannot(title, f"the actions {space} of {name} are not 0, 1, 2, …")
-        sizes.append(int(space.n))
-    return max(sizes)
+    action_counts = []
+    for player_name in player_names:
+        action_space = game.action_space(player_name)
+        if (
+            not isinstance(action_space, gymnasium.spaces.Discrete)
+            or int(action_space.start) != 0
+        ):
+            raise cannot(
+                title, f"the actions {action_space} of {player_name} are not 0, 1, 2, …"
+            )
+        action_counts.append(int(action_space.n))
+    return max(action_counts)
 
 
-def _range(given: Any, ours: bool, title: str) -> tuple[float, float]:
-    if given is None and not ours:
+def _range(given_range: Any, is_known: bool, title: str) -> tuple[float, float]:
+    if given_range is None and not is_known:
         raise InvalidInput(
             f"{title} does not say in which range its rewards lie; give "
             "reward_range=(low, high), such as reward_range=(-1,1)."
         )
-    found: tuple[float, float] = PAYS if given is None else given
-    return found
+    reward_range: tuple[float, float] = PAYS if given_range is None else given_range
+    return reward_range
 
 
 def _tried(
-    view: turns.TurnsView, merge: str, deterministic: bool, here: bool, seed: int
+    view: turns.TurnsView, merge: str, deterministic: bool, starts_here: bool, seed: int
 ) -> turns.TurnsOracle:
     """The oracle of a game that passed its trial."""
     if merge not in MERGES:
@@ -292,21 +324,21 @@ def _tried(
         )
     if merge == "history" and not deterministic:
         raise InvalidInput(
-            "merge='history' is for games without chance: moves do not tell what chance "
-            "did; give deterministic=True if there is none."
+            "merge='history' is for games without chance: moves do not tell what "
+            "chance did; give deterministic=True if there is none."
         )
-    wanted = "contents" if merge == "auto" else merge
-    oracle = turns.TurnsOracle(view, "none", None if here else stream(seed))
-    if wanted == "contents":
+    wanted_merge = "contents" if merge == "auto" else merge
+    oracle = turns.TurnsOracle(view, "none", None if starts_here else stream(seed))
+    if wanted_merge == "contents":
         try:
             whole(oracle.env.inside)
         except Hidden as error:
             if merge != "auto":
                 raise
-            wanted = "history" if deterministic else "none"
+            wanted_merge = "history" if deterministic else "none"
             del error
-    oracle.merge = wanted
-    if not here:
+    oracle.merge = wanted_merge
+    if not starts_here:
         oracle.begin = oracle.here()
     trial(oracle)
     return oracle

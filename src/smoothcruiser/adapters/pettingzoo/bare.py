@@ -39,8 +39,8 @@ def bare(game: Any) -> Any:
     while isinstance(game, wrappers.BaseWrapper):
         if type(game) not in WATCHERS:
             raise InvalidInput(
-                f"{title_of(game)} is wrapped in {type(game).__name__}, which may change "
-                "what a move does; give the game that it wraps (env.unwrapped)."
+                f"{title_of(game)} is wrapped in {type(game).__name__}, which may "
+                "change what a move does; give the game that it wraps (env.unwrapped)."
             )
         game = game.env
     return game
@@ -55,5 +55,5 @@ def title_of(game: Any) -> str:
 def has_begun(game: Any) -> bool:
     """Whether a game was reset: then it is in a position."""
     mover = getattr(game, "agent_selection", None)
-    paid = getattr(game, "_cumulative_rewards", None)  # made by reset
-    return mover is not None and bool(paid) and bool(getattr(game, "agents", ()))
+    reward_sums = getattr(game, "_cumulative_rewards", None)  # made by reset
+    return mover is not None and bool(reward_sums) and bool(getattr(game, "agents", ()))

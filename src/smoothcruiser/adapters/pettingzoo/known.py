@@ -46,15 +46,15 @@ def _square(game: Any, action: int) -> str:
 def _chess_move(game: Any, action: int) -> str:
     from pettingzoo.classic.chess import chess_utils
 
-    mover = game.agents.index(game.agent_selection)
-    return str(chess_utils.action_to_move(game.board, action, mover).uci())
+    mover_index = game.agents.index(game.agent_selection)
+    return str(chess_utils.action_to_move(game.board, action, mover_index).uci())
 
 
 def _go_point(game: Any, action: int) -> str:
-    size = game._N
-    if action == size * size:
+    board_size = game._N
+    if action == board_size * board_size:
         return "pass"
-    return f"row {action // size}, column {action % size}"
+    return f"row {action // board_size}, column {action % board_size}"
 
 
 def _one_go_board(game: Any) -> None:
@@ -95,13 +95,13 @@ def stem(name: str) -> str:
 
 def known(game: Any) -> KnownGame | None:
     """What is known of a game, by the module of its class; None of others' games."""
-    place = type(game).__module__.split(".")
-    if place[:2] != ["pettingzoo", "classic"] or len(place) < 3:
+    module_path = type(game).__module__.split(".")
+    if module_path[:2] != ["pettingzoo", "classic"] or len(module_path) < 3:
         return None
-    return KNOWN.get(place[2])
+    return KNOWN.get(module_path[2])
 
 
 def hides(game: Any) -> bool:
     """Whether a game is known to hide something from its players."""
-    place = type(game).__module__.split(".")
-    return place[:2] == ["pettingzoo", "classic"] and place[-1] in HIDDEN
+    module_path = type(game).__module__.split(".")
+    return module_path[:2] == ["pettingzoo", "classic"] and module_path[-1] in HIDDEN

@@ -33,10 +33,12 @@ class PgxAdapter(LateAdapter):
     modules = ("pgx",)
     module = "games"
 
-    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+    def build(
+        self, text: str, parameters: dict[str, Any], **build_options: Any
+    ) -> Problem:
         """The problem of ``pgx:text``, if that can be one."""
         refuse(text)
-        return super().build(text, parameters, **asked)
+        return super().build(text, parameters, **build_options)
 
 
 __getattr__ = late_problem(register(PgxAdapter()))

@@ -38,8 +38,10 @@ class PgxGame:
 
 def _cells(rows: int, columns: int, *more: str) -> tuple[str, ...]:
     """Cells as (row,column), counted from 0 at the top left, and other moves."""
-    cells = (f"({row},{column})" for row in range(rows) for column in range(columns))
-    return (*cells, *more)
+    cell_names = (
+        f"({row},{column})" for row in range(rows) for column in range(columns)
+    )
+    return (*cell_names, *more)
 
 
 def _board(steps: int, actions: tuple[str, ...] | None = None) -> PgxGame:
@@ -80,8 +82,8 @@ def refuse(name: str) -> None:
     """Refuse a game of hidden information, by its name."""
     if name in HIDDEN:
         raise InvalidInput(
-            f"{name} of Pgx cannot be planned in: it hides {HIDDEN[name]}, and a planner "
-            "would see it; games of perfect information can, such as "
+            f"{name} of Pgx cannot be planned in: it hides {HIDDEN[name]}, and a "
+            "planner would see it; games of perfect information can, such as "
             f"{', '.join(list(GAMES)[:6])}."
         )
 

@@ -130,14 +130,14 @@ def places(node: Node) -> frozenset[int]:
     """The slots that a node reads."""
     if isinstance(node, SlotNode):
         return frozenset((node.place,))
-    found: frozenset[int] = frozenset()
-    return found.union(*map(places, parts_of(node)))
+    no_places: frozenset[int] = frozenset()
+    return no_places.union(*map(places, parts_of(node)))
 
 
 def samples(node: Node) -> int:
     """The most random numbers that one evaluation of a node takes."""
-    own = isinstance(node, FlipNode | PickNode)
-    return own + sum(map(samples, parts_of(node)))
+    samples_itself = isinstance(node, FlipNode | PickNode)
+    return samples_itself + sum(map(samples, parts_of(node)))
 
 
 # --- building -----------------------------------------------------------------
@@ -159,33 +159,35 @@ def apply(name: str, *parts: Node) -> Node:
 
 def _applied(name: str, parts: tuple[Node, ...]) -> Node:
     operation = OPERATIONS[name]
-    if operation.needs_bool and any(part.kind != "bool" for part in parts):
+    if operation.needs_bool and any(argument.kind != "bool" for argument in parts):
         raise Untranslatable(
             f"the operation {name} on something that is no truth value"
         )
-    if operation.needs_int and any(part.kind == "real" for part in parts):
+    if operation.needs_int and any(argument.kind == "real" for argument in parts):
         raise Untranslatable(
             f"the operation {name} on something that is no whole number"
         )
-    values = [part.value for part in parts if isinstance(part, ConstantNode)]
-    if len(values) == len(parts):
+    constant_values = [
+        argument.value for argument in parts if isinstance(argument, ConstantNode)
+    ]
+    if len(constant_values) == len(parts):
         try:
-            return ConstantNode(operation.evaluate(*values))
+            return ConstantNode(operation.evaluate(*constant_values))
         except (ArithmeticError, ValueError) as error:
-            raise Untranslatable(f"{name} of {values}: {error}") from error
-    kinds = tuple(part.kind for part in parts)
-    kind = operation.kind or max("int", widest(kinds), key=KINDS.index)
-    return ApplyNode(name, parts, kind)
+            raise Untranslatable(f"{name} of {constant_values}: {error}") from error
+    argument_kinds = tuple(argument.kind for argument in parts)
+    result_kind = operation.kind or max("int", widest(argument_kinds), key=KINDS.index)
+    return ApplyNode(name, parts, result_kind)
 
 
 def _without(parts: tuple[Node, ...], unit: Value) -> tuple[Node, ...]:
     """The terms that change anything, at least one."""
-    kept = tuple(
-        part
-        for part in parts
-        if not (isinstance(part, ConstantNode) and part.value == unit)
+    effective_parts = tuple(
+        argument
+        for argument in parts
+        if not (isinstance(argument, ConstantNode) and argument.value == unit)
     )
-    return kept or (ConstantNode(unit),)
+    return effective_parts or (ConstantNode(unit),)
 
 
 def choice(condition: Node, first: Node, second: Node) -> Node:

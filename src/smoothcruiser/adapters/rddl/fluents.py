@@ -60,22 +60,24 @@ class Fluent:
         if self.values:
             if isinstance(value, str) and value.removeprefix("@") in self.values:
                 return self.values.index(value.removeprefix("@"))
-            wanted = f"one of {', '.join(self.values)}"
+            expected_text = f"one of {', '.join(self.values)}"
             if _is_whole(value) and 0 <= value < len(self.values):
                 return int(value)
         elif self.range == "bool":
-            wanted = "true or false"
+            expected_text = "true or false"
             if isinstance(value, bool) or (_is_whole(value) and value in (0, 1)):
                 return bool(value)
         elif self.range == "int":
-            wanted = "a whole number"
+            expected_text = "a whole number"
             if _is_whole(value):
                 return int(value)
         else:
-            wanted = "a finite number"
+            expected_text = "a finite number"
             if isinstance(value, int | float) and math.isfinite(value):
                 return float(value)
-        raise InvalidInput(f"{self.label} must be {wanted}, got {shortened(value)}.")
+        raise InvalidInput(
+            f"{self.label} must be {expected_text}, got {shortened(value)}."
+        )
 
 
 def _is_whole(value: Any) -> bool:
@@ -100,13 +102,18 @@ def read_state(
     them is refused, since it would void that.
     """
     if isinstance(data, dict):
-        labels = {fluent.label: fluent for fluent in fluents}
-        unknown = [name for name in data if name not in labels]
-        if unknown:
-            some = ", ".join(list(labels)[:8])
+        fluents_by_label = {fluent.label: fluent for fluent in fluents}
+        unknown_labels = [
+            unknown_label
+            for unknown_label in data
+            if unknown_label not in fluents_by_label
+        ]
+        if unknown_labels:
+            first_labels = ", ".join(list(fluents_by_label)[:8])
             raise InvalidInput(
-                f"No state fluent is called {shortened(unknown[0])}; there are "
-                f"{len(labels)}: {some}{', …' if len(labels) > 8 else ''}."
+                f"No state fluent is called {shortened(unknown_labels[0])}; there are "
+                f"{len(fluents_by_label)}: "
+                f"{first_labels}{', …' if len(fluents_by_label) > 8 else ''}."
             )
         data = [data.get(f.label, f.shown(f.default)) for f in fluents]
     if not isinstance(data, list | tuple) or len(data) != len(fluents):
@@ -115,11 +122,13 @@ def read_state(
             f'defaults, as in {{"{fluents[0].label}": …}}, got {shortened(data)}.'
         )
     state = tuple(f.read(value) for f, value in zip(fluents, data, strict=True))
-    for fluent, value, (low, high) in zip(fluents, state, ranges, strict=True):
-        if not low <= value <= high:
+    for fluent, value, (lower_bound, upper_bound) in zip(
+        fluents, state, ranges, strict=True
+    ):
+        if not lower_bound <= value <= upper_bound:
             raise InvalidInput(
-                f"{fluent.label} must lie in [{low:g}, {high:g}], where play from the "
-                f"instance's own state stays, got {value!r}; change the instance, or "
-                "declare reward_range=[a,b] in the name."
+                f"{fluent.label} must lie in [{lower_bound:g}, {upper_bound:g}], where "
+                f"play from the instance's own state stays, got {value!r}; change the "
+                "instance, or declare reward_range=[a,b] in the name."
             )
     return state

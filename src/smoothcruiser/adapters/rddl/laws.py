@@ -50,21 +50,21 @@ Outcome = tuple[float, float, State]  # probability, reward, next state
 def law(node: Node) -> Lawful:
     """A function from the vector of slots to the law of an expression."""
     if not is_random(node):
-        known = value(node)
-        return lambda v: [(1.0, known(v))]
+        evaluate_slots = value(node)
+        return lambda v: [(1.0, evaluate_slots(v))]
     match node:
         case FlipNode(chance=chance):
             return _mixed(law(chance), _flipped)
         case PickNode(weights=weights, free=free):
             return _mixed(
-                _joint([law(each) for each in weights]), lambda w: _picked(w, free)
+                _joint([law(child) for child in weights]), lambda w: _picked(w, free)
             )
         case ChoiceNode(condition=condition, first=first, second=second):
             return _chosen(law(condition), law(first), law(second))
         case ApplyNode(operation=operation, parts=parts):
             evaluate = OPERATIONS[operation].evaluate
             return _mixed(
-                _joint([law(each) for each in parts]),
+                _joint([law(child) for child in parts]),
                 lambda values: [(1.0, evaluate(*values))],
             )
     raise AssertionError(node)
@@ -84,29 +84,29 @@ def _joint(
 ) -> Callable[[Sequence[Any]], list[tuple[float, Any]]]:
     """The law of independent values together."""
 
-    def found(v: Sequence[Any]) -> list[tuple[float, Any]]:
+    def joint_law(v: Sequence[Any]) -> list[tuple[float, Any]]:
         return [
             (math.prod(p for p, _ in row), tuple(x for _, x in row))
-            for row in product(*(each(v) for each in laws))
+            for row in product(*(child_law(v) for child_law in laws))
         ]
 
-    return found
+    return joint_law
 
 
 def _mixed(first: Callable[..., Any], then: Callable[[Any], Law]) -> Lawful:
-    def found(v: Sequence[Any]) -> Law:
+    def mixed_law(v: Sequence[Any]) -> Law:
         return joined((p * q, y) for p, x in first(v) for q, y in then(x))
 
-    return found
+    return mixed_law
 
 
 def _chosen(condition: Lawful, first: Lawful, second: Lawful) -> Lawful:
-    def found(v: Sequence[Any]) -> Law:
+    def choice_law(v: Sequence[Any]) -> Law:
         return joined(
             (p * q, y) for p, x in condition(v) for q, y in (first if x else second)(v)
         )
 
-    return found
+    return choice_law
 
 
 def joined(pairs: Any) -> Law:
@@ -133,75 +133,88 @@ class StepLaw:
 
     def __init__(self, ground: GroundInstance, most: int) -> None:
         self.ground, self.most = ground, most
-        unsure: set[int] = set()  # slots whose values differ between outcomes
+        unsure_slots: set[int] = set()  # slots whose values differ between outcomes
         self.parts: list[Fixed] = []
-        for each in ground.assignments:
-            early = unsure.isdisjoint(places(each.node))
-            random = is_random(each.node)
-            if random or not early:
-                unsure.add(each.place)
+        for assignment in ground.assignments:
+            is_early = unsure_slots.isdisjoint(places(assignment.node))
+            random = is_random(assignment.node)
+            if random or not is_early:
+                unsure_slots.add(assignment.place)
             self.parts.append(
-                Fixed(each.place, law(each.node), each.kind, early, random)
+                Fixed(
+                    assignment.place,
+                    law(assignment.node),
+                    assignment.kind,
+                    is_early,
+                    random,
+                )
             )
         self.reward = law(ground.reward)
         self.samples = any(p.random for p in self.parts) or is_random(ground.reward)
 
         # nothing reads what is random: the next state's fluents are independent
         self.independent = (
-            all(part.early for part in self.parts)
-            and unsure.isdisjoint(places(ground.reward))
+            all(slot_law.early for slot_law in self.parts)
+            and unsure_slots.isdisjoint(places(ground.reward))
             and not is_random(ground.reward)
         )
 
     def outcomes(self, state: State, action: State) -> list[Outcome] | None:
         """[(probability, reward, next state)]; None where there are too many."""
-        start = [*state, *action, *[0] * len(self.parts)]
-        return (self._product if self.independent else self._worlds)(start)
+        slot_values = [*state, *action, *[0] * len(self.parts)]
+        return (self._product if self.independent else self._worlds)(slot_values)
 
     def _product(self, v: list[Any]) -> list[Outcome] | None:
         """The product of the laws of all fluents: the common case, and a fast one."""
-        found: dict[int, Law] = {}
-        for part in self.parts:
-            found[part.place] = values = self._values(part, v)
-            if len(values) == 1:
-                v[part.place] = values[0][1]
-        laws = [found[place] for place in self.ground.after]
-        if math.prod(map(len, laws)) > self.most:
+        laws_by_slot: dict[int, Law] = {}
+        for slot_law in self.parts:
+            laws_by_slot[slot_law.place] = value_law = self._values(slot_law, v)
+            if len(value_law) == 1:
+                v[slot_law.place] = value_law[0][1]
+        next_laws = [laws_by_slot[slot_index] for slot_index in self.ground.after]
+        if math.prod(map(len, next_laws)) > self.most:
             return None
         ((_, reward),) = self.reward(v)
-        chances = [1.0]
-        for each in laws:  # in the order of itertools.product
-            if len(each) > 1:
-                chances = [p * q for p in chances for q, _ in each]
-        after = product(*([x for _, x in each] for each in laws))
-        return [(p, float(reward), z) for p, z in zip(chances, after, strict=True)]
+        probabilities = [1.0]
+        for next_law in next_laws:  # in the order of itertools.product
+            if len(next_law) > 1:
+                probabilities = [p * q for p in probabilities for q, _ in next_law]
+        next_states = product(*([x for _, x in next_law] for next_law in next_laws))
+        return [
+            (p, float(reward), z)
+            for p, z in zip(probabilities, next_states, strict=True)
+        ]
 
     def _worlds(self, start: list[Any]) -> list[Outcome] | None:
         """Fluents one after the other, where some read what others sampled."""
         worlds: list[tuple[float, list[Any]]] = [(1.0, start)]
-        for part in self.parts:
-            once = self._values(part, worlds[0][1]) if part.early else None
-            if once is not None and len(once) == 1:
+        for slot_law in self.parts:
+            shared_law = (
+                self._values(slot_law, worlds[0][1]) if slot_law.early else None
+            )
+            if shared_law is not None and len(shared_law) == 1:
                 for _, v in worlds:
-                    v[part.place] = once[0][1]
+                    v[slot_law.place] = shared_law[0][1]
                 continue
-            grown: list[tuple[float, list[Any]]] = []
+            next_worlds: list[tuple[float, list[Any]]] = []
             for p, v in worlds:
-                for q, x in once if once is not None else self._values(part, v):
-                    copy = v.copy()
-                    copy[part.place] = x
-                    grown.append((p * q, copy))
-                if len(grown) > self.most:
+                for q, x in (
+                    shared_law if shared_law is not None else self._values(slot_law, v)
+                ):
+                    next_slots = v.copy()
+                    next_slots[slot_law.place] = x
+                    next_worlds.append((p * q, next_slots))
+                if len(next_worlds) > self.most:
                     return None
-            worlds = grown
-        after = self.ground.after
-        found = joined(
-            (p * q, (float(reward), tuple(v[place] for place in after)))
+            worlds = next_worlds
+        next_places = self.ground.after
+        joint_outcomes = joined(
+            (p * q, (float(reward), tuple(v[slot_index] for slot_index in next_places)))
             for p, v in worlds
             for q, reward in self.reward(v)
         )
-        return [(p, *outcome) for p, outcome in found]  # type: ignore[misc]
+        return [(p, *outcome) for p, outcome in joint_outcomes]  # type: ignore[misc]
 
-    def _values(self, part: Fixed, v: Sequence[Any]) -> Law:
-        convert = {"int": int, "real": float, "bool": bool}[part.kind]
-        return [(p, convert(x)) for p, x in part.law(v)]
+    def _values(self, slot_law: Fixed, v: Sequence[Any]) -> Law:
+        convert_value = {"int": int, "real": float, "bool": bool}[slot_law.kind]
+        return [(p, convert_value(x)) for p, x in slot_law.law(v)]

@@ -46,16 +46,19 @@ class Translated:
     """Runs the functions that expressions were compiled to."""
 
     def __init__(self, ground: GroundInstance) -> None:
-        made = functions(ground)
-        self._step, self.num_samples = made.step, made.num_samples
-        self.allowed, self.over = made.allowed, made.over
+        compiled_functions = functions(ground)
+        self._step, self.num_samples = (
+            compiled_functions.step,
+            compiled_functions.num_samples,
+        )
+        self.allowed, self.over = compiled_functions.allowed, compiled_functions.over
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample; all random numbers that it may need are taken at once."""
         if not self.num_samples:
             return self._step(state, action, _never)
-        numbers = rng.numpy().random(self.num_samples).tolist()
-        return self._step(state, action, iter(numbers).__next__)
+        uniform_numbers = rng.numpy().random(self.num_samples).tolist()
+        return self._step(state, action, iter(uniform_numbers).__next__)
 
 
 def _never() -> float:
@@ -93,8 +96,10 @@ class Interpreted:
 
     def allowed(self, state: State, action: State) -> bool:
         """Whether the action preconditions hold."""
-        values = self._put(state, action)
-        return bool(self.simulator.check_action_preconditions(values, silent=True))
+        action_values = self._put(state, action)
+        return bool(
+            self.simulator.check_action_preconditions(action_values, silent=True)
+        )
 
     def over(self, state: State) -> bool:
         """Whether an episode ends in this state."""
@@ -111,34 +116,44 @@ def _check_conditions(instance: Instance) -> None:
     pyRDDLGym evaluates them with whatever other fluents held one step before.
     """
     model = instance.model
-    may = {"non-fluent", "state-fluent"}
-    for what, expressions, kinds in (
-        ("A termination condition", model.terminations, may),
-        ("A state invariant", model.invariants, may),
-        ("An action precondition", model.preconditions, may | {"action-fluent"}),
+    readable_kinds = {"non-fluent", "state-fluent"}
+    for noun, condition_expressions, allowed_kinds in (
+        ("A termination condition", model.terminations, readable_kinds),
+        ("A state invariant", model.invariants, readable_kinds),
+        (
+            "An action precondition",
+            model.preconditions,
+            readable_kinds | {"action-fluent"},
+        ),
     ):
-        for name in _read(expressions):
-            kind = "random" if name == RANDOM else model.variable_types.get(name)
-            if kind is not None and kind not in kinds:  # None: an object
+        for fluent_name in _read(condition_expressions):
+            fluent_kind = (
+                "random"
+                if fluent_name == RANDOM
+                else model.variable_types.get(fluent_name)
+            )
+            if (
+                fluent_kind is not None and fluent_kind not in allowed_kinds
+            ):  # None: an object
                 raise InvalidInput(
-                    f"{what} of {instance.name} reads {name}, which is no part of "
-                    "the state; let it read state fluents alone."
+                    f"{noun} of {instance.name} reads {fluent_name}, which is no part "
+                    "of the state; let it read state fluents alone."
                 )
 
 
 def _read(expressions: Any) -> Iterator[str]:
     """The fluents that expressions read, and the distributions that they sample."""
-    for each in expressions:
-        if isinstance(each, list | tuple):
-            yield from _read(each)
-        elif hasattr(each, "etype"):
-            kind, _ = each.etype
+    for expression in expressions:
+        if isinstance(expression, list | tuple):
+            yield from _read(expression)
+        elif hasattr(expression, "etype"):
+            kind, _ = expression.etype
             if kind == "pvar":
-                yield each.args[0]
+                yield expression.args[0]
             if kind in ("randomvar", "randomvector"):
                 yield RANDOM
-            if isinstance(each.args, list | tuple):
-                yield from _read(each.args)
+            if isinstance(expression.args, list | tuple):
+                yield from _read(expression.args)
 
 
 Shapes = tuple[tuple[str, Any, Any, int], ...]  # name, shape, dtype, size
@@ -147,23 +162,27 @@ Shapes = tuple[tuple[str, Any, Any, int], ...]  # name, shape, dtype, size
 def _shapes(arrays: Any, names: Any) -> Shapes:
     return tuple(
         (
-            name,
-            np.shape(arrays[name]),
-            np.asarray(arrays[name]).dtype,
-            np.size(arrays[name]),
+            fluent_name,
+            np.shape(arrays[fluent_name]),
+            np.asarray(arrays[fluent_name]).dtype,
+            np.size(arrays[fluent_name]),
         )
-        for name in names
+        for fluent_name in names
     )
 
 
 def _shaped(shapes: Shapes, values: Sequence[Any]) -> dict[str, Any]:
     """Values one after the other as the arrays of fluents."""
-    found, begin = {}, 0
-    for name, shape, dtype, size in shapes:
-        part = np.array(values[begin : begin + size], dtype=dtype)
-        found[name] = part.reshape(shape) if shape else part[0]
-        begin += size
-    return found
+    fluent_arrays, start_index = {}, 0
+    for fluent_name, shape, dtype, num_values in shapes:
+        flat_values = np.array(
+            values[start_index : start_index + num_values], dtype=dtype
+        )
+        fluent_arrays[fluent_name] = (
+            flat_values.reshape(shape) if shape else flat_values[0]
+        )
+        start_index += num_values
+    return fluent_arrays
 
 
 def conditions_of(instance: Instance) -> tuple[bool, bool]:

@@ -51,17 +51,19 @@ class Settings:
                 f"access must be one of {', '.join(ACCESS)}, got "
                 f"{shortened(self.access)}."
             )
-        for word, least in (("max_actions", 1), ("max_outcomes", 0)):
-            count = getattr(self, word)
-            if not is_whole(count) or count < least:
+        for setting_name, smallest_count in (("max_actions", 1), ("max_outcomes", 0)):
+            count = getattr(self, setting_name)
+            if not is_whole(count) or count < smallest_count:
                 raise InvalidInput(
-                    f"{word} must be a whole number of at least {least}, got "
-                    f"{shortened(count)}."
+                    f"{setting_name} must be a whole number of at least "
+                    f"{smallest_count}, got {shortened(count)}."
                 )
         if self.reward_range is not None:
             check_range("reward_range", self.reward_range)
-            low, high = self.reward_range
-            object.__setattr__(self, "reward_range", (float(low), float(high)))
+            lower_bound, upper_bound = self.reward_range
+            object.__setattr__(
+                self, "reward_range", (float(lower_bound), float(upper_bound))
+            )
 
 
 class RDDLOracle:
@@ -107,9 +109,11 @@ class RDDLOracle:
         return action in self._legal(state)
 
     def _found_legal(self, state: State) -> frozenset[int]:
-        values = self.joint.values
+        joint_values = self.joint.values
         allowed = self.machine.allowed
-        return frozenset(a for a in range(len(values)) if allowed(state, values[a]))
+        return frozenset(
+            a for a in range(len(joint_values)) if allowed(state, joint_values[a])
+        )
 
     def terminal(self, state: State) -> bool:
         """Whether an episode ends in this state."""
@@ -126,8 +130,8 @@ class RDDLOracle:
     def read(self, simulator: Any) -> State:
         """The state that a running environment of pyRDDLGym is in."""
         try:
-            subs = simulator.unwrapped.sampler.subs
-            return flat(subs, self.instance.model.state_fluents)
+            fluent_values = simulator.unwrapped.sampler.subs
+            return flat(fluent_values, self.instance.model.state_fluents)
         except (AttributeError, KeyError) as error:
             raise InvalidInput(
                 f"{type(simulator).__name__} is no environment of pyRDDLGym for "

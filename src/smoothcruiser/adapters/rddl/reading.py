@@ -76,10 +76,11 @@ def read(texts: Texts) -> Instance:
             "the RDDL files."
         ) from error
     if model.observ_fluents:
-        hidden = ", ".join(list(model.observ_fluents)[:3])
+        observed_names = ", ".join(list(model.observ_fluents)[:3])
         raise InvalidInput(
-            f"The domain {model.domain_name} is a POMDP: its agent sees only {hidden}, "
-            "and here planners see the state; choose an MDP domain (…_MDP_…)."
+            f"The domain {model.domain_name} is a POMDP: its agent sees only "
+            f"{observed_names}, and here planners see the state; choose an MDP domain "
+            "(…_MDP_…)."
         )
     states = tuple(_fluents(model, model.state_fluents))
     return Instance(
@@ -106,24 +107,39 @@ def _parser() -> Any:
 
 def flat(arrays: Any, names: Iterable[str]) -> State:
     """The values of fluents, one after the other, as plain Python."""
-    found: list[Any] = []
-    for name in names:
-        values = np.asarray(arrays[name])
-        found += [values.item()] if values.ndim == 0 else values.ravel().tolist()
-    return tuple(found)
+    flat_values: list[Any] = []
+    for fluent_name in names:
+        values = np.asarray(arrays[fluent_name])
+        flat_values += [values.item()] if values.ndim == 0 else values.ravel().tolist()
+    return tuple(flat_values)
 
 
 def _fluents(model: Any, names: Iterable[str]) -> Iterator[Fluent]:
-    for name in names:
-        kind = model.variable_ranges[name]
-        values = () if kind in KINDS else tuple(model.type_to_objects[kind])
-        declared = model.variable_defaults.get(name)
-        if isinstance(declared, str):
-            declared = values.index(declared)
-        default = declared if declared is not None else {"bool": False}.get(kind, 0)
-        objects = [model.type_to_objects[each] for each in model.variable_params[name]]
-        for grounding in product(*objects):
-            yield Fluent(name, tuple(grounding), kind, values, default)
+    for fluent_name in names:
+        fluent_range = model.variable_ranges[fluent_name]
+        range_objects = (
+            () if fluent_range in KINDS else tuple(model.type_to_objects[fluent_range])
+        )
+        declared_default = model.variable_defaults.get(fluent_name)
+        if isinstance(declared_default, str):
+            declared_default = range_objects.index(declared_default)
+        default_value = (
+            declared_default
+            if declared_default is not None
+            else {"bool": False}.get(fluent_range, 0)
+        )
+        object_lists = [
+            model.type_to_objects[type_name]
+            for type_name in model.variable_params[fluent_name]
+        ]
+        for grounding in product(*object_lists):
+            yield Fluent(
+                fluent_name,
+                tuple(grounding),
+                fluent_range,
+                range_objects,
+                default_value,
+            )
 
 
 def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
@@ -135,13 +151,15 @@ def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
     fluents = list(_fluents(model, model.action_fluents))
     if any(fluent.range == "int" for fluent in fluents):
         with _quiet():
-            bounds = RDDLConstraints(simulator).bounds
+            action_bounds = RDDLConstraints(simulator).bounds
     for fluent in fluents:
         if fluent.range == "int":
-            low, high = (float(end) for end in bounds[fluent.grounded])
-            if math.isfinite(low) and math.isfinite(high):
-                limits = math.ceil(low), math.floor(high)
-                fluent = replace(fluent, limits=limits)
+            lower_bound, upper_bound = (
+                float(end) for end in action_bounds[fluent.grounded]
+            )
+            if math.isfinite(lower_bound) and math.isfinite(upper_bound):
+                whole_limits = math.ceil(lower_bound), math.floor(upper_bound)
+                fluent = replace(fluent, limits=whole_limits)
         yield fluent
 
 

@@ -62,16 +62,16 @@ class FileAdapter(ABC):
         """The problem of a file; parameters are the objective (``objective``)."""
         from smoothcruiser.adapters.verification.objective import problem_of
 
-        declared = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
-        if "horizon" in declared:  # what objectives call bounded
+        declarations = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
+        if "horizon" in declarations:  # what objectives call bounded
             if "bounded" in parameters:
                 raise InvalidInput("horizon= and bounded= say the same; drop one.")
-            parameters["bounded"] = declared.pop("horizon")
-        model, asked = self.read(text, parameters)
-        built = problem_of(
-            model, asked, prefix=self.name, discount=discount, operator=operator
+            parameters["bounded"] = declarations.pop("horizon")
+        model, objective = self.read(text, parameters)
+        problem = problem_of(
+            model, objective, prefix=self.name, discount=discount, operator=operator
         )
-        return declare(built, declared)
+        return declare(problem, declarations)
 
 
 class UmbAdapter(FileAdapter):
@@ -104,8 +104,8 @@ class NpzAdapter(FileAdapter):
         from smoothcruiser.adapters.verification.files import found
         from smoothcruiser.adapters.verification.npz import read
 
-        model, asked = read(found(text, self.name), text)
-        return model, asked | parameters
+        model, objective = read(found(text, self.name), text)
+        return model, objective | parameters
 
 
 class StormAdapter(FileAdapter):
@@ -123,11 +123,23 @@ class StormAdapter(FileAdapter):
         from smoothcruiser.adapters.verification.objective import WORDS, word
         from smoothcruiser.adapters.verification.storm import read
 
-        asked = {name: parameters[name] for name in parameters if name in WORDS}
-        constants = {name: parameters[name] for name in parameters if name not in WORDS}
-        labels = [word(asked[name]) for name in ("reach", "avoid") if name in asked]
-        path = found(text, self.name)
-        return read(path, text, self.name, constants, labels), asked
+        objective = {
+            word_name: parameters[word_name]
+            for word_name in parameters
+            if word_name in WORDS
+        }
+        constants = {
+            word_name: parameters[word_name]
+            for word_name in parameters
+            if word_name not in WORDS
+        }
+        label_words = [
+            word(objective[word_name])
+            for word_name in ("reach", "avoid")
+            if word_name in objective
+        ]
+        file_path = found(text, self.name)
+        return read(file_path, text, self.name, constants, label_words), objective
 
 
 PRISM = StormAdapter(

@@ -29,28 +29,37 @@ def circling(tables: Tables, *, unpaid: bool) -> Bools:
 
     With ``unpaid`` rows that pay are left out: play can be kept going without a payment.
     """
-    size, width = tables.legal.shape
-    row, target = _entries(tables)
-    live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    num_states, num_actions = tables.legal.shape
+    entry_rows, entry_targets = _entries(tables)
+    live_rows = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
     if unpaid:
-        live = live.copy()
-        live[row[tables.reward[tables.prob > 0.0] != 0.0]] = False
+        live_rows = live_rows.copy()
+        live_rows[entry_rows[tables.reward[tables.prob > 0.0] != 0.0]] = False
     inside = ~tables.terminal
-    left = np.where(inside, live.reshape(size, width).sum(axis=1), 0)
-    order = np.argsort(target, kind="stable")
-    begin = np.concatenate([[0], np.cumsum(np.bincount(target, minlength=size))])
-    gone = np.flatnonzero(tables.terminal | (left == 0))
-    inside[gone] = False
-    while len(gone):
+    rows_left = np.where(
+        inside, live_rows.reshape(num_states, num_actions).sum(axis=1), 0
+    )
+    by_target = np.argsort(entry_targets, kind="stable")
+    first_entry = np.concatenate(
+        [[0], np.cumsum(np.bincount(entry_targets, minlength=num_states))]
+    )
+    removed_states = np.flatnonzero(tables.terminal | (rows_left == 0))
+    inside[removed_states] = False
+    while len(removed_states):
         # rows that lead to a state that is gone go too, and states without rows
-        spans = [order[begin[s] : begin[s + 1]] for s in gone.tolist()]
-        rows = np.unique(row[np.concatenate(spans)])
-        rows = rows[live[rows]]
-        live[rows] = False
-        np.subtract.at(left, rows // width, 1)
-        states = np.unique(rows // width)
-        gone = states[(left[states] == 0) & inside[states]]
-        inside[gone] = False
+        entry_spans = [
+            by_target[first_entry[s] : first_entry[s + 1]]
+            for s in removed_states.tolist()
+        ]
+        lost_rows = np.unique(entry_rows[np.concatenate(entry_spans)])
+        lost_rows = lost_rows[live_rows[lost_rows]]
+        live_rows[lost_rows] = False
+        np.subtract.at(rows_left, lost_rows // num_actions, 1)
+        touched_states = np.unique(lost_rows // num_actions)
+        removed_states = touched_states[
+            (rows_left[touched_states] == 0) & inside[touched_states]
+        ]
+        inside[removed_states] = False
     return inside
 
 
@@ -58,28 +67,34 @@ def ends_within(tables: Tables) -> tuple[int, float] | None:
     """(m, q), or None where play may go on for ever or nothing useful is found soon."""
     if circling(tables, unpaid=False).any():
         return None
-    size, width = tables.legal.shape
-    lengths = np.diff(tables.start)
-    if lengths.max(initial=0) > LONGEST_ROW:
+    num_states, num_actions = tables.legal.shape
+    row_lengths = np.diff(tables.start)
+    if row_lengths.max(initial=0) > LONGEST_ROW:
         return None
-    usable = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    over = tables.terminal.astype(float)
-    sweeps = int(min(MOST_SWEEPS, MOST_WORK // max(1, len(row))))
-    for steps in range(1, sweeps + 1):
-        mean = np.bincount(
-            row, weights=tables.prob * over[tables.next_state], minlength=len(lengths)
+    usable_rows = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    entry_rows = np.repeat(np.arange(len(row_lengths)), row_lengths)
+    end_chances = tables.terminal.astype(float)
+    max_sweeps = int(min(MOST_SWEEPS, MOST_WORK // max(1, len(entry_rows))))
+    for steps in range(1, max_sweeps + 1):
+        row_means = np.bincount(
+            entry_rows,
+            weights=tables.prob * end_chances[tables.next_state],
+            minlength=len(row_lengths),
         )
-        worst = np.where(usable, mean, np.inf).reshape(size, width).min(axis=1)
-        over = np.where(tables.terminal, 1.0, np.minimum(worst, 1.0))
-        if over.min() >= ENOUGH or steps == sweeps:
-            q = float(over.min()) * (1.0 - ROUNDING)
+        worst_chances = (
+            np.where(usable_rows, row_means, np.inf)
+            .reshape(num_states, num_actions)
+            .min(axis=1)
+        )
+        end_chances = np.where(tables.terminal, 1.0, np.minimum(worst_chances, 1.0))
+        if end_chances.min() >= ENOUGH or steps == max_sweeps:
+            q = float(end_chances.min()) * (1.0 - ROUNDING)
             return (steps, q) if q > 1e-6 else None
     return None
 
 
 def _entries(tables: Tables) -> tuple[Ints, Ints]:
     """(row, next state) of every outcome that can happen."""
-    row = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
-    used = tables.prob > 0.0
-    return row[used], tables.next_state[used]
+    entry_rows = np.repeat(np.arange(len(tables.start) - 1), np.diff(tables.start))
+    is_used = tables.prob > 0.0
+    return entry_rows[is_used], tables.next_state[is_used]

@@ -36,19 +36,19 @@ DAMAGED = (
 def found(text: str, prefix: str) -> Path:
     """The file that a name gives, relative to the current folder."""
     try:
-        path = Path(text).expanduser()
-        is_file, size = path.is_file(), path.stat().st_size
+        file_path = Path(text).expanduser()
+        is_file, num_bytes = file_path.is_file(), file_path.stat().st_size
     except (OSError, ValueError, RuntimeError) as error:  # also a null byte, ~nobody
         raise InvalidInput(
-            f"{prefix}: cannot open {text!r} ({said(error)}); a path is relative to the "
-            "current folder and holds no comma."
+            f"{prefix}: cannot open {text!r} ({said(error)}); a path is relative to "
+            "the current folder and holds no comma."
         ) from error
     if not is_file:
         raise InvalidInput(
             f"{prefix}: needs a file, and {text!r} is a folder or a device."
         )
-    check_size(text, size)
-    return path
+    check_size(text, num_bytes)
+    return file_path
 
 
 def check_size(file: str, size: int) -> None:

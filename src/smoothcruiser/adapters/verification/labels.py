@@ -27,8 +27,8 @@ class NoCombination(Exception):
 
 def combined(text: str, labels: Mapping[str, Bools]) -> Bools:
     """(S,): where a combination of labels holds."""
-    size = len(next(iter(labels.values()))) if labels else 0
-    reader = _Reader(_tokens(text), labels, size)
+    num_states = len(next(iter(labels.values()))) if labels else 0
+    reader = _Reader(_tokens(text), labels, num_states)
     states = reader.either(0)
     if reader.left:
         raise NoCombination(
@@ -43,14 +43,14 @@ def is_combination(text: str) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens, place = [], 0
-    while text[place:].strip():
-        match = TOKEN.match(text, place)
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = TOKEN.match(text, position)
         if match is None:
-            raise NoCombination(f"{text[place:].strip()[:20]!r} is no part of it")
-        kind = str(match.lastgroup)
-        tokens.append((kind, match[kind]))
-        place = match.end()
+            raise NoCombination(f"{text[position:].strip()[:20]!r} is no part of it")
+        token_kind = str(match.lastgroup)
+        tokens.append((token_kind, match[token_kind]))
+        position = match.end()
     return tokens
 
 
@@ -93,8 +93,8 @@ class _Reader:
             return states
         if not self.left or self.left[0][0] == "sign":
             raise NoCombination("a label is missing")
-        (kind, word), *self.left = self.left
-        if kind == "word" and word in ("true", "false"):
+        (token_kind, word), *self.left = self.left
+        if token_kind == "word" and word in ("true", "false"):
             return np.full(self.size, word == "true")
         if word not in self.labels:
             raise NoCombination(f"there is no label {word!r}")

@@ -86,61 +86,71 @@ def explicit(
         more: further fields of ``Explicit``.
     """
     _check(file, listed)
-    size = len(listed.first_choice) - 1
-    counts, lengths = np.diff(listed.first_choice), np.diff(listed.first_branch)
-    deadlock = counts == 0
-    states = np.flatnonzero(deadlock)
-    choice_at = listed.first_choice[states]
+    num_states = len(listed.first_choice) - 1
+    choice_counts, branch_counts = (
+        np.diff(listed.first_choice),
+        np.diff(listed.first_branch),
+    )
+    deadlock = choice_counts == 0
+    deadlock_states = np.flatnonzero(deadlock)
+    choice_at = listed.first_choice[deadlock_states]
     branch_at = listed.first_branch[choice_at]
-    counts = np.where(deadlock, 1, counts)
-    width = int(counts.max())
-    if size * width > MOST_PAIRS:
+    choice_counts = np.where(deadlock, 1, choice_counts)
+    max_choices = int(choice_counts.max())
+    if num_states * max_choices > MOST_PAIRS:
         raise InvalidInput(
-            f"{file} has {size:,} states with up to {width:,} choices, and tables hold "
-            f"{MOST_PAIRS:,} pairs of a state and an action at the most; a smaller "
-            "instance of the model fits."
+            f"{file} has {num_states:,} states with up to {max_choices:,} choices, and "
+            f"tables hold {MOST_PAIRS:,} pairs of a state and an action at the most; a "
+            "smaller instance of the model fits."
         )
-    owner = np.repeat(np.arange(size), counts)
-    row = owner * width + np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
-    legal = np.zeros(size * width, dtype=np.bool_)
-    legal[row] = True
-    per_row = np.zeros(size * width, dtype=np.int64)
-    per_row[row] = np.insert(lengths, choice_at, 1)
-    action = None
+    choice_states = np.repeat(np.arange(num_states), choice_counts)
+    choice_rows = (
+        choice_states * max_choices
+        + np.arange(len(choice_states))
+        - (np.cumsum(choice_counts) - choice_counts)[choice_states]
+    )
+    legal = np.zeros(num_states * max_choices, dtype=np.bool_)
+    legal[choice_rows] = True
+    per_row = np.zeros(num_states * max_choices, dtype=np.int64)
+    per_row[choice_rows] = np.insert(branch_counts, choice_at, 1)
+    row_words = None
     if listed.action is not None:
-        action = np.full(size * width, -1, dtype=np.int64)
-        action[row] = np.insert(listed.action, choice_at, -1)
-    choice_of = np.repeat(np.arange(len(owner)), per_row[row])
+        row_words = np.full(num_states * max_choices, -1, dtype=np.int64)
+        row_words[choice_rows] = np.insert(listed.action, choice_at, -1)
+    choice_of = np.repeat(np.arange(len(choice_states)), per_row[choice_rows])
 
-    def paid(each: Rewards) -> Floats:
-        total = np.zeros(len(choice_of))
-        if each.state is not None:
-            total += each.state[owner[choice_of]]
-        if each.choice is not None:
-            total += np.insert(each.choice, choice_at, 0.0)[choice_of]
-        if each.branch is not None:
-            total += np.insert(each.branch, branch_at, 0.0)
-        return total
+    def branch_rewards(reward: Rewards) -> Floats:
+        step_rewards = np.zeros(len(choice_of))
+        if reward.state is not None:
+            step_rewards += reward.state[choice_states[choice_of]]
+        if reward.choice is not None:
+            step_rewards += np.insert(reward.choice, choice_at, 0.0)[choice_of]
+        if reward.branch is not None:
+            step_rewards += np.insert(reward.branch, branch_at, 0.0)
+        return step_rewards
 
     return Explicit(
         file=file,
         start=np.concatenate([[0], np.cumsum(per_row)]).astype(np.int64),
-        target=np.insert(listed.target, branch_at, states).astype(np.int64),
+        target=np.insert(listed.target, branch_at, deadlock_states).astype(np.int64),
         prob=np.insert(listed.prob, branch_at, 1.0),
-        legal=legal.reshape(size, width),
-        rewards={name: paid(each) for name, each in rewards.items()},
+        legal=legal.reshape(num_states, max_choices),
+        rewards={
+            reward_name: branch_rewards(reward_parts)
+            for reward_name, reward_parts in rewards.items()
+        },
         deadlock=deadlock,
-        action=action,
+        action=row_words,
         **more,
     )
 
 
 def _check(file: str, listed: Choices) -> None:
     """Refuse lists that contradict each other."""
-    size, count = len(listed.first_choice) - 1, len(listed.first_branch) - 1
-    check_starts(file, "choices of its states", listed.first_choice, count)
+    num_states, num_choices = len(listed.first_choice) - 1, len(listed.first_branch) - 1
+    check_starts(file, "choices of its states", listed.first_choice, num_choices)
     check_starts(file, "branches of its choices", listed.first_branch, len(listed.prob))
-    if size < 1:
+    if num_states < 1:
         raise InvalidInput(f"{file} has no state; a model needs one at least.")
     if len(listed.target) != len(listed.prob):
         raise InvalidInput(
@@ -148,11 +158,11 @@ def _check(file: str, listed: Choices) -> None:
             "branches; write it again."
         )
     if np.any(np.diff(listed.first_branch) == 0):
-        choice = int(np.flatnonzero(np.diff(listed.first_branch) == 0)[0])
+        empty_choice = int(np.flatnonzero(np.diff(listed.first_branch) == 0)[0])
         raise InvalidInput(
-            f"Choice {choice} of {file} has no branches; give it one, or drop it."
+            f"Choice {empty_choice} of {file} has no branches; give it one, or drop it."
         )
-    check_targets(file, listed.target, size)
+    check_targets(file, listed.target, num_states)
 
 
 def check_starts(file: str, what: str, start: Ints, end: int) -> None:
@@ -170,12 +180,12 @@ def check_starts(file: str, what: str, start: Ints, end: int) -> None:
         )
 
 
-def check_targets(file: str, target: Ints, size: int) -> None:
+def check_targets(file: str, target: Ints, num_states: int) -> None:
     """Refuse next states that do not exist."""
-    wrong = (target < 0) | (target >= size)
-    if np.any(wrong):
+    is_wrong = (target < 0) | (target >= num_states)
+    if np.any(is_wrong):
         raise InvalidInput(
             f"{file} is damaged: a branch leads to state "
-            f"{int(target[np.flatnonzero(wrong)[0]])}, and states go from 0 to "
-            f"{size - 1}; write it again."
+            f"{int(target[np.flatnonzero(is_wrong)[0]])}, and states go from 0 to "
+            f"{num_states - 1}; write it again."
         )

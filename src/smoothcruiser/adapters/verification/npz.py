@@ -42,13 +42,17 @@ def read(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
         file: what sentences call it.
     """
     arrays = _arrays(path, file)
-    missing = [name for name in NEEDED if name not in arrays]
-    extra = sorted(set(arrays) - {*NEEDED, *OPTIONAL})
-    if missing or extra:
-        wrong = f"has no {missing[0]!r}" if missing else f"has {extra[0]!r} too"
+    missing_names = [array_name for array_name in NEEDED if array_name not in arrays]
+    extra_names = sorted(set(arrays) - {*NEEDED, *OPTIONAL})
+    if missing_names or extra_names:
+        fault = (
+            f"has no {missing_names[0]!r}"
+            if missing_names
+            else f"has {extra_names[0]!r} too"
+        )
         raise InvalidInput(
             f"{file} must hold the arrays {', '.join(NEEDED)} and nothing else (but "
-            f"{OPTIONAL[0]}), and it {wrong}."
+            f"{OPTIONAL[0]}), and it {fault}."
         )
     legal = arrays["legal"]
     if legal.ndim != 2 or 0 in legal.shape or legal.size > MOST_PAIRS:
@@ -56,38 +60,45 @@ def read(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
             f"legal of {file} must have shape (S, A) with at most {MOST_PAIRS:,} "
             f"entries, got {legal.shape}."
         )
-    size = legal.shape[0]
-    shapes = {"goal": (size,), "initial": (), "maximize": ()}
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
+    num_states = legal.shape[0]
+    expected_shapes = {"goal": (num_states,), "initial": (), "maximize": ()}
+    for array_name, shape in expected_shapes.items():
+        if arrays[array_name].shape != shape:
             raise InvalidInput(
-                f"{name} of {file} must have shape {shape}, got {arrays[name].shape}."
+                f"{array_name} of {file} must have shape {shape}, got "
+                f"{arrays[array_name].shape}."
             )
-    start, target = (_whole(file, name, arrays) for name in ("indptr", "indices"))
-    prob = arrays["data"]
-    if len(start) != legal.size + 1 or prob.shape != target.shape or prob.ndim != 1:
+    row_starts, next_states = (
+        _whole(file, array_name, arrays) for array_name in ("indptr", "indices")
+    )
+    probabilities = arrays["data"]
+    if (
+        len(row_starts) != legal.size + 1
+        or probabilities.shape != next_states.shape
+        or probabilities.ndim != 1
+    ):
         raise InvalidInput(
             f"{file} is damaged: {legal.size:,} pairs need an indptr of one more, and "
-            f"data as long as indices; got {len(start):,}, {prob.shape} and "
-            f"{target.shape}."
+            f"data as long as indices; got {len(row_starts):,}, {probabilities.shape} "
+            f"and {next_states.shape}."
         )
-    check_starts(file, "entries of its rows", start, len(prob))
-    check_targets(file, target, size)
-    initial = _whole(file, "initial", arrays)
+    check_starts(file, "entries of its rows", row_starts, len(probabilities))
+    check_targets(file, next_states, num_states)
+    initial_state = _whole(file, "initial", arrays)
     goal = arrays["goal"].astype(np.bool_)
     model = Explicit(
         file=file,
-        start=start,
-        target=target,
-        prob=prob.astype(np.float64),
+        start=row_starts,
+        target=next_states,
+        prob=probabilities.astype(np.float64),
         legal=legal.astype(np.bool_),
-        initial=(int(initial),),
+        initial=(int(initial_state),),
         labels={"goal": goal},
         rewards={},
         deadlock=~legal.astype(np.bool_).any(axis=1),
     )
-    asked = {"reach": "goal", "opt": "max" if bool(arrays["maximize"]) else "min"}
-    return model, asked | {"initial": int(initial)}
+    objective = {"reach": "goal", "opt": "max" if bool(arrays["maximize"]) else "min"}
+    return model, objective | {"initial": int(initial_state)}
 
 
 def _whole(file: str, name: str, arrays: dict[str, Any]) -> Any:
@@ -103,10 +114,12 @@ def _arrays(path: Path, file: str) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            check_size(f"{file}, unpacked,", sum(each.file_size for each in members))
+            check_size(
+                f"{file}, unpacked,", sum(member.file_size for member in members)
+            )
             return {
-                each.filename.removesuffix(".npy"): _array(archive, each, file)
-                for each in members
+                member.filename.removesuffix(".npy"): _array(archive, member, file)
+                for member in members
             }
     except InvalidInput:
         raise
@@ -116,20 +129,25 @@ def _arrays(path: Path, file: str) -> dict[str, Any]:
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: str) -> Any:
     """One array, whose header is read first."""
-    form = np.lib.format
+    npy_format = np.lib.format
     with archive.open(member) as stream:
-        version = form.read_magic(stream)
-        read = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
-        if version not in read:
+        version = npy_format.read_magic(stream)
+        header_readers = {
+            (1, 0): npy_format.read_array_header_1_0,
+            (2, 0): npy_format.read_array_header_2_0,
+        }
+        if version not in header_readers:
             raise ValueError(f"{member.filename} has version {version}")
-        shape, columns_first, dtype = read[version](stream)
+        shape, columns_first, dtype = header_readers[version](stream)
         if dtype.kind not in "biuf":
             raise InvalidInput(
-                f"{member.filename} of {file} holds {dtype}, and only plain numbers are "
-                "read: nothing is unpickled."
+                f"{member.filename} of {file} holds {dtype}, and only plain numbers "
+                "are read: nothing is unpickled."
             )
-        body = stream.read()
-        if len(body) != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"{member.filename} has {len(body)} bytes for {shape}")
-        flat = np.frombuffer(body, dtype=dtype)
-        return flat.reshape(shape, order="F" if columns_first else "C")
+        array_bytes = stream.read()
+        if len(array_bytes) != math.prod(shape) * dtype.itemsize:
+            raise ValueError(
+                f"{member.filename} has {len(array_bytes)} bytes for {shape}"
+            )
+        flat_array = np.frombuffer(array_bytes, dtype=dtype)
+        return flat_array.reshape(shape, order="F" if columns_first else "C")
