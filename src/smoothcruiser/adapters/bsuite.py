@@ -57,7 +57,7 @@ class BsuiteAdapter:
             raise MissingExtra(
                 f"bsuite's experiments need bsuite: pip install '{self.needs}'."
             ) from error
-        from smoothcruiser.adapters.dm_env.access import built
+        from smoothcruiser.adapters.dm_env.access import build_problem
 
         known_range = RANGES.get(text.partition("/")[0])
         given_options = {
@@ -67,10 +67,12 @@ class BsuiteAdapter:
         } & parameters.keys()
         if known_range is not None and not given_options:
             parameters["reward_range"] = known_range
-        return built("bsuite", text, _loaded, parameters, discount, operator)
+        return build_problem(
+            "bsuite", text, _load_experiment, parameters, discount, operator
+        )
 
 
-def _loaded(text: str, parameters: dict[str, Any]) -> Any:
+def _load_experiment(text: str, parameters: dict[str, Any]) -> Any:
     """The environment of an experiment; bsuite has no parameters beside its name."""
     import bsuite
     from bsuite import sweep

@@ -71,13 +71,13 @@ def problem(
         StepsView(env),
         discount=discount,
         operator=operator,
-        reward_range=reward_range or _declared(env),
+        reward_range=reward_range or _read_reward_range(env),
         access="snapshot",
         **more,
     )
 
 
-def _declared(env: Any) -> tuple[float, float] | None:
+def _read_reward_range(env: Any) -> tuple[float, float] | None:
     """The range of ``reward_spec()``, where it is bounded."""
     spec = env.reward_spec()
     if not isinstance(spec, dm_env.specs.BoundedArray):
@@ -94,10 +94,12 @@ def named(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``dm_env:module:Class``; other parameters go to the class."""
-    return built("dm_env", text, _made, parameters, discount, operator)
+    return build_problem(
+        "dm_env", text, _build_environment, parameters, discount, operator
+    )
 
 
-def built(
+def build_problem(
     prefix: str,
     text: str,
     build: Callable[[str, dict[str, Any]], Any],
@@ -117,7 +119,7 @@ def built(
     return problem(env, discount=discount, operator=operator, **problem_options)
 
 
-def _made(text: str, parameters: dict[str, Any]) -> Any:
+def _build_environment(text: str, parameters: dict[str, Any]) -> Any:
     """The environment of ``module:Class``."""
     module_name, colon, class_name = text.partition(":")
     if not colon:

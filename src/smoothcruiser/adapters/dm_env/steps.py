@@ -29,7 +29,7 @@ class StepsView(View):
 
     def __init__(self, env: Any) -> None:
         self.inside = env
-        self.action_space = _space(env.action_spec(), type(env).__name__)
+        self.action_space = _action_space(env.action_spec(), type(env).__name__)
 
     def like(self, other: Any) -> Any:
         """A view of another environment of dm_env; anything else as it is."""
@@ -71,7 +71,7 @@ class StepsView(View):
         )
 
 
-def _space(spec: Any, name: str) -> Any:
+def _action_space(spec: Any, name: str) -> Any:
     """The space of an action spec."""
     if isinstance(spec, dm_env.specs.DiscreteArray):
         return gymnasium.spaces.Discrete(int(spec.num_values))

@@ -48,15 +48,18 @@ class GymnasiumAdapter(LateAdapter):
         self, text: str, parameters: dict[str, Any], **build_options: Any
     ) -> Problem:
         """The problem of ``gym:text``; who needs more than Gymnasium is told what."""
-        from smoothcruiser.adapters.gymnasium.families import missing, package
+        from smoothcruiser.adapters.gymnasium.families import (
+            find_family,
+            missing_package,
+        )
 
         try:
             return super().build(text, parameters, **build_options)
         except MissingExtra as error:
-            family = package(text)
+            family = find_family(text)
             if family is None:
                 raise
-            raise missing(text, *family) from error
+            raise missing_package(text, *family) from error
 
     def accepts(self, simulator: Any) -> bool:
         """Whether ``simulator`` looks like an environment with one agent."""

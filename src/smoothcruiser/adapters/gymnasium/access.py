@@ -69,17 +69,21 @@ except ImportError as error:
     ) from error
 
 from smoothcruiser.adapters.gymnasium.copies import (
-    global_generators_kept,
     has_reset,
+    keep_global_generators,
     kinds,
     private_copy,
 )
-from smoothcruiser.adapters.gymnasium.families import registered
+from smoothcruiser.adapters.gymnasium.families import register_family
 from smoothcruiser.adapters.gymnasium.functional import (
     functional_problem,
     is_functional,
 )
-from smoothcruiser.adapters.gymnasium.known import KnownFacts, keeps_rewards, known
+from smoothcruiser.adapters.gymnasium.known import (
+    KnownFacts,
+    keeps_rewards,
+    look_up_facts,
+)
 from smoothcruiser.adapters.gymnasium.meanings import meanings
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
@@ -109,7 +113,7 @@ class EnvironmentOptions(Declarations, total=False):
     name: str | None
 
 
-@global_generators_kept()
+@keep_global_generators()
 def problem(
     env: Any,
     *,
@@ -172,8 +176,8 @@ def problem(
             if option_name in DECLARATIONS
         }
     )
-    action_choice, action_labels = _choice(env, declarations.pop("actions", None))
-    env_actions = _actions(env, action_choice)
+    action_choice, action_labels = _split_labels(env, declarations.pop("actions", None))
+    env_actions = _list_actions(env, action_choice)
     facts: dict[str, Any] = {
         "discount": discount,
         "operator": operator,
@@ -183,9 +187,9 @@ def problem(
         problem_name = name or f"gym:{type(env).__name__}"
         facts |= {
             "num_actions": len(env_actions),
-            "reward_range": _bounds(None, reward_range, problem_name),
+            "reward_range": _choose_reward_range(None, reward_range, problem_name),
             "terminal": True,
-            "key": _key(declarations.pop("key", None), None, None),
+            "key": _choose_key(declarations.pop("key", None), None, None),
             "call_seconds": more.get("call_seconds"),
             "name": problem_name,
         }
@@ -199,11 +203,9 @@ def problem(
         )
     starts_here = seed is None and has_reset(env)
     inner_env = env.unwrapped  # reading the spec of a wrapper would store it there
-    env_spec = inner_env.spec
-    env_name = type(inner_env).__name__ if env_spec is None else env_spec.id
-    problem_name = name or f"gym:{env_name}"
+    problem_name = name or f"gym:{_env_name(inner_env)}"
     probe = _probe(env, starts_here)
-    available_ways = _able(probe, access)
+    available_ways = _list_ways(probe, access)
     if available_ways["tables"] and _has_its_tables(probe, env_actions, access):
         tabular_problem = table_problem(
             probe,
@@ -216,9 +218,11 @@ def problem(
             **facts,
         )
         return declare(tabular_problem, declarations)
-    known_facts = known(inner_env) if reward is None and keeps_rewards(env) else None
-    key = _key(declarations.pop("key", None), inner_env, known_facts)
-    oracle, first_state = _tried(
+    known_facts = (
+        look_up_facts(inner_env) if reward is None and keeps_rewards(env) else None
+    )
+    key = _choose_key(declarations.pop("key", None), inner_env, known_facts)
+    oracle, first_state = _find_oracle(
         available_ways,
         lambda way: way(
             env, env_actions, reward, key, None if starts_here else stream(seed or 0)
@@ -226,7 +230,7 @@ def problem(
     )
     facts |= {
         "num_actions": len(env_actions),
-        "reward_range": _bounds(known_facts, reward_range, problem_name),
+        "reward_range": _choose_reward_range(known_facts, reward_range, problem_name),
         "terminal": True,
         "initial_state": oracle.read(env) if starts_here else first_state,
         "call_seconds": more.get("call_seconds"),
@@ -236,6 +240,11 @@ def problem(
     if known_facts is not None:
         facts |= known_facts.declared
     return MDP(oracle, **merged(facts, declarations))
+
+
+def _env_name(env: Any) -> str:
+    """The registered name of an environment, or that of its class."""
+    return type(env).__name__ if env.spec is None else str(env.spec.id)
 
 
 def _key_of_states(oracle: EnvOracle) -> Any:
@@ -256,7 +265,7 @@ def named(
     Parameters that are not this adapter's own go to ``gymnasium.make``.
     """
     problem_options = own_options(parameters, OWN)
-    env = _environment(text, parameters)
+    env = _build_environment(text, parameters)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(
         f",{option_name}={option_value}"
@@ -271,7 +280,7 @@ def named(
     )
 
 
-def _environment(text: str, parameters: dict[str, Any]) -> Any:
+def _build_environment(text: str, parameters: dict[str, Any]) -> Any:
     """A registered environment, or one of a class: ``module:Class``."""
     module_name, colon, attribute_name = text.partition(":")
     try:
@@ -280,7 +289,7 @@ def _environment(text: str, parameters: dict[str, Any]) -> Any:
         )
         if callable(factory):
             return factory(**parameters)
-        registered(text)
+        register_family(text)
         return gymnasium.make(text, **parameters)
     except SmoothcruiserError:
         raise
@@ -292,7 +301,7 @@ def _environment(text: str, parameters: dict[str, Any]) -> Any:
         ) from error
 
 
-def _bounds(
+def _choose_reward_range(
     known_facts: KnownFacts | None, given_range: tuple[float, float] | None, label: str
 ) -> tuple[float, float]:
     """(low, high) of all rewards: as given, or as known of the environment."""
@@ -307,7 +316,7 @@ def _bounds(
     return reward_bounds
 
 
-def _key(
+def _choose_key(
     key_option: Any, env: Any, known_facts: KnownFacts | None
 ) -> Callable[[Any], Any] | None:
     """The key of snapshots: the user's, all that they hold, or None."""
@@ -338,7 +347,7 @@ def _probe(env: Any, starts_here: bool) -> Any:
     return probe
 
 
-def _able(env: Any, access: str) -> dict[str, bool]:
+def _list_ways(env: Any, access: str) -> dict[str, bool]:
     """Which ways into the environment exist; a trial says whether they work."""
     inner_env = env.unwrapped
     is_bare = len(kinds(env)) == 1
@@ -387,7 +396,7 @@ def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
     return True
 
 
-def _tried(
+def _find_oracle(
     available_ways: dict[str, bool], build: Callable[[type[EnvOracle]], EnvOracle]
 ) -> tuple[EnvOracle, Any]:
     """The first oracle that passes its trial, and its state before the trial."""
@@ -395,7 +404,7 @@ def _tried(
     for way_name in [way_name for way_name in WAYS if available_ways[way_name]]:
         try:
             oracle = build(WAYS[way_name])
-            first_state = oracle.here()
+            first_state = oracle.current_state()
             trial(oracle)
         except InvalidInput as error:
             refusals[way_name] = error
@@ -404,18 +413,18 @@ def _tried(
     raise refusals.get("clone") or list(refusals.values())[-1]
 
 
-def _choice(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
+def _split_labels(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Which actions, and what they are called where all are taken."""
     listed_spaces = gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
     is_listed = isinstance(env.action_space, listed_spaces)
     return chosen_or_named(actions) if is_listed else (actions, None)
 
 
-def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
+def _list_actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
     """What the planner's actions are in the environment."""
     action_space = env.action_space
     if isinstance(choice, Iterable) and not isinstance(choice, str):
-        return [_in_space(action_space, action) for action in choice]
+        return [_check_action(action_space, action) for action in choice]
     if isinstance(action_space, gymnasium.spaces.Discrete) and choice is None:
         return [
             int(action_space.start) + offset for offset in range(int(action_space.n))
@@ -452,7 +461,7 @@ def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
     )
 
 
-def _in_space(space: Any, action: Any) -> Any:
+def _check_action(space: Any, action: Any) -> Any:
     """An action as the environment takes it: of a Box, an array of its shape."""
     env_action, is_member = action, True
     if isinstance(space, gymnasium.spaces.Box):

@@ -87,7 +87,7 @@ class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
         return other
 
 
-def wrapped(env: Any) -> Any:
+def wrapped_layer(env: Any) -> Any:
     """What a layer wraps; None where it is the innermost one."""
     if isinstance(env, View):
         return env.inside
@@ -97,7 +97,7 @@ def wrapped(env: Any) -> Any:
 def layers(env: Any) -> list[Any]:
     """The environment and what it wraps, outermost first."""
     env_layers = [env]
-    while (env := wrapped(env)) is not None:
+    while (env := wrapped_layer(env)) is not None:
         env_layers.append(env)
     return env_layers
 
@@ -107,19 +107,19 @@ def kinds(env: Any) -> list[type]:
     return [type(layer) for layer in layers(env) if type(layer) not in WATCHERS]
 
 
-def unwatched(env: Any) -> Any:
+def strip_watchers(env: Any) -> Any:
     """The environment without the outermost wrappers that only watch or count."""
     while type(env) in WATCHERS:
         env = env.env
     return env
 
 
-def _unwatched_inside(env_copy: Any) -> Any:
+def _strip_inner_watchers(env_copy: Any) -> Any:
     """A private copy without wrappers that only watch or count, at whatever depth."""
     for layer in layers(env_copy):
         while isinstance(layer, gymnasium.Wrapper) and type(layer.env) in WATCHERS:
             layer.env = layer.env.env
-    return unwatched(env_copy)
+    return strip_watchers(env_copy)
 
 
 def title(env: Any) -> str:
@@ -128,7 +128,7 @@ def title(env: Any) -> str:
     return type(inner_env.inside if isinstance(inner_env, View) else inner_env).__name__
 
 
-def one_number(env: Any, reward: Any) -> float:
+def reward_number(env: Any, reward: Any) -> float:
     """A reward as a number; several at once, as of many objectives, are refused."""
     try:
         return float(reward)
@@ -188,7 +188,7 @@ def parts(
         path, component = pending_parts.pop()
         yield path, component
         for step_name, child in _children(component, inside):
-            child = unwatched(child)
+            child = strip_watchers(child)
             if isinstance(child, PLAIN) or id(child) not in seen_ids:
                 seen_ids.add(id(child))
                 pending_parts.append(((*path, step_name), child))
@@ -230,7 +230,7 @@ def contents(env: Any) -> dict[Path, Any]:
     return dict(_leaves(parts(env)))
 
 
-def fixed(
+def layer_fields(
     env: Any, harmless: tuple[str, ...] = ()
 ) -> list[tuple[type, dict[str, Any]]]:
     """The class and the fields of each layer, without descriptions and ``harmless``."""
@@ -305,10 +305,13 @@ def _leaves(components: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]
         elif isinstance(component, REPLACED) and path[0].startswith(
             ("class ", "module ")
         ):
-            yield path, _seat(component)  # an environment's own are replaced in copies
+            yield (
+                path,
+                _generator_position(component),
+            )  # an environment's own are replaced in copies
 
 
-def _seat(generator: Any) -> str:
+def _generator_position(generator: Any) -> str:
     """Where a generator is in its sequence."""
     if isinstance(generator, np.random.RandomState):
         with np.printoptions(threshold=10_000):
@@ -316,7 +319,7 @@ def _seat(generator: Any) -> str:
     return repr(generator.bit_generator.state)
 
 
-def different(
+def first_difference(
     first_contents: dict[Path, Any], second_contents: dict[Path, Any]
 ) -> Path | None:
     """Where two environments hold different things, or None."""
@@ -326,7 +329,7 @@ def different(
     return None
 
 
-def spelled(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as the user knows it: ``board.0``, ``class Lake.count``."""
     shown_steps = [
         step_name.strip("'") for step_name in path if step_name not in ("env", "inside")
@@ -339,7 +342,7 @@ def spelled(path: Path) -> str:
 
 def private_copy(env: Any, generator: np.random.Generator) -> Any:
     """A copy that shares nothing with ``env`` and samples from ``generator`` only."""
-    env = unwatched(env)
+    env = strip_watchers(env)
     legacy_generator = legacy(generator)
     memo: dict[int, Any] = {
         id(generator): generator,
@@ -357,11 +360,11 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
             )
         elif isinstance(component, UNKNOWN):
             raise InvalidInput(
-                f"{title(env)} draws from {spelled(path)}, a "
+                f"{title(env)} draws from {format_path(path)}, a "
                 f"{type(component).__name__} that a planner cannot replace; let it "
                 "draw from self.np_random."
             )
-    env_copy = _unwatched_inside(remembering_copy(env, memo))
+    env_copy = _strip_inner_watchers(remembering_copy(env, memo))
     adopt(env_copy, generator)
     return env_copy
 
@@ -408,7 +411,7 @@ def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
         function
         for layer in layers(env)
         for function in vars(layer).values()
-        if _closes(function)
+        if _is_closure(function)
     ]
     for function in closures:
         memo[id(function)] = _with_empty_cells(function)
@@ -423,11 +426,11 @@ def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
                 with suppress(ValueError):  # a cell that is not filled yet
                     new_cell.cell_contents = deepcopy(old_cell.cell_contents, memo)
     except Exception as error:
-        raise InvalidInput(_not_copied(env, memo, error)) from error
+        raise InvalidInput(_explain_copy_failure(env, memo, error)) from error
     return env_copy
 
 
-def _closes(candidate: Any) -> bool:
+def _is_closure(candidate: Any) -> bool:
     """Whether this is a function that holds more than numbers and texts."""
     return isinstance(candidate, types.FunctionType) and any(
         not isinstance(cell_value, (*PLAIN, *OPAQUE)) for cell_value in cells(candidate)
@@ -471,7 +474,7 @@ def _refuse_closures(env: Any, components: list[tuple[Path, Any]]) -> None:
         id(component) for _, component in components if not isinstance(component, PLAIN)
     }
     for path, component in components:
-        if id(component) in attribute_ids or not _closes(component):
+        if id(component) in attribute_ids or not _is_closure(component):
             continue
         for cell_value in cells(component):
             if id(cell_value) in component_ids or isinstance(
@@ -479,8 +482,8 @@ def _refuse_closures(env: Any, components: list[tuple[Path, Any]]) -> None:
             ):
                 raise InvalidInput(
                     f"{title(env)} keeps a function in "
-                    f"{spelled(path)} that holds a {type(cell_value).__name__}, which "
-                    "all copies would share; let it be a method."
+                    f"{format_path(path)} that holds a {type(cell_value).__name__}, "
+                    "which all copies would share; let it be a method."
                 )
 
 
@@ -518,7 +521,7 @@ def _asks_itself(layer: Any) -> bool:
     return has_default_copy and hasattr(layer_type, "__getattr__") and not has_slots
 
 
-def _not_copied(env: Any, memo: dict[int, Any], error: Exception) -> str:
+def _explain_copy_failure(env: Any, memo: dict[int, Any], error: Exception) -> str:
     env_title = title(env)
     # from the inside: a wrapper fails for what it wraps
     for layer in layers(env)[::-1]:
@@ -544,7 +547,7 @@ REMEDY = (
 
 
 @contextmanager
-def global_generators_kept() -> Iterator[None]:
+def keep_global_generators() -> Iterator[None]:
     """Leave global generators as they were: the user's own samples do not change."""
     python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:

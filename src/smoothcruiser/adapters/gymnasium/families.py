@@ -24,7 +24,7 @@ FAMILIES = {
 }
 
 
-def package(text: str) -> tuple[str, str] | None:
+def find_family(text: str) -> tuple[str, str] | None:
     """The module that registers ``text`` and its extra; None for Gymnasium's own."""
     return next(
         (
@@ -36,24 +36,24 @@ def package(text: str) -> tuple[str, str] | None:
     )
 
 
-def missing(text: str, module: str, extra: str) -> MissingExtra:
+def missing_package(text: str, module: str, extra: str) -> MissingExtra:
     """The sentence for a package that is not installed."""
     return MissingExtra(
         f"{text} needs the package {module}: pip install 'smoothcruiser[{extra}]'."
     )
 
 
-def registered(text: str) -> None:
+def register_family(text: str) -> None:
     """Import the package that registers ``text``, and refuse what cannot work."""
     import gymnasium
 
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it greets on stdout
-    family = package(text)
+    family = find_family(text)
     if family is not None:
         try:
             gymnasium.register_envs(import_module(family[0]))
         except ImportError as error:
-            raise missing(text, *family) from error
+            raise missing_package(text, *family) from error
     env_spec = gymnasium.registry.get(text)
     if env_spec is not None and str(env_spec.entry_point).startswith(
         "gymnasium.envs.box2d"

@@ -48,15 +48,15 @@ class FunctionalStep:
 
     def __call__(self, state: Any, move: Any, rng: Any) -> tuple[Any, Any, Any]:
         """(reward, next state, whether the episode ended) of an action of the env."""
-        next_state = self._ask("transition", rng, state, move)
-        raw_reward = self._ask("reward", rng, state, move, next_state)
-        return raw_reward, next_state, self._ask("terminal", rng, next_state)
+        next_state = self._call_function("transition", rng, state, move)
+        raw_reward = self._call_function("reward", rng, state, move, next_state)
+        return raw_reward, next_state, self._call_function("terminal", rng, next_state)
 
     def initial(self, rng: Any) -> Any:
         """An initial state."""
-        return self._ask("initial", rng)
+        return self._call_function("initial", rng)
 
-    def _ask(self, name: str, rng: Any, *arguments: Any) -> Any:
+    def _call_function(self, name: str, rng: Any, *arguments: Any) -> Any:
         function = getattr(self.env, name)
         return (
             function(*arguments, rng)
@@ -166,7 +166,9 @@ def functional_problem(
     )
     rng_kind = access if access != "auto" else (JAX if _uses_jax(env) else NUMPY)
     if rng_kind == JAX:
-        oracle: Any = _rows(FunctionalStep(env, _table(actions), takes_rng), reward)
+        oracle: Any = _build_rows(
+            FunctionalStep(env, _stack_actions(actions), takes_rng), reward
+        )
     else:
         oracle = FunctionalOracle(FunctionalStep(env, list(actions), takes_rng), reward)
     try:
@@ -206,7 +208,7 @@ def _is_jax(value: Any) -> bool:
     return inspect.ismodule(value) and value.__name__.partition(".")[0] == "jax"
 
 
-def _rows(
+def _build_rows(
     step: FunctionalStep, reward: Callable[[float], float] | None
 ) -> FunctionalRows:
     try:
@@ -219,7 +221,7 @@ def _rows(
     return FunctionalRows(JaxStep(step, reward), "jax", each=True)
 
 
-def _table(actions: Sequence[Any]) -> Any:
+def _stack_actions(actions: Sequence[Any]) -> Any:
     """The actions as one array, which compiled code indexes."""
     return np.stack([np.asarray(action) for action in actions])
 

@@ -67,7 +67,7 @@ def keeps_rewards(env: Any) -> bool:
     return all(wrapper_type.step in PASSING for wrapper_type in wrapper_types)
 
 
-def known(env: Any) -> KnownFacts | None:
+def look_up_facts(env: Any) -> KnownFacts | None:
     """What is known of an environment without its wrappers; None if nothing is."""
     env_class = type(env)
     if isinstance(env, View):

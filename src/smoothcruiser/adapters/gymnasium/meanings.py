@@ -42,9 +42,11 @@ def meanings(env: Any, actions: Sequence[Any]) -> tuple[str, ...] | None:
     """
     action_space = env.action_space
     if isinstance(action_space, gymnasium.spaces.Box):
-        action_names = [_value(action) for action in actions]
+        action_names = [_format_value(action) for action in actions]
     elif isinstance(action_space, gymnasium.spaces.Discrete):
-        known_names = _known(getattr(env, "unwrapped", env), int(action_space.n))
+        known_names = _look_up_names(
+            getattr(env, "unwrapped", env), int(action_space.n)
+        )
         if known_names is None:
             return None
         action_names = [
@@ -65,7 +67,7 @@ def meanings(env: Any, actions: Sequence[Any]) -> tuple[str, ...] | None:
     )
 
 
-def _known(inner: Any, num_actions: int) -> Sequence[str] | None:
+def _look_up_names(inner: Any, num_actions: int) -> Sequence[str] | None:
     """A name for each action of the environment; None where there are not as many."""
     action_names: Any = None
     if callable(getattr(inner, "get_action_meanings", None)):
@@ -84,6 +86,6 @@ def _known(inner: Any, num_actions: int) -> Sequence[str] | None:
     )
 
 
-def _value(action: Any) -> str:
+def _format_value(action: Any) -> str:
     """A continuous action as its value: [-2], or [0.5, 1]."""
     return f"[{', '.join(f'{number:g}' for number in np.ravel(action).tolist())}]"

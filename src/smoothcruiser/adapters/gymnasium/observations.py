@@ -23,7 +23,9 @@ FUNCTIONS = ("_get_obs", "_get_ob", "gen_obs")
 ATTRIBUTES = ("s", "state")
 
 
-def observed(env: Any, state: Any, last_state: Any, last_observation: Any) -> Any:
+def compute_observation(
+    env: Any, state: Any, last_state: Any, last_observation: Any
+) -> Any:
     """What ``env``, which was put into ``state``, shows there.
 
     Args:
@@ -32,27 +34,28 @@ def observed(env: Any, state: Any, last_state: Any, last_observation: Any) -> An
         last: the state that the last step led to.
         shown: what that step showed.
     """
-    computed_observation = _computed(env)
+    computed_observation = _observe_layers(env)
     if last_state is state and not _equal(computed_observation, last_observation):
         raise InvalidInput(
             f"What {title(env)} shows in a state is not known to the adapter: its step "
-            f"showed {_short(last_observation)}, and {_short(computed_observation)} "
-            "was computed; give a function of the state that asks the model, such as "
-            "lambda state: model.predict(see(state))[0]."
+            f"showed {_shorten(last_observation)}, and "
+            f"{_shorten(computed_observation)} was computed; give a function of the "
+            "state that asks the model, such as lambda state: "
+            "model.predict(see(state))[0]."
         )
     return computed_observation
 
 
-def _computed(env: Any) -> Any:
+def _observe_layers(env: Any) -> Any:
     """The observation that the innermost environment and its wrappers compute."""
-    observation = _innermost(env.unwrapped)
+    observation = _observe_innermost(env.unwrapped)
     for layer in reversed(layers(env)[:-1]):
         if isinstance(layer, gymnasium.ObservationWrapper):
             observation = layer.observation(observation)
     return observation
 
 
-def _innermost(inner: Any) -> Any:
+def _observe_innermost(inner: Any) -> Any:
     for attribute_name in FUNCTIONS:
         compute = getattr(inner, attribute_name, None)
         if callable(compute):
@@ -89,5 +92,5 @@ def _equal(left: Any, right: Any) -> bool:
         return bool(np.array_equal(left, right))
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return " ".join(f"{value!r:.80}".split())

@@ -25,20 +25,20 @@ from smoothcruiser.adapters.gymnasium.copies import (
     View,
     adopt,
     contents,
-    different,
-    fixed,
+    first_difference,
+    format_path,
     is_forgetful,
     kinds,
+    layer_fields,
     modules_among,
-    one_number,
     parts,
     private_copy,
     remembering_copy,
-    spelled,
+    reward_number,
+    strip_watchers,
     title,
-    unwatched,
 )
-from smoothcruiser.adapters.gymnasium.observations import observed
+from smoothcruiser.adapters.gymnasium.observations import compute_observation
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy, stream_generator
 from smoothcruiser.problem.states import is_fixed
@@ -63,7 +63,7 @@ class EnvOracle:
     """Steps from any state, in a private copy that uses the planner's stream."""
 
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
-    what = "a copy"  # what holds a state
+    state_holder = "a copy"  # what holds a state
 
     def __init__(
         self,
@@ -81,11 +81,11 @@ class EnvOracle:
         self.env = self.twin(env)
         if rng is not None:
             self.bits.bind(rng)
-            self.env = self.begun(self.env)
+            self.env = self.begin_episode(self.env)
 
     def __fingerprint__(self) -> Any:
         """What steps depend on beside the state, which the private copy holds too."""
-        fixed_fields = fixed(self.env, self.harmless)
+        fixed_fields = layer_fields(self.env, self.harmless)
         return type(self), self.kinds, self.actions, self.reward, self.key, fixed_fields
 
     @property
@@ -104,10 +104,10 @@ class EnvOracle:
     def reset(self, rng: Any) -> Any:
         """An initial state, sampled from ``rng``."""
         self.bits.bind(rng)
-        self.env = self.begun(self.env)
-        return self.here()
+        self.env = self.begin_episode(self.env)
+        return self.current_state()
 
-    def here(self) -> Any:
+    def current_state(self) -> Any:
         """The state that the private copy is in."""
         return self.state_of(self.env)
 
@@ -115,11 +115,11 @@ class EnvOracle:
         """The number of the action that a trial takes at its ``turn``."""
         return turn % len(self.actions)
 
-    def shown(self, env: Any, observation: Any) -> Any:
+    def trial_view(self, env: Any, observation: Any) -> Any:
         """What a trial compares after a step: what the step showed."""
         return observation
 
-    def begun(self, twin: Any) -> Any:
+    def begin_episode(self, twin: Any) -> Any:
         """A private copy at the start of an episode.
 
         Generators that the reset created are replaced by the planner's.
@@ -142,9 +142,9 @@ class EnvOracle:
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One step from ``state``: (reward, next state, whether the episode ended)."""
         self.bits.bind(rng)
-        env = self.restored(state)
+        env = self.restore(state)
         observation, reward, terminated, truncated, _ = env.step(self.actions[action])
-        step_reward = one_number(env, reward)
+        step_reward = reward_number(env, reward)
         if self.reward is not None:
             step_reward = float(self.reward(step_reward))
         next_state = self.state_of(env)
@@ -153,26 +153,26 @@ class EnvOracle:
 
     def observe(self, state: Any) -> Any:
         """What a policy sees in ``state``; compared with what the last step showed."""
-        return observed(self.restored(state), state, *self.shown_last)
+        return compute_observation(self.restore(state), state, *self.shown_last)
 
     def parse(self, state: Any) -> Any:
         """``state``, or the state of a running environment in its place."""
-        running_env = self.seen(state)
+        running_env = self.as_environment(state)
         return (
             self.read(running_env) if isinstance(running_env, gymnasium.Env) else state
         )
 
-    def seen(self, env: Any) -> Any:
+    def as_environment(self, env: Any) -> Any:
         """A running simulator as an environment; anything else as it is."""
         return self.inner.like(env) if isinstance(self.inner, View) else env
 
     def read(self, env: Any) -> Any:
         """The state that the user's environment is in."""
         self.check_kind(env)
-        differing_path = self.unlike(unwatched(env), self.env)
+        differing_path = self.difference_between(strip_watchers(env), self.env)
         if differing_path is not None:
             raise InvalidInput(
-                f"This {title(env)} differs in {spelled(differing_path)} from "
+                f"This {title(env)} differs in {format_path(differing_path)} from "
                 "the one that the problem was made of; make a problem of this one, or "
                 "use access='snapshot'."
             )
@@ -191,16 +191,16 @@ class EnvOracle:
                 f"The episode of {title(env)} is over; reset it, then plan."
             )
 
-    def unlike(self, first_env: Any, second_env: Any) -> Path | None:
+    def difference_between(self, first_env: Any, second_env: Any) -> Path | None:
         """Where two environments differ beside their states, or None."""
-        return self.different(contents(first_env), contents(second_env))
+        return self.difference_outside(contents(first_env), contents(second_env))
 
-    def different(
+    def difference_outside(
         self, first_contents: dict[Path, Any], second_contents: dict[Path, Any]
     ) -> Path | None:
         """Where two environments differ outside their states, or None."""
         ignored_paths = {(name,) for name in self.harmless}
-        return different(
+        return first_difference(
             *(
                 {
                     path: component
@@ -211,10 +211,10 @@ class EnvOracle:
             )
         )
 
-    def forgets(self, name: str) -> InvalidInput:
+    def forgetting_error(self, name: str) -> InvalidInput:
         """The refusal of an environment that keeps ``name`` outside its state."""
         return InvalidInput(
-            f"{title(self.env)} keeps more than {self.what} holds "
+            f"{title(self.env)} keeps more than {self.state_holder} holds "
             f"({name}), so it cannot be put back; use access='snapshot'."
         )
 
@@ -222,11 +222,11 @@ class EnvOracle:
         """The state that an environment is in, with its randomness."""
         return self.state_of(env)
 
-    def rewound(self, mark: Any) -> Any:
+    def rewind(self, mark: Any) -> Any:
         """An environment that continues from ``mark``."""
-        return self.restored(mark)
+        return self.restore(mark)
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """An environment in ``state``, free to be stepped."""
         raise NotImplementedError
 
@@ -243,7 +243,7 @@ class SetOracle(EnvOracle):
         try:
             return super().twin(env)
         except InvalidInput:
-            inner_env = unwatched(env)
+            inner_env = strip_watchers(env)
             if inner_env is not env.unwrapped or not is_forgetful(inner_env):
                 raise
             env_copy = deepcopy(inner_env)
@@ -255,7 +255,7 @@ class SetOracle(EnvOracle):
 class StateOracle(SetOracle):
     """States are the values of ``unwrapped.s`` or ``unwrapped.state``, as numbers."""
 
-    what = "its state attribute"
+    state_holder = "its state attribute"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         super().__init__(env, *arguments)
@@ -268,7 +268,7 @@ class StateOracle(SetOracle):
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
             raise _no_numbers()
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
         example = self.example
         array_dtype = (
@@ -308,7 +308,7 @@ class StateOracle(SetOracle):
 class MujocoOracle(SetOracle):
     """States are MuJoCo's integration states, as bytes."""
 
-    what = "MuJoCo's integration state"
+    state_holder = "MuJoCo's integration state"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         import mujoco
@@ -317,7 +317,7 @@ class MujocoOracle(SetOracle):
         self.mujoco, self.part = mujoco, mujoco.mjtState.mjSTATE_INTEGRATION
         self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """The private copy, put into ``state``.
 
         Positions of bodies are recomputed, since rewards read them before the
@@ -370,7 +370,7 @@ class CloneOracle(SetOracle):
     holds.
     """
 
-    what = "clone_state"
+    state_holder = "clone_state"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         inner_env = env.unwrapped
@@ -387,40 +387,40 @@ class CloneOracle(SetOracle):
         super().__init__(env, *arguments)
         if any(
             isinstance(component, REPLACED)
-            for _, component in parts(self.cloned(self.inner, False))
+            for _, component in parts(self.clone(self.inner, False))
         ):
             raise InvalidInput(
                 "clone_state clones a generator, so nothing after it is random; "
                 "leave it out."
             )
 
-    def cloned(self, env: Any, with_generator: bool) -> Any:
+    def clone(self, env: Any, with_generator: bool) -> Any:
         """What ``clone_state`` returns."""
         clone_options = {"include_rng": with_generator} if self.choosy else {}
         return env.unwrapped.clone_state(**clone_options)
 
-    def begun(self, twin: Any) -> Any:
+    def begin_episode(self, twin: Any) -> Any:
         """A private copy at the start of an episode, seeded from the stream."""
         twin.reset(seed=int(self.generator.integers(2**31)))
         adopt(twin, self.generator)
         return twin
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
         if self.chance:
-            self.begun(self.env)
+            self.begin_episode(self.env)
         self.inner.restore_state(state.state)
         return self.env
 
     def state_of(self, env: Any) -> Clone:
         """The state without its generator."""
-        return Clone(self.cloned(env, False))
+        return Clone(self.clone(env, False))
 
     def mark(self, env: Any) -> Any:
         """The state with its generator."""
-        return self.cloned(env, True)
+        return self.clone(env, True)
 
-    def rewound(self, mark: Any) -> Any:
+    def rewind(self, mark: Any) -> Any:
         """The private copy, continuing from ``mark``."""
         self.inner.restore_state(mark)
         return self.env
@@ -455,7 +455,7 @@ class Snapshot:
         )
 
     def __fingerprint__(self) -> Any:
-        return fixed(self.env), self.key
+        return layer_fields(self.env), self.key
 
     def __repr__(self) -> str:
         key = self.key.hex()[:8] if isinstance(self.key, bytes) else self.key
@@ -470,7 +470,7 @@ class SnapshotOracle(EnvOracle):
         """The fields of the environment belong to the state."""
         return type(self), self.kinds, self.actions, self.reward, self.key
 
-    def forgets(self, name: str) -> InvalidInput:
+    def forgetting_error(self, name: str) -> InvalidInput:
         """The refusal of an environment whose copies do not hold ``name``."""
         return InvalidInput(
             f"A copy of {title(self.env)} forgets {name}; "
@@ -494,17 +494,17 @@ class SnapshotOracle(EnvOracle):
         }
         self.same |= modules_among(parts(self.env))
 
-    def here(self) -> Any:
+    def current_state(self) -> Any:
         """The state that the private copy is in."""
-        return self.state_of(self.again(self.env))
+        return self.state_of(self.copy_twin(self.env))
 
-    def again(self, twin: Any) -> Any:
+    def copy_twin(self, twin: Any) -> Any:
         """A copy of a private copy."""
         return remembering_copy(twin, dict(self.same))
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """A fresh copy, since many steps start from the same snapshot."""
-        return self.again(state.env)
+        return self.copy_twin(state.env)
 
     def state_of(self, env: Any) -> Snapshot:
         """A private copy as a state; nobody else may step it."""
@@ -512,14 +512,14 @@ class SnapshotOracle(EnvOracle):
 
     def read(self, env: Any) -> Snapshot:
         """A snapshot of the user's environment."""
-        env = self.seen(env)
+        env = self.as_environment(env)
         self.check_kind(env)
         env_copy = private_copy(env, self.generator)
-        differing_path = self.unlike(unwatched(env), env_copy)
+        differing_path = self.difference_between(strip_watchers(env), env_copy)
         if differing_path is not None:
-            raise self.forgets(spelled(differing_path))
+            raise self.forgetting_error(format_path(differing_path))
         return self.state_of(env_copy)
 
     def mark(self, env: Any) -> Snapshot:
         """A copy as a state."""
-        return Snapshot(self.again(env), None)
+        return Snapshot(self.copy_twin(env), None)

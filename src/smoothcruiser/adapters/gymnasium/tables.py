@@ -89,7 +89,7 @@ def table_problem(
     inner_env = env.unwrapped
     P, end_state = inner_env.P, len(inner_env.P)
     K = len(actions)
-    table_rows = _rows(P, actions, reward)
+    table_rows = _merge_rows(P, actions, reward)
     into_flagged = {z for s in table_rows for z, _, _, is_end in s if is_end}
     into_open = {z for s in table_rows for z, _, _, is_end in s if not is_end}
     terminal_states = into_flagged - into_open
@@ -128,11 +128,11 @@ def table_problem(
         problem,
         oracle=oracle,
         initial_state=start if isinstance(start, int) else oracle.reset(start),
-        **_shown_totals(problem),
+        **_declare_totals(problem),
     )
 
 
-def _shown_totals(problem: Problem) -> dict[str, Any]:
+def _declare_totals(problem: Problem) -> dict[str, Any]:
     """What the tables show of totals, as arguments of a problem."""
     tables = problem.tables
     assert tables is not None
@@ -166,7 +166,7 @@ def _shown_totals(problem: Problem) -> dict[str, Any]:
 Row = list[tuple[int, float, float, bool]]
 
 
-def _rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
+def _merge_rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
     """The successors of every pair; those with equal state, reward and flag merged."""
     table_rows: list[Row] = []
     for s in range(len(P)):

@@ -22,9 +22,9 @@ import numpy as np
 
 from smoothcruiser.adapters.gymnasium.copies import (
     contents,
-    different,
-    one_number,
-    spelled,
+    first_difference,
+    format_path,
+    reward_number,
     surroundings,
     title,
 )
@@ -41,7 +41,7 @@ EPISODES = 2
 CLOSE = 1e-5
 TRIAL = 105  # spawn key of the streams used here
 
-Taken = tuple[Any, float, bool, bool]  # observation, reward, terminated, truncated
+TrialStep = tuple[Any, float, bool, bool]  # observation, reward, terminated, truncated
 
 
 def trial(oracle: EnvOracle) -> None:
@@ -49,8 +49,8 @@ def trial(oracle: EnvOracle) -> None:
     env_title = title(oracle.env)
     try:
         for episode in range(EPISODES):
-            _walk(oracle, env_title, episode)
-        _equal_streams(oracle, env_title)
+            _check_episode(oracle, env_title, episode)
+        _check_equal_streams(oracle, env_title)
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -62,16 +62,16 @@ def trial(oracle: EnvOracle) -> None:
         ) from error
 
 
-def _walk(oracle: EnvOracle, env_title: str, episode: int) -> None:
+def _check_episode(oracle: EnvOracle, env_title: str, episode: int) -> None:
     walker = oracle.twin(oracle.env)
     oracle.bits.bind(stream(TRIAL, episode))
     if episode:
-        walker = oracle.begun(walker)
+        walker = oracle.begin_episode(walker)
     global_before, marks, steps_taken = _global_state(), {}, []
     for step_number in range(WALK):
         if step_number in MARKS:
             marks[step_number] = oracle.mark(walker), contents(walker)
-        steps_taken.append(_step(oracle, walker, episode, step_number))
+        steps_taken.append(_take_step(oracle, walker, episode, step_number))
         if steps_taken[-1][2] or steps_taken[-1][3]:
             break
     if _global_state() != global_before:
@@ -83,54 +83,56 @@ def _walk(oracle: EnvOracle, env_title: str, episode: int) -> None:
     if strange_path is not None:
         raise InvalidInput(
             f"A step of {env_title} makes a generator of its own "
-            f"({spelled(strange_path)}); let it draw from self.np_random."
+            f"({format_path(strange_path)}); let it draw from self.np_random."
         )
     final_contents, final_surroundings = contents(walker), surroundings(walker)
     for step_number, (mark, marked_contents) in marks.items():
-        _go_back(
+        _check_mark(
             oracle, env_title, episode, step_number, mark, marked_contents, steps_taken
         )
-    shared_path = different(final_contents, contents(walker)) or different(
-        final_surroundings, surroundings(walker)
-    )
+    shared_path = first_difference(
+        final_contents, contents(walker)
+    ) or first_difference(final_surroundings, surroundings(walker))
     if shared_path is not None:
         raise InvalidInput(
-            f"Copies of {env_title} share {spelled(shared_path)}: a step of one "
+            f"Copies of {env_title} share {format_path(shared_path)}: a step of one "
             "changes it for all; keep it in the environment itself, so that a copy has "
             "its own."
         )
 
 
-def _go_back(
+def _check_mark(
     oracle: EnvOracle,
     env_title: str,
     episode: int,
     mark_number: int,
     mark: Any,
     marked_contents: Any,
-    steps_taken: list[Taken],
+    steps_taken: list[TrialStep],
 ) -> None:
     """Take the steps after a mark again, and compare."""
-    _step(oracle, oracle.rewound(mark), EPISODES + episode, mark_number + 1)  # a detour
-    env = oracle.rewound(mark)
-    differing_path = oracle.different(marked_contents, contents(env))
+    _take_step(
+        oracle, oracle.rewind(mark), EPISODES + episode, mark_number + 1
+    )  # a detour
+    env = oracle.rewind(mark)
+    differing_path = oracle.difference_outside(marked_contents, contents(env))
     if differing_path is not None:
-        raise oracle.forgets(spelled(differing_path))
+        raise oracle.forgetting_error(format_path(differing_path))
     for step_number in range(mark_number, min(mark_number + AHEAD, len(steps_taken))):
-        repeated_step = _step(oracle, env, episode, step_number)
+        repeated_step = _take_step(oracle, env, episode, step_number)
         difference = _difference(steps_taken[step_number], repeated_step)
         if difference:
             raise InvalidInput(
                 f"{env_title}, put back to where it was {mark_number} steps into an "
                 f"episode, {difference} {step_number - mark_number + 1} steps later: "
-                f"it keeps something that {oracle.what} does not hold, or draws from "
-                "elsewhere than self.np_random."
+                f"it keeps something that {oracle.state_holder} does not hold, or "
+                "draws from elsewhere than self.np_random."
             )
 
 
-def _equal_streams(oracle: EnvOracle, env_title: str) -> None:
+def _check_equal_streams(oracle: EnvOracle, env_title: str) -> None:
     """A call is a function of the state, the action and the stream."""
-    state = oracle.here()
+    state = oracle.current_state()
     action = oracle.attempt(oracle.env, 0)
     first_answer, second_answer = (
         oracle(state, action, stream(TRIAL, EPISODES)) for _ in range(2)
@@ -144,40 +146,45 @@ def _equal_streams(oracle: EnvOracle, env_title: str) -> None:
         )
 
 
-def _step(oracle: EnvOracle, env: Any, episode: int, step_number: int) -> Taken:
+def _take_step(
+    oracle: EnvOracle, env: Any, episode: int, step_number: int
+) -> TrialStep:
     oracle.bits.bind(stream(TRIAL, episode, step_number))
     action = oracle.actions[oracle.attempt(env, 7 * step_number + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
-    frozen_view = _kept(oracle.shown(env, observation))
-    return frozen_view, one_number(env, reward), bool(terminated), bool(truncated)
+    frozen_view = _freeze_observation(oracle.trial_view(env, observation))
+    return frozen_view, reward_number(env, reward), bool(terminated), bool(truncated)
 
 
-def _kept(observation: Any) -> Any:
+def _freeze_observation(observation: Any) -> Any:
     """An observation that later steps cannot change."""
     if isinstance(observation, dict):
-        return {entry_name: _kept(entry) for entry_name, entry in observation.items()}
+        return {
+            entry_name: _freeze_observation(entry)
+            for entry_name, entry in observation.items()
+        }
     if isinstance(observation, tuple | list):
-        return [_kept(entry) for entry in observation]
+        return [_freeze_observation(entry) for entry in observation]
     return np.array(observation)
 
 
-def _difference(expected: Taken, repeated: Taken) -> str:
+def _difference(expected: TrialStep, repeated: TrialStep) -> str:
     if not np.isclose(expected[1], repeated[1], rtol=CLOSE, atol=CLOSE, equal_nan=True):
         return f"pays {repeated[1]!r} in place of {expected[1]!r}"
     if expected[2:] != repeated[2:]:
         return "ends in one case and not in the other"
-    return "" if _close(expected[0], repeated[0]) else "shows another observation"
+    return "" if _is_close(expected[0], repeated[0]) else "shows another observation"
 
 
-def _close(expected: Any, repeated: Any) -> bool:
+def _is_close(expected: Any, repeated: Any) -> bool:
     if isinstance(expected, dict):
         return expected.keys() == repeated.keys() and all(
-            _close(expected_entry, repeated[entry_name])
+            _is_close(expected_entry, repeated[entry_name])
             for entry_name, expected_entry in expected.items()
         )
     if isinstance(expected, list):
         return len(expected) == len(repeated) and all(
-            _close(expected_item, repeated_item)
+            _is_close(expected_item, repeated_item)
             for expected_item, repeated_item in zip(expected, repeated, strict=True)
         )
     if expected.shape != repeated.shape:

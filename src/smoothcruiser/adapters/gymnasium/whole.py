@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.gymnasium.copies import REPLACED, Path, spelled
+from smoothcruiser.adapters.gymnasium.copies import REPLACED, Path, format_path
 from smoothcruiser.errors import InvalidInput
 
 ATOMS = frozenset((bool, int, float, complex, str, bytes, type(None), range))
@@ -257,6 +257,6 @@ def _name(definition: Any) -> str:
 
 def _hidden(component: Any, path: Path) -> Hidden:
     return Hidden(
-        f"{spelled(path)} holds a {type(component).__name__}, which does not show what "
-        "is in it; let it be numbers, texts, lists and dicts."
+        f"{format_path(path)} holds a {type(component).__name__}, which does not show "
+        "what is in it; let it be numbers, texts, lists and dicts."
     )

@@ -161,7 +161,7 @@ def problem(
         action_choice, action_labels = actions, None
         if hasattr(env.action_space(params), "n"):
             action_choice, action_labels = chosen_or_named(actions)
-        env_actions = _actions(env, params, action_choice)
+        env_actions = _list_actions(env, params, action_choice)
         reward_bounds = more.get("reward_range") or known_range(
             known_name, env, params, env_actions
         )
@@ -175,7 +175,7 @@ def problem(
     is_deterministic = (
         declarations.get("deterministic", False) or not oracle.form.matter.chance
     )
-    max_steps = _limit(env, params) if is_own and has_limit else None
+    max_steps = _longest_episode(env, params) if is_own and has_limit else None
     if declarations.get("horizon") is None and discount == 1:
         declarations["horizon"] = max_steps
     facts: dict[str, Any] = {
@@ -188,7 +188,8 @@ def problem(
         "outcomes": oracle.outcomes if is_deterministic else None,
         "episodes_end": None if max_steps is None else (max_steps, 1.0),
         "key": oracle.identity(),
-        "actions": action_labels or _labels(known_name, env, params, env_actions),
+        "actions": action_labels
+        or _action_labels(known_name, env, params, env_actions),
         "name": problem_name,
         **oracle.companions(),
     }
@@ -214,7 +215,7 @@ def named(
         for option_name, option_value in parameters.items()
     )
     with precise(problem_options.get("x64") is True):
-        env, params = _environment(text, parameters)
+        env, params = _build_environment(text, parameters)
     return problem(
         env,
         params,
@@ -228,7 +229,7 @@ def named(
 # --- the environment ----------------------------------------------------------
 
 
-def _environment(text: str, parameters: dict[str, Any]) -> tuple[Any, Any]:
+def _build_environment(text: str, parameters: dict[str, Any]) -> tuple[Any, Any]:
     """An environment and its parameters: a registered one, or ``module:Class``."""
     module_name, colon, class_name = text.partition(":")
     try:
@@ -241,7 +242,7 @@ def _environment(text: str, parameters: dict[str, Any]) -> tuple[Any, Any]:
             def factory(**options: Any) -> Any:
                 return gymnax.make(text, **options)[0]
 
-        env = factory(**_constructed(factory, text, parameters))
+        env = factory(**_constructor_options(factory, text, parameters))
         params = env.default_params
         param_names = (
             [param_field.name for param_field in fields(params)]
@@ -259,11 +260,13 @@ def _environment(text: str, parameters: dict[str, Any]) -> tuple[Any, Any]:
     except Exception as error:
         raise InvalidInput(
             f"gymnax cannot make {text!r} with {parameters}: {said(error)}; "
-            f"{_choices(text, colon)}."
+            f"{_suggest_remedy(text, colon)}."
         ) from error
 
 
-def _constructed(factory: Any, text: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def _constructor_options(
+    factory: Any, text: str, parameters: dict[str, Any]
+) -> dict[str, Any]:
     """The parameters that are the constructor's: those that ``EnvParams`` has not."""
     if not parameters:
         return {}
@@ -280,7 +283,7 @@ def _constructed(factory: Any, text: str, parameters: dict[str, Any]) -> dict[st
     }
 
 
-def _choices(text: str, colon: str) -> str:
+def _suggest_remedy(text: str, colon: str) -> str:
     if colon or text in gymnax.registered_envs:
         return "check its parameters"
     return f"it has {', '.join(gymnax.registered_envs)}"
@@ -322,7 +325,7 @@ def _world(
         return jnp.asarray(step_reward), EndedState(next_state, has_ended), has_ended
 
     def init(key: Any) -> EndedState:
-        _, state = env.reset_env(key, rebuild_params(_fenced))
+        _, state = env.reset_env(key, rebuild_params(_fence_values))
         return EndedState(state, jnp.bool_(False))
 
     def as_ended_state(state: Any) -> Any:
@@ -331,8 +334,8 @@ def _world(
     plain_params = [np.asarray(x).tolist() for x in param_leaves]
     return JaxWorld(
         title=str(getattr(env, "name", type(env).__name__)),
-        step=partial(step, fence=_open),
-        run=partial(step, fence=_fenced),
+        step=partial(step, fence=_leave_open),
+        run=partial(step, fence=_fence_values),
         init=init,
         num_actions=len(actions),
         ends=(ENDED,),
@@ -352,11 +355,11 @@ def _world(
     )
 
 
-def _open(values: Any) -> Any:
+def _leave_open(values: Any) -> Any:
     return values
 
 
-def _fenced(values: Any) -> Any:
+def _fence_values(values: Any) -> Any:
     """The same values, across which the compiler neither moves nor fuses anything.
 
     What lies between two fences is compiled as in the user's own ``jit(step_env)``.
@@ -365,7 +368,7 @@ def _fenced(values: Any) -> Any:
     return jax.lax.optimization_barrier(values)
 
 
-def _limit(env: Any, params: Any) -> int | None:
+def _longest_episode(env: Any, params: Any) -> int | None:
     """Steps of the longest episode of one of gymnax's own environments."""
     max_steps = getattr(params, "max_steps_in_episode", None)
     if max_steps is None or not hasattr(env, "is_truncated"):
@@ -377,7 +380,7 @@ def _limit(env: Any, params: Any) -> int | None:
 # --- actions ------------------------------------------------------------------
 
 
-def _actions(env: Any, params: Any, choice: Any) -> list[Any]:
+def _list_actions(env: Any, params: Any, choice: Any) -> list[Any]:
     """What the planner's actions are in the environment."""
     action_space = env.action_space(params)
     if hasattr(action_space, "n"):
@@ -408,14 +411,14 @@ def _actions(env: Any, params: Any, choice: Any) -> list[Any]:
             )
             return [np.array(x).reshape(shape) for x in itertools.product(*axis_values)]
     if shape is not None and isinstance(choice, list | tuple):
-        return [_in_box(action_space, x) for x in choice]
+        return [_check_box_action(action_space, x) for x in choice]
     raise InvalidInput(
         f"The actions {action_space!r} are not a short list; give actions=[…], or "
         "actions=n for a grid of n >= 2 values per dimension."
     )
 
 
-def _in_box(space: Any, action: Any) -> Any:
+def _check_box_action(space: Any, action: Any) -> Any:
     """An action as an array of the shape of a Box."""
     try:
         box_action = np.asarray(action, np.float32).reshape(space.shape)
@@ -431,7 +434,7 @@ def _in_box(space: Any, action: Any) -> Any:
     )
 
 
-def _labels(
+def _action_labels(
     known_name: str, env: Any, params: Any, actions: Sequence[Any]
 ) -> tuple[str, ...] | None:
     """What the chosen actions are called; None where some have no name."""

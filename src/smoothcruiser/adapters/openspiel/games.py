@@ -37,7 +37,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
-from smoothcruiser.adapters.openspiel.keys import Merge, chosen
+from smoothcruiser.adapters.openspiel.keys import Merge, choose_key
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
@@ -111,14 +111,14 @@ class SpielOracle:
 
     def __init__(self, game: Any) -> None:
         self.game = game
-        self.longest = None if _endless(game) else int(game.max_game_length())
+        self.longest = None if _is_endless(game) else int(game.max_game_length())
 
     def __fingerprint__(self) -> Any:
         return str(self.game), self.longest, pyspiel  # the library by its version
 
     def reset(self, rng: Any) -> SpielState:
         """The beginning of a game, its chance nodes sampled from ``rng``."""
-        return SpielState(self._played(self.game.new_initial_state(), rng), 0)
+        return SpielState(self._play_chance(self.game.new_initial_state(), rng), 0)
 
     def parse(self, state: Any) -> Any:
         """The position after a list of all moves so far, those of chance included.
@@ -128,7 +128,7 @@ class SpielOracle:
         if isinstance(state, SpielState):
             return state
         if isinstance(state, pyspiel.State):
-            return self._read(state)
+            return self._replay_position(state)
         if not isinstance(state, list | tuple):
             raise InvalidInput(
                 f"A position of {self.game} is a list of all moves so far, or "
@@ -149,7 +149,7 @@ class SpielOracle:
             )
         return SpielState(position, num_moves)
 
-    def _read(self, running: Any) -> Any:
+    def _replay_position(self, running: Any) -> Any:
         """OpenSpiel's own position, played again from the beginning."""
         if str(running.get_game()) != str(self.game):
             raise InvalidInput(
@@ -179,10 +179,10 @@ class SpielOracle:
         self, state: SpielState, action: int, rng: Any
     ) -> tuple[float, SpielState]:
         """One sample of (reward of the max player, next position)."""
-        next_position = self._played(state.state.child(action), rng)
-        return self._answer(state, next_position)
+        next_position = self._play_chance(state.state.child(action), rng)
+        return self._reward_and_state(state, next_position)
 
-    def _answer(
+    def _reward_and_state(
         self, state: SpielState, next_position: Any
     ) -> tuple[float, SpielState]:
         num_moves = state.moves + 1
@@ -200,7 +200,7 @@ class SpielOracle:
             next_position, num_moves
         )
 
-    def _played(self, position: Any, rng: Any) -> Any:
+    def _play_chance(self, position: Any, rng: Any) -> Any:
         """The position after chance has had its turns."""
         while position.is_chance_node():
             outcomes = position.chance_outcomes()
@@ -222,11 +222,11 @@ class SpielOracle:
                     for outcome, q in position.chance_outcomes()
                 ]
             else:
-                move_outcomes.append((p, *self._answer(state, position)))
+                move_outcomes.append((p, *self._reward_and_state(state, position)))
         return move_outcomes
 
 
-def _endless(game: Any) -> bool:
+def _is_endless(game: Any) -> bool:
     return not ENDLESS.isdisjoint(re.findall(r"\w+", str(game)))
 
 
@@ -283,7 +283,7 @@ def problem(
     declarations = taken(dict(more))
     horizon = declarations.get("horizon")
     if isinstance(game, str):
-        game = _loaded(game, {})
+        game = _load_game(game, {})
     _check(game)
     oracle = SpielOracle(game)
     game_type = game.get_type()
@@ -347,7 +347,7 @@ def problem(
         "name": name or f"openspiel:{game_type.short_name}",
     }
     if "key" not in declarations:
-        facts["key"] = chosen(game, merge, discount, horizon)
+        facts["key"] = choose_key(game, merge, discount, horizon)
     elif merge != "auto":
         raise InvalidInput("key= and merge= both say what one state is; drop one.")
     declarations["horizon"] = horizon
@@ -372,7 +372,7 @@ def named(
         for option_name, option_value in parameters.items()
     )
     return problem(
-        _loaded(text, parameters),
+        _load_game(text, parameters),
         discount=discount,
         operator=operator,
         name=f"openspiel:{text}{shown_parameters}",
@@ -380,7 +380,7 @@ def named(
     )
 
 
-def _loaded(text: str, parameters: dict[str, Any]) -> Any:
+def _load_game(text: str, parameters: dict[str, Any]) -> Any:
     try:
         with _quiet():
             return (
@@ -393,11 +393,12 @@ def _loaded(text: str, parameters: dict[str, Any]) -> Any:
         first_line = first_line.removesuffix(" Available games are:").rstrip(".")
         given_text = f" with {parameters}" if parameters else ""
         raise InvalidInput(
-            f"OpenSpiel cannot load {text!r}{given_text}: {first_line}; {_near(text)}"
+            f"OpenSpiel cannot load {text!r}{given_text}: {first_line}; "
+            f"{_suggest_game(text)}"
         ) from error
 
 
-def _near(text: str) -> str:
+def _suggest_game(text: str) -> str:
     """What to write instead: the game of the nearest name, or where they are listed."""
     game_name = text.partition("(")[0]
     known_names = pyspiel.registered_names()

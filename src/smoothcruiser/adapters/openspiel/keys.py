@@ -119,7 +119,9 @@ class SpielKey:
         return f"histories that {merge_text} are one state ({test_text})"
 
 
-def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> SpielKey:
+def choose_key(
+    game: Any, merge: Merge, discount: float, horizon: int | None
+) -> SpielKey:
     """The key of ``game``; refuses a ``merge`` that takes two positions for one."""
     if merge not in ("auto", *MERGES):
         merge_names = "'auto', 'observation', 'numbered' or 'history'"
@@ -137,11 +139,11 @@ def chosen(game: Any, merge: Merge, discount: float, horizon: int | None) -> Spi
     if wanted_merge == "history":
         return SpielKey("history")
     first_counted = (
-        _first(game, discount, horizon)
+        _first_counted_move(game, discount, horizon)
         if wanted_merge == "numbered" and game_name in LIMITED
         else 0
     )
-    num_pairs, differing_pair = compared(game, SpielKey(wanted_merge))
+    num_pairs, differing_pair = compare_futures(game, SpielKey(wanted_merge))
     if merge != "auto" and differing_pair is not None:
         raise InvalidInput(
             f"merge={merge!r} takes the positions of {game_name} after moves "
@@ -168,7 +170,7 @@ def _verdict(game: Any) -> Merge | None:
     )
 
 
-def _first(game: Any, discount: float, horizon: int | None) -> int:
+def _first_counted_move(game: Any, discount: float, horizon: int | None) -> int:
     """The number of moves from which on a move limit affects values."""
     reach = math.inf
     if discount < 1.0:
@@ -184,7 +186,7 @@ def _first(game: Any, discount: float, horizon: int | None) -> int:
 # --- the test -----------------------------------------------------------------
 
 
-def compared(
+def compare_futures(
     game: Any,
     key: SpielKey,
     played: int = PLAYED,
@@ -226,9 +228,11 @@ def _same_future(
 ) -> tuple[bool, int]:
     """Whether two positions agree along one random continuation, and the moves made."""
     first_copy, second_copy = first_position.clone(), second_position.clone()
-    start_payoffs = [_paid(first_copy), _paid(second_copy)]
+    start_payoffs = [_payoff_so_far(first_copy), _payoff_so_far(second_copy)]
     for num_moves in range(1, max_moves + 1):
-        if _seen(first_copy, start_payoffs[0]) != _seen(second_copy, start_payoffs[1]):
+        if _visible_state(first_copy, start_payoffs[0]) != _visible_state(
+            second_copy, start_payoffs[1]
+        ):
             return False, num_moves
         if first_copy.is_terminal():
             return True, num_moves
@@ -238,13 +242,13 @@ def _same_future(
     return True, max_moves
 
 
-def _paid(position: Any) -> float:
+def _payoff_so_far(position: Any) -> float:
     # What was paid on the way to the end of a game is no part of its future: there
     # is none.
     return 0.0 if position.is_terminal() else float(position.returns()[0])
 
 
-def _seen(position: Any, start_payoff: float) -> Any:
+def _visible_state(position: Any, start_payoff: float) -> Any:
     """The mover, the moves (with probabilities at chance nodes) and what was paid."""
     move_law = (
         position.chance_outcomes()
@@ -269,14 +273,16 @@ def _positions(game: Any, rng: random.Random, budget: int) -> Iterator[Position]
         playout: list[Position] = [(game.new_initial_state(), 0)]
         while not playout[-1][0].is_terminal() and budget > 0:
             playout.append(
-                _after(playout[-1], _move(playout[-1][0], rng, favourite_move))
+                _play_move(
+                    playout[-1], _choose_move(playout[-1][0], rng, favourite_move)
+                )
             )
             budget -= 1
-        yield from filter(_decided, playout)
+        yield from filter(_is_decided, playout)
         for _ in range(max(4, len(playout) // 8)):
-            for position in _reordered(playout, rng):
+            for position in _reorder_moves(playout, rng):
                 budget -= 1
-                if _decided(position):
+                if _is_decided(position):
                     yield position
             for position in _siblings(rng.choice(playout), rng):
                 budget -= 1
@@ -285,7 +291,7 @@ def _positions(game: Any, rng: random.Random, budget: int) -> Iterator[Position]
                 return
 
 
-def _move(position: Any, rng: random.Random, favourite_move: int | None) -> int:
+def _choose_move(position: Any, rng: random.Random, favourite_move: int | None) -> int:
     legal_moves = position.legal_actions()
     if favourite_move is None or position.is_chance_node():
         return int(rng.choice(legal_moves))
@@ -294,16 +300,16 @@ def _move(position: Any, rng: random.Random, favourite_move: int | None) -> int:
     return int(rng.choice(legal_moves))
 
 
-def _after(position: Position, move: int) -> Position:
+def _play_move(position: Position, move: int) -> Position:
     state, num_moves = position
     return state.child(move), num_moves + (not state.is_chance_node())
 
 
-def _decided(position: Position) -> bool:
+def _is_decided(position: Position) -> bool:
     return not position[0].is_chance_node()
 
 
-def _reordered(playout: list[Position], rng: random.Random) -> Iterator[Position]:
+def _reorder_moves(playout: list[Position], rng: random.Random) -> Iterator[Position]:
     """The positions after two blocks of moves swap places, while moves stay legal."""
     block_size = rng.choice(
         (1, 2, 3)
@@ -322,7 +328,7 @@ def _reordered(playout: list[Position], rng: random.Random) -> Iterator[Position
     ):
         if move not in position[0].legal_actions():
             return
-        position = _after(position, move)
+        position = _play_move(position, move)
         yield position
 
 
@@ -330,9 +336,9 @@ def _siblings(position: Position, rng: random.Random) -> Iterator[Position]:
     """Some positions one move further, after the rolls that follow it."""
     legal_moves = position[0].legal_actions()
     for move in rng.sample(legal_moves, min(len(legal_moves), 6)):
-        next_position = _after(position, move)
-        while not _decided(next_position):
-            next_position = _after(
+        next_position = _play_move(position, move)
+        while not _is_decided(next_position):
+            next_position = _play_move(
                 next_position, rng.choice(next_position[0].legal_actions())
             )
         yield next_position

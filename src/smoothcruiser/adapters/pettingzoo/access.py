@@ -54,20 +54,25 @@ except ImportError as error:
         "PettingZoo games need PettingZoo: pip install 'smoothcruiser[pettingzoo]'."
     ) from error
 
-from smoothcruiser.adapters.gymnasium.copies import global_generators_kept
+from smoothcruiser.adapters.gymnasium.copies import keep_global_generators
 from smoothcruiser.adapters.gymnasium.trial import trial
 from smoothcruiser.adapters.gymnasium.whole import Hidden, whole
 from smoothcruiser.adapters.pettingzoo import turns
-from smoothcruiser.adapters.pettingzoo.bare import bare, cannot, has_begun, title_of
+from smoothcruiser.adapters.pettingzoo.bare import (
+    has_begun,
+    planning_refusal,
+    strip_wrappers,
+    title_of,
+)
 from smoothcruiser.adapters.pettingzoo.known import (
     AT_ONCE,
     FAMILIES_AT_ONCE,
     HIDDEN,
     KNOWN,
     PAYS,
-    hides,
-    known,
-    stem,
+    hides_information,
+    look_up_game,
+    strip_version,
 )
 
 EXTRA = "pip install 'smoothcruiser[pettingzoo]'"
@@ -85,7 +90,7 @@ class GameOptions(Declarations, total=False):
     name: str | None
 
 
-@global_generators_kept()
+@keep_global_generators()
 def problem(
     game: Any, *, discount: float, operator: Operator, **more: Unpack[GameOptions]
 ) -> Problem:
@@ -131,17 +136,17 @@ def problem(
             if option_name in DECLARATIONS
         }
     )
-    bare_game = bare(game)
-    game_title, known_game = title_of(bare_game), known(bare_game)
+    bare_game = strip_wrappers(game)
+    game_title, known_game = title_of(bare_game), look_up_game(bare_game)
     _refuse_hidden(bare_game, game_title, more.get("perfect_information"))
-    player_names = _players(bare_game, game_title)
+    player_names = _player_names(bare_game, game_title)
     turns_view = turns.TurnsView(
-        bare_game, player_names, _size(bare_game, player_names, game_title)
+        bare_game, player_names, _count_actions(bare_game, player_names, game_title)
     )
     seed = more.get("seed")
     starts_here = seed is None and has_begun(bare_game)
     deterministic = declarations.setdefault("deterministic", known_game is not None)
-    oracle = _tried(
+    oracle = _build_oracle(
         turns_view, more.get("merge", "auto"), deterministic, starts_here, seed or 0
     )
     if discount == 1 and declarations.get("horizon") is None and known_game is not None:
@@ -153,7 +158,7 @@ def problem(
         "num_actions": len(oracle.actions),
         "discount": discount,
         "operator": operator,
-        "reward_range": _range(
+        "reward_range": _choose_reward_range(
             more.get("reward_range"), known_game is not None, game_title
         ),
         "payoffs": EVERY_STEP if known_game is None else AT_THE_END,
@@ -190,7 +195,7 @@ def named(
         f",{option_name}={option_value}"
         for option_name, option_value in parameters.items()
     )
-    game = _made(text, parameters)
+    game = _build_game(text, parameters)
     problem_name = f"pettingzoo:{text}{shown_parameters}"
     return problem(
         game, discount=discount, operator=operator, name=problem_name, **problem_options
@@ -200,7 +205,7 @@ def named(
 # --- finding ------------------------------------------------------------------
 
 
-def _made(text: str, parameters: dict[str, Any]) -> Any:
+def _build_game(text: str, parameters: dict[str, Any]) -> Any:
     """A game by its name in ``pettingzoo.classic``, or by ``module:function``."""
     module_name, colon, attribute_name = text.partition(":")
     if not colon:
@@ -215,7 +220,7 @@ def _made(text: str, parameters: dict[str, Any]) -> Any:
             raise MissingExtra(
                 f"{text} needs more than PettingZoo itself ({said(error)}): {EXTRA}."
             ) from error
-        raise _unknown(text) from error
+        raise _unknown_game(text) from error
     except AttributeError as error:
         raise InvalidInput(
             f"{module_name} has no {attribute_name!r}, a function or class that makes "
@@ -232,17 +237,17 @@ def _made(text: str, parameters: dict[str, Any]) -> Any:
 
 def _refuse_by_name(text: str) -> None:
     """Refuse what cannot be planned in, whether or not it could be imported."""
-    if stem(text) in HIDDEN:
-        raise cannot(text, "information is hidden")
+    if strip_version(text) in HIDDEN:
+        raise planning_refusal(text, "information is hidden")
     folder = Path(pettingzoo.__file__).parent
     family_files = [
         folder / family_name / f"{text}.py" for family_name in FAMILIES_AT_ONCE
     ]
-    if stem(text) in AT_ONCE or any(path.exists() for path in family_files):
-        raise cannot(text, "players move at the same time")
+    if strip_version(text) in AT_ONCE or any(path.exists() for path in family_files):
+        raise planning_refusal(text, "players move at the same time")
 
 
-def _unknown(text: str) -> InvalidInput:
+def _unknown_game(text: str) -> InvalidInput:
     from pettingzoo import classic
 
     module_names = [
@@ -251,7 +256,9 @@ def _unknown(text: str) -> InvalidInput:
         if "_v" in module_info.name
     ]
     game_names = sorted(
-        module_name for module_name in module_names if stem(module_name) in KNOWN
+        module_name
+        for module_name in module_names
+        if strip_version(module_name) in KNOWN
     )
     close_matches = difflib.get_close_matches(text, game_names, 1, 0.7)
     suggestion = f" (did you mean {close_matches[0]}?)" if close_matches else ""
@@ -268,27 +275,27 @@ def _unknown(text: str) -> InvalidInput:
 def _refuse_hidden(game: Any, title: str, declared: bool | None) -> None:
     """Refuse games in which players move at once, or of which too little is known."""
     if (getattr(game, "metadata", None) or {}).get("is_parallelizable"):
-        raise cannot(
+        raise planning_refusal(
             title, "players move at the same time (its metadata say is_parallelizable)"
         )
-    if hides(game):
-        raise cannot(title, "information is hidden")
-    if known(game) is None and declared is not True:
+    if hides_information(game):
+        raise planning_refusal(title, "information is hidden")
+    if look_up_game(game) is None and declared is not True:
         raise InvalidInput(
             f"{title} does not say whether it hides anything from its players, and a "
             "planner sees all; give perfect_information=True if nothing is hidden."
         )
 
 
-def _players(game: Any, title: str) -> tuple[str, str]:
+def _player_names(game: Any, title: str) -> tuple[str, str]:
     """The two agents: the first is the max player."""
     player_names = tuple(getattr(game, "possible_agents", ()))
     if len(player_names) != 2 or player_names[0] == player_names[1]:
-        raise cannot(title, f"it has {len(player_names)} players")
+        raise planning_refusal(title, f"it has {len(player_names)} players")
     return player_names
 
 
-def _size(game: Any, player_names: Sequence[str], title: str) -> int:
+def _count_actions(game: Any, player_names: Sequence[str], title: str) -> int:
     """How many actions there are, for the agent that has most."""
     action_counts = []
     for player_name in player_names:
@@ -297,14 +304,16 @@ def _size(game: Any, player_names: Sequence[str], title: str) -> int:
             not isinstance(action_space, gymnasium.spaces.Discrete)
             or int(action_space.start) != 0
         ):
-            raise cannot(
+            raise planning_refusal(
                 title, f"the actions {action_space} of {player_name} are not 0, 1, 2, …"
             )
         action_counts.append(int(action_space.n))
     return max(action_counts)
 
 
-def _range(given_range: Any, is_known: bool, title: str) -> tuple[float, float]:
+def _choose_reward_range(
+    given_range: Any, is_known: bool, title: str
+) -> tuple[float, float]:
     if given_range is None and not is_known:
         raise InvalidInput(
             f"{title} does not say in which range its rewards lie; give "
@@ -314,7 +323,7 @@ def _range(given_range: Any, is_known: bool, title: str) -> tuple[float, float]:
     return reward_range
 
 
-def _tried(
+def _build_oracle(
     view: turns.TurnsView, merge: str, deterministic: bool, starts_here: bool, seed: int
 ) -> turns.TurnsOracle:
     """The oracle of a game that passed its trial."""
@@ -339,6 +348,6 @@ def _tried(
             del error
     oracle.merge = wanted_merge
     if not starts_here:
-        oracle.begin = oracle.here()
+        oracle.begin = oracle.current_state()
     trial(oracle)
     return oracle

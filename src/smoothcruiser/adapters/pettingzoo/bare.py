@@ -22,15 +22,15 @@ CAN = (
 )
 
 
-def cannot(title: str, reason: str) -> InvalidInput:
+def planning_refusal(title: str, reason: str) -> InvalidInput:
     """The refusal of a game that is not of the kind this library plans in."""
     return InvalidInput(f"{title} cannot be planned in: {reason}; {CAN}.")
 
 
-def bare(game: Any) -> Any:
+def strip_wrappers(game: Any) -> Any:
     """A game without PettingZoo's own wrappers that only watch."""
     if isinstance(game, pettingzoo.ParallelEnv):
-        raise cannot(type(game).__name__, "players move at the same time")
+        raise planning_refusal(type(game).__name__, "players move at the same time")
     if not isinstance(game, pettingzoo.AECEnv):
         raise InvalidInput(
             f"A PettingZoo game (AECEnv) was expected, got {type(game).__name__}; for "

@@ -88,12 +88,12 @@ AT_ONCE = frozenset(("rps", "rpsls"))
 FAMILIES_AT_ONCE = ("atari", "butterfly", "mpe", "sisl")
 
 
-def stem(name: str) -> str:
+def strip_version(name: str) -> str:
     """A game's name without its version: ``connect_four_v3`` is ``connect_four``."""
     return re.sub(r"_v\d+$", "", name)
 
 
-def known(game: Any) -> KnownGame | None:
+def look_up_game(game: Any) -> KnownGame | None:
     """What is known of a game, by the module of its class; None of others' games."""
     module_path = type(game).__module__.split(".")
     if module_path[:2] != ["pettingzoo", "classic"] or len(module_path) < 3:
@@ -101,7 +101,7 @@ def known(game: Any) -> KnownGame | None:
     return KNOWN.get(module_path[2])
 
 
-def hides(game: Any) -> bool:
+def hides_information(game: Any) -> bool:
     """Whether a game is known to hide something from its players."""
     module_path = type(game).__module__.split(".")
     return module_path[:2] == ["pettingzoo", "classic"] and module_path[-1] in HIDDEN

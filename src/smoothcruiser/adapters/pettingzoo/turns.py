@@ -31,13 +31,13 @@ import numpy as np
 from smoothcruiser.adapters.gymnasium.copies import (
     View,
     contents,
-    different,
-    spelled,
+    first_difference,
+    format_path,
 )
 from smoothcruiser.adapters.gymnasium.oracles import Snapshot, SnapshotOracle
 from smoothcruiser.adapters.gymnasium.whole import ASSUMED, whole
-from smoothcruiser.adapters.pettingzoo.bare import bare, has_begun, title_of
-from smoothcruiser.adapters.pettingzoo.known import known
+from smoothcruiser.adapters.pettingzoo.bare import has_begun, strip_wrappers, title_of
+from smoothcruiser.adapters.pettingzoo.known import look_up_game
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.streams import stream
 
@@ -56,14 +56,14 @@ class TurnsView(View):
         self.action_space = gymnasium.spaces.Discrete(size)
         self.moves: tuple[int, ...] = ()
         self.origin = 0
-        known_game = known(game)
+        known_game = look_up_game(game)
         self.guard = None if known_game is None else known_game.guard
 
     def like(self, other: Any) -> Any:
         """A view of another running game; anything else as it is."""
         if isinstance(other, TurnsView) or not hasattr(other, "possible_agents"):
             return other
-        return TurnsView(bare(other), self.names, int(self.action_space.n))
+        return TurnsView(strip_wrappers(other), self.names, int(self.action_space.n))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -83,11 +83,11 @@ class TurnsView(View):
         sums_before = dict(getattr(game, "_cumulative_rewards", {}))
         game.step(int(action))
         self.moves = (*self.moves, int(action))
-        first_reward = self.paid(mover, sums_before)
+        first_reward = self.step_reward(mover, sums_before)
         has_ended, was_cut = self.ends()
         return None, first_reward, has_ended, was_cut, {}
 
-    def paid(self, mover: str, sums_before: dict[str, Any]) -> float:
+    def step_reward(self, mover: str, sums_before: dict[str, Any]) -> float:
         """What the step paid the first player; the second must lose as much."""
         game = self.inside
         first_reward, second_reward = (
@@ -185,7 +185,7 @@ class TurnsView(View):
             )
         return frozenset(np.flatnonzero(mask_array).tolist())
 
-    def looks(self) -> dict[str, Any]:
+    def player_views(self) -> dict[str, Any]:
         """All that players see."""
         if self.over:
             return {}
@@ -266,7 +266,7 @@ class TurnsOracle(SnapshotOracle):
     """Moves from any position, in copies that draw from the planner's stream."""
 
     def __init__(self, env: TurnsView, merge: str, rng: Any) -> None:
-        self.merge, self.known = merge, known(env.inside)
+        self.merge, self.known = merge, look_up_game(env.inside)
         self.reads = 0  # beginnings beside the first
         self.first = True
         self.begin: GamePosition | None = None  # where lists of moves start
@@ -296,9 +296,9 @@ class TurnsOracle(SnapshotOracle):
         """A private copy as a position; nobody else may step it."""
         return GamePosition(env, self.key_of)
 
-    def begun(self, twin: Any) -> Any:
+    def begin_episode(self, twin: Any) -> Any:
         """A private copy at the beginning of a game."""
-        fresh_copy = super().begun(twin)
+        fresh_copy = super().begin_episode(twin)
         # chance may have had a hand in it
         if self.known is None and not self.first:
             self.reads += 1
@@ -315,16 +315,16 @@ class TurnsOracle(SnapshotOracle):
             )
         return int(legal_moves[turn % len(legal_moves)])
 
-    def shown(self, env: Any, observation: Any) -> Any:
+    def trial_view(self, env: Any, observation: Any) -> Any:
         """What players see; looking must not change it."""
-        first_view = env.looks()  # it may fill a cache
+        first_view = env.player_views()  # it may fill a cache
         contents_before = contents(env.inside)
-        second_view = env.looks()
-        changed_path = different(contents_before, contents(env.inside))
+        second_view = env.player_views()
+        changed_path = first_difference(contents_before, contents(env.inside))
         if changed_path is not None:
             raise InvalidInput(
-                f"Looking at {env.title} changes {spelled(changed_path)}; let observe "
-                "leave the game as it is."
+                f"Looking at {env.title} changes {format_path(changed_path)}; let "
+                "observe leave the game as it is."
             )
         if first_view and not np.array_equal(first_view["legal"], second_view["legal"]):
             raise InvalidInput(
@@ -358,7 +358,7 @@ class TurnsOracle(SnapshotOracle):
 
     def read(self, env: Any) -> GamePosition:
         """The position of the user's game, which is left as it is."""
-        game_view = self.seen(env)
+        game_view = self.as_environment(env)
         if not has_begun(game_view.inside):
             raise InvalidInput(f"{game_view.title} was not reset; reset it, then plan.")
         action_counts = [

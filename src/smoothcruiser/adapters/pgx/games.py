@@ -161,7 +161,7 @@ def problem(
         "outcomes": None if has_chance else game_rows.outcomes,
         "episodes_end": None if known_game.steps is None else (known_game.steps, 1.0),
         "key": game_rows.identity(),
-        "actions": _labels(known_game, game_rows.world.num_actions),
+        "actions": _action_labels(known_game, game_rows.world.num_actions),
         "name": problem_name,
     }
     facts = merged(facts | companion_facts, declarations)
@@ -187,7 +187,7 @@ def named(
         for option_name, option_value in parameters.items()
     )
     with precise(problem_options.get("x64") is True):
-        env = _game(text, parameters)
+        env = _build_game(text, parameters)
     return problem(
         env,
         discount=discount,
@@ -197,7 +197,7 @@ def named(
     )
 
 
-def _game(text: str, parameters: dict[str, Any]) -> Any:
+def _build_game(text: str, parameters: dict[str, Any]) -> Any:
     """A game by its name, or one of a class: ``module:Class``."""
     module_name, colon, class_name = text.partition(":")
     if not colon and text not in pgx.available_envs():
@@ -269,7 +269,7 @@ def _world(env: Any, title: str, paid_player: int, x64: bool) -> JaxWorld:
     )
 
 
-def _labels(known_game: PgxGame, num_actions: int) -> tuple[str, ...] | None:
+def _action_labels(known_game: PgxGame, num_actions: int) -> tuple[str, ...] | None:
     """The names of the actions, if there is one for each."""
     return (
         known_game.actions

@@ -16,7 +16,7 @@ import math
 from dataclasses import fields
 from typing import Any, Unpack
 
-from smoothcruiser.adapters.rddl.actions import listed
+from smoothcruiser.adapters.rddl.actions import list_actions
 from smoothcruiser.adapters.rddl.expressions import Untranslatable
 from smoothcruiser.adapters.rddl.fluents import State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance, ground
@@ -30,7 +30,7 @@ from smoothcruiser.adapters.rddl.machines import (
 )
 from smoothcruiser.adapters.rddl.operations import ANYTHING, Interval
 from smoothcruiser.adapters.rddl.oracles import RDDLOracle, Settings
-from smoothcruiser.adapters.rddl.reading import Instance, read
+from smoothcruiser.adapters.rddl.reading import Instance, read_instance
 from smoothcruiser.adapters.rddl.repository import Texts, texts
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
@@ -140,8 +140,10 @@ def named(
 
 def oracle_of(files: Texts, settings: Settings) -> RDDLOracle:
     """The oracle of an instance."""
-    instance = read(files)
-    joint_actions = listed(instance.actions, instance.at_once, settings.max_actions)
+    instance = read_instance(files)
+    joint_actions = list_actions(
+        instance.actions, instance.at_once, settings.max_actions
+    )
     ground_instance: GroundInstance | None = None
     reason = ""
     try:

@@ -35,16 +35,18 @@ class JointActions:
     values: tuple[State, ...]
     labels: tuple[str, ...]
 
-    def grounded(self, action: int) -> dict[str, Value | str]:
+    def ground_action(self, action: int) -> dict[str, Value | str]:
         """What pyRDDLGym's environment takes for an action: what is not default."""
         return {
-            fluent.grounded: value
+            fluent.ground_name: value
             for fluent, value in zip(self.fluents, self.values[action], strict=True)
             if value != fluent.default
         }
 
 
-def listed(fluents: Sequence[Fluent], at_once: int, max_actions: int) -> JointActions:
+def list_actions(
+    fluents: Sequence[Fluent], at_once: int, max_actions: int
+) -> JointActions:
     """All actions that change at most ``at_once`` fluents.
 
     Args:
@@ -52,9 +54,11 @@ def listed(fluents: Sequence[Fluent], at_once: int, max_actions: int) -> JointAc
         at_once: ``max-nondef-actions``.
         most: how many actions there may be.
     """
-    other_values = [_others(fluent) for fluent in fluents]
+    other_values = [_other_values(fluent) for fluent in fluents]
     at_once = min(at_once, len(fluents))
-    num_actions = _count([len(joint_values) for joint_values in other_values], at_once)
+    num_actions = _count_actions(
+        [len(joint_values) for joint_values in other_values], at_once
+    )
     if num_actions > max_actions:
         raise InvalidInput(
             f"There are {num_actions:,} joint actions ({len(fluents)} action fluents, "
@@ -64,17 +68,17 @@ def listed(fluents: Sequence[Fluent], at_once: int, max_actions: int) -> JointAc
         )
     defaults = tuple(fluent.default for fluent in fluents)
     joint_values, joint_labels = [], []
-    for changes in _changes(other_values, at_once):
+    for changes in _list_changes(other_values, at_once):
         action_values, change_words = list(defaults), []
         for fluent_index, new_value in changes:
             action_values[fluent_index] = new_value
-            change_words.append(_word(fluents[fluent_index], new_value))
+            change_words.append(_change_word(fluents[fluent_index], new_value))
         joint_values.append(tuple(action_values))
         joint_labels.append(" ".join(change_words) or NOOP)
     return JointActions(tuple(fluents), tuple(joint_values), tuple(joint_labels))
 
 
-def _others(fluent: Fluent) -> list[Value]:
+def _other_values(fluent: Fluent) -> list[Value]:
     """The values of an action fluent that are not its default."""
     if fluent.limits is not None:
         lower_bound, upper_bound = fluent.limits
@@ -94,7 +98,7 @@ def _others(fluent: Fluent) -> list[Value]:
     return [value for value in values if value != fluent.default]
 
 
-def _count(value_counts: Sequence[int], at_once: int) -> int:
+def _count_actions(value_counts: Sequence[int], at_once: int) -> int:
     """Choices of at most ``at_once`` fluents and of another value for each."""
     num_ways = [1] + [0] * at_once  # by the number of fluents that change
     for num_values in value_counts:
@@ -103,7 +107,7 @@ def _count(value_counts: Sequence[int], at_once: int) -> int:
     return sum(num_ways)
 
 
-def _changes(
+def _list_changes(
     other_values: Sequence[Sequence[Value]], at_once: int
 ) -> Iterator[tuple[tuple[int, Value], ...]]:
     for num_changes in range(at_once + 1):
@@ -114,8 +118,8 @@ def _changes(
                 yield tuple(zip(fluent_indices, new_values, strict=True))
 
 
-def _word(fluent: Fluent, value: Value) -> str:
+def _change_word(fluent: Fluent, value: Value) -> str:
     """``reboot(c1)``, ``move=north``, or ``~open(v1)`` where a bool is on by default."""
     if fluent.range != "bool":
-        return f"{fluent.label}={fluent.shown(value)}"
+        return f"{fluent.label}={fluent.show_value(value)}"
     return fluent.label if value else f"~{fluent.label}"

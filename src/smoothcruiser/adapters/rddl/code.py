@@ -112,7 +112,7 @@ def source(node: Node, name: Callable[[int], str]) -> str:
     raise AssertionError(node)
 
 
-def _function(name: str, arguments: str, lines: Sequence[str]) -> Any:
+def _compile_function(name: str, arguments: str, lines: Sequence[str]) -> Any:
     source_text = f"def {name}({arguments}):\n" + "\n".join(
         f"    {line}" for line in lines
     )
@@ -127,12 +127,12 @@ def _function(name: str, arguments: str, lines: Sequence[str]) -> Any:
     return namespace[name]
 
 
-def _unpacked(letter: str, num_values: int, variable: str) -> list[str]:
+def _unpacking_lines(letter: str, num_values: int, variable: str) -> list[str]:
     target_names = "".join(f"{letter}{i}, " for i in range(num_values))
     return [f"{target_names.rstrip()} = {variable}"] if num_values else []
 
 
-def converted(text: str, kind: str, own_kind: str) -> str:
+def convert_source(text: str, kind: str, own_kind: str) -> str:
     """The source of a value of kind ``own``, as a value of another kind."""
     if kind == own_kind:
         return text
@@ -148,11 +148,11 @@ def functions(ground: GroundInstance) -> Functions:
             return f"s{place}"
         return f"a{place - num_states}" if place < num_given else f"v{place}"
 
-    state_lines = _unpacked("s", num_states, "state")
-    action_lines = state_lines + _unpacked("a", num_given - num_states, "action")
+    state_lines = _unpacking_lines("s", num_states, "state")
+    action_lines = state_lines + _unpacking_lines("a", num_given - num_states, "action")
     assignment_lines = [
         f"v{each.place} = "
-        + converted(source(each.node, name), each.kind, each.node.kind)
+        + convert_source(source(each.node, name), each.kind, each.node.kind)
         for each in ground.assignments
     ]
     next_values = "".join(f"v{place}, " for place in ground.after)
@@ -161,7 +161,7 @@ def functions(ground: GroundInstance) -> Functions:
     over_source = " or ".join(source(each, name) for each in ground.ends)
     nodes = [each.node for each in ground.assignments]
     return Functions(
-        step=_function(
+        step=_compile_function(
             "step",
             "state, action, random",
             [
@@ -170,12 +170,12 @@ def functions(ground: GroundInstance) -> Functions:
                 f"return float({reward_source}), ({next_values})",
             ],
         ),
-        allowed=_function(
+        allowed=_compile_function(
             "allowed",
             "state, action",
             [*action_lines, f"return {allowed_source or 'True'}"],
         ),
-        over=_function(
+        over=_compile_function(
             "over", "state", [*state_lines, f"return {over_source or 'False'}"]
         ),
         num_samples=sum(map(samples, (*nodes, ground.reward))),
@@ -184,4 +184,4 @@ def functions(ground: GroundInstance) -> Functions:
 
 def value(node: Node) -> Callable[[Sequence[Value]], Any]:
     """A function from the vector of slots to an expression without randomness."""
-    return _function("value", "v", [f"return {source(node, 'v[{}]'.format)}"])  # type: ignore[no-any-return]
+    return _compile_function("value", "v", [f"return {source(node, 'v[{}]'.format)}"])  # type: ignore[no-any-return]

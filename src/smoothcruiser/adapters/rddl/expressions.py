@@ -147,17 +147,19 @@ def apply(name: str, *parts: Node) -> Node:
     """The node of an operation, simplified."""
     operation = OPERATIONS[name]
     if operation.unit is not None:
-        parts = _without(parts, operation.unit) if len(parts) > 1 else parts
+        parts = _drop_units(parts, operation.unit) if len(parts) > 1 else parts
         if operation.zero is not None and ConstantNode(operation.zero) in parts:
             return ConstantNode(operation.zero)
         if len(parts) == 1 and name != "*":
             return parts[0]
         if len(parts) == 1:  # 1 x is a number, also where x is a truth value
-            return parts[0] if parts[0].kind != "bool" else _applied(name, parts)
-    return _applied(name, parts)
+            return (
+                parts[0] if parts[0].kind != "bool" else _apply_operation(name, parts)
+            )
+    return _apply_operation(name, parts)
 
 
-def _applied(name: str, parts: tuple[Node, ...]) -> Node:
+def _apply_operation(name: str, parts: tuple[Node, ...]) -> Node:
     operation = OPERATIONS[name]
     if operation.needs_bool and any(argument.kind != "bool" for argument in parts):
         raise Untranslatable(
@@ -180,7 +182,7 @@ def _applied(name: str, parts: tuple[Node, ...]) -> Node:
     return ApplyNode(name, parts, result_kind)
 
 
-def _without(parts: tuple[Node, ...], unit: Value) -> tuple[Node, ...]:
+def _drop_units(parts: tuple[Node, ...], unit: Value) -> tuple[Node, ...]:
     """The terms that change anything, at least one."""
     effective_parts = tuple(
         argument

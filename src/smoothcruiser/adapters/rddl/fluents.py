@@ -47,15 +47,15 @@ class Fluent:
         return f"{self.name}({','.join(self.objects)})" if self.objects else self.name
 
     @property
-    def grounded(self) -> str:
+    def ground_name(self) -> str:
         """``running___c1``, as pyRDDLGym spells it."""
         return f"{self.name}___{'__'.join(self.objects)}" if self.objects else self.name
 
-    def shown(self, value: Value) -> Any:
+    def show_value(self, value: Value) -> Any:
         """A value as data for people."""
         return self.values[int(value)] if self.values else value
 
-    def read(self, value: Any) -> Value:
+    def parse_value(self, value: Any) -> Value:
         """The value that data of people stands for."""
         if self.values:
             if isinstance(value, str) and value.removeprefix("@") in self.values:
@@ -84,10 +84,10 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def written(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
+def describe_state(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
     """A state as data for people: what differs from the defaults."""
     return {
-        fluent.label: fluent.shown(value)
+        fluent.label: fluent.show_value(value)
         for fluent, value in zip(fluents, state, strict=True)
         if value != fluent.default
     }
@@ -115,13 +115,13 @@ def read_state(
                 f"{len(fluents_by_label)}: "
                 f"{first_labels}{', …' if len(fluents_by_label) > 8 else ''}."
             )
-        data = [data.get(f.label, f.shown(f.default)) for f in fluents]
+        data = [data.get(f.label, f.show_value(f.default)) for f in fluents]
     if not isinstance(data, list | tuple) or len(data) != len(fluents):
         raise InvalidInput(
             f"A state is a list of {len(fluents)} values, or what differs from the "
             f'defaults, as in {{"{fluents[0].label}": …}}, got {shortened(data)}.'
         )
-    state = tuple(f.read(value) for f, value in zip(fluents, data, strict=True))
+    state = tuple(f.parse_value(value) for f, value in zip(fluents, data, strict=True))
     for fluent, value, (lower_bound, upper_bound) in zip(
         fluents, state, ranges, strict=True
     ):

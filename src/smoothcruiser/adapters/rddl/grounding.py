@@ -107,7 +107,7 @@ def ground(model: Any, simulator: Any, states: Any, actions: Any) -> GroundInsta
 
     Raises ``Untranslatable`` where something has no form here.
     """
-    return Grounder(model, simulator, tuple(states), tuple(actions)).grounded()
+    return Grounder(model, simulator, tuple(states), tuple(actions)).ground_instance()
 
 
 class Grounder:
@@ -144,7 +144,7 @@ class Grounder:
         self.slots[name, objects] = slot
         return slot
 
-    def grounded(self) -> GroundInstance:
+    def ground_instance(self) -> GroundInstance:
         """All expressions of the instance."""
         model, assignments = self.model, []
         wanted_groundings = {
@@ -220,10 +220,12 @@ class Grounder:
             raise Untranslatable(f"an expression of the kind {kind} {detail}")
         return self.translators[kind](expression, names)
 
-    def _all(self, expressions: Iterable[Any], names: Names) -> tuple[Node, ...]:
+    def _translate_all(
+        self, expressions: Iterable[Any], names: Names
+    ) -> tuple[Node, ...]:
         return tuple(self.translate(expression, names) for expression in expressions)
 
-    def _chain(self, name: str, nodes: Iterator[Node]) -> Node:
+    def _translate_chain(self, name: str, nodes: Iterator[Node]) -> Node:
         """A long operation; what follows a deciding argument is not looked at."""
         deciding_value, arguments = OPERATIONS[name].zero, []
         for node in nodes:
@@ -251,14 +253,14 @@ class Grounder:
             raise Untranslatable(
                 f"the fluent {fluent_name} with {len(arguments or ())} objects"
             )
-        return self._at(
+        return self._resolve_fluent(
             fluent_name,
             list(zip(arguments or (), argument_types, strict=True)),
             (),
             names,
         )
 
-    def _at(
+    def _resolve_fluent(
         self,
         fluent_name: str,
         arguments: list[Any],
@@ -273,7 +275,7 @@ class Grounder:
             if argument == "_":
                 raise Untranslatable("a vector (_)")
             object_name = names.get(argument, argument.removeprefix("@"))
-            return self._at(
+            return self._resolve_fluent(
                 fluent_name, later_arguments, (*objects, object_name), names
             )
         chosen_node = self.translate(
@@ -282,16 +284,16 @@ class Grounder:
         type_objects = self.model.type_to_objects[type_name]
         if isinstance(chosen_node, ConstantNode):
             object_name = type_objects[int(chosen_node.value)]
-            return self._at(
+            return self._resolve_fluent(
                 fluent_name, later_arguments, (*objects, object_name), names
             )
         if is_random(chosen_node):
             raise Untranslatable("a random object as the argument of a fluent")
-        node = self._at(
+        node = self._resolve_fluent(
             fluent_name, later_arguments, (*objects, type_objects[-1]), names
         )
         for object_number in reversed(range(len(type_objects) - 1)):
-            node_here = self._at(
+            node_here = self._resolve_fluent(
                 fluent_name,
                 later_arguments,
                 (*objects, type_objects[object_number]),
@@ -323,7 +325,7 @@ class Grounder:
         if sign == "-" and len(arguments) == 1:
             return apply("negative", self.translate(arguments[0], names))
         if sign in "+*":
-            return self._chain(
+            return self._translate_chain(
                 sign, (self.translate(argument, names) for argument in arguments)
             )
         return apply(sign, *self._pair(sign, arguments, names))
@@ -331,7 +333,7 @@ class Grounder:
     def _pair(self, sign: str, arguments: Any, names: Names) -> tuple[Node, ...]:
         if len(arguments) != 2:
             raise Untranslatable(f"{sign} of {len(arguments)} expressions")
-        return self._all(arguments, names)
+        return self._translate_all(arguments, names)
 
     def _relational(self, expression: Any, names: Names) -> Node:
         sign = expression.etype[1]
@@ -341,10 +343,10 @@ class Grounder:
         sign, arguments = expression.etype[1], expression.args
         if sign == "~":
             operation_name = "not" if len(arguments) == 1 else "xor"
-            return apply(operation_name, *self._all(arguments, names))
+            return apply(operation_name, *self._translate_all(arguments, names))
         operation_name = LOGIC[sign]
         if operation_name in ("and", "or"):
-            return self._chain(
+            return self._translate_chain(
                 operation_name,
                 (self.translate(argument, names) for argument in arguments),
             )
@@ -363,16 +365,18 @@ class Grounder:
             for objects in groundings
         )
         if name == "avg":
-            return apply("/", self._chain("+", terms), ConstantNode(len(groundings)))
+            return apply(
+                "/", self._translate_chain("+", terms), ConstantNode(len(groundings))
+            )
         if name not in AGGREGATES:
             raise Untranslatable(f"the aggregation {name}")
-        return self._chain(AGGREGATES[name], terms)
+        return self._translate_chain(AGGREGATES[name], terms)
 
     def _function(self, expression: Any, names: Names) -> Node:
         function_name = expression.etype[1]
         if function_name not in FUNCTIONS:
             raise Untranslatable(f"the function {function_name}")
-        return apply(function_name, *self._all(expression.args, names))
+        return apply(function_name, *self._translate_all(expression.args, names))
 
     def _control(self, expression: Any, names: Names) -> Node:
         if expression.etype[1] == "if":
@@ -383,7 +387,8 @@ class Grounder:
             if condition_node == FALSE:
                 return self.translate(else_expression, names)
             return choice(
-                condition_node, *self._all((then_expression, else_expression), names)
+                condition_node,
+                *self._translate_all((then_expression, else_expression), names),
             )
         switch, *cases = expression.args
         switch_node = self.translate(switch, names)
@@ -414,12 +419,12 @@ class Grounder:
     def _random(self, expression: Any, names: Names) -> Node:
         law_name = expression.etype[1]
         if law_name in ("KronDelta", "DiracDelta"):
-            (inner_node,) = self._all(expression.args, names)
+            (inner_node,) = self._translate_all(expression.args, names)
             if law_name == "KronDelta" and inner_node.kind == "real":
                 raise Untranslatable("KronDelta of a real number")
             return inner_node
         if law_name == "Bernoulli":
-            (chance,) = self._all(expression.args, names)
+            (chance,) = self._translate_all(expression.args, names)
             if isinstance(chance, ConstantNode) and chance.value in (0, 1):
                 return ConstantNode(bool(chance.value))
             return FlipNode(chance)

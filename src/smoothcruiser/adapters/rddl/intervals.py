@@ -72,7 +72,9 @@ def hull(*parts: Interval) -> Interval:
     return min(low for low, _ in parts), max(high for _, high in parts)
 
 
-def _after(ground: GroundInstance, slots: Sequence[Interval]) -> list[Interval]:
+def _step_intervals(
+    ground: GroundInstance, slots: Sequence[Interval]
+) -> list[Interval]:
     """All slots after a step from intervals of the state and the action."""
     slot_intervals = [*slots, *[(0.0, 0.0)] * len(ground.assignments)]
     for assignment in ground.assignments:
@@ -104,7 +106,7 @@ def state_ranges(
     ]
     num_sweeps = 0
     while True:
-        slots = _after(ground, [*fluent_ranges, *action_ranges])
+        slots = _step_intervals(ground, [*fluent_ranges, *action_ranges])
         wider_ranges = [
             hull(old_range, slots[slot_index]) if bounds is None else bounds
             for old_range, bounds, slot_index in zip(
@@ -136,6 +138,6 @@ def reward_range(
     action_bounds = []
     for values in actions:
         slots = [*ranges, *((float(value), float(value)) for value in values)]
-        action_bounds.append(interval(ground.reward, _after(ground, slots)))
+        action_bounds.append(interval(ground.reward, _step_intervals(ground, slots)))
     lower_bound, upper_bound = hull(*action_bounds)
     return lower_bound + 0.0, upper_bound + 0.0  # -0.0 is 0

@@ -54,32 +54,33 @@ def law(node: Node) -> Lawful:
         return lambda v: [(1.0, evaluate_slots(v))]
     match node:
         case FlipNode(chance=chance):
-            return _mixed(law(chance), _flipped)
+            return _mix_laws(law(chance), _flip_law)
         case PickNode(weights=weights, free=free):
-            return _mixed(
-                _joint([law(child) for child in weights]), lambda w: _picked(w, free)
+            return _mix_laws(
+                _joint_law([law(child) for child in weights]),
+                lambda w: _pick_law(w, free),
             )
         case ChoiceNode(condition=condition, first=first, second=second):
-            return _chosen(law(condition), law(first), law(second))
+            return _choice_law(law(condition), law(first), law(second))
         case ApplyNode(operation=operation, parts=parts):
             evaluate = OPERATIONS[operation].evaluate
-            return _mixed(
-                _joint([law(child) for child in parts]),
+            return _mix_laws(
+                _joint_law([law(child) for child in parts]),
                 lambda values: [(1.0, evaluate(*values))],
             )
     raise AssertionError(node)
 
 
-def _flipped(p: Any) -> Law:
+def _flip_law(p: Any) -> Law:
     checked_chance(p)
     return [(q, x) for q, x in ((float(p), True), (1.0 - p, False)) if q > 0.0]
 
 
-def _picked(weights: Any, free: bool) -> Law:
+def _pick_law(weights: Any, free: bool) -> Law:
     return [(p, i) for i, p in enumerate(checked_weights(weights, free)) if p > 0.0]
 
 
-def _joint(
+def _joint_law(
     laws: Sequence[Lawful],
 ) -> Callable[[Sequence[Any]], list[tuple[float, Any]]]:
     """The law of independent values together."""
@@ -93,23 +94,23 @@ def _joint(
     return joint_law
 
 
-def _mixed(first: Callable[..., Any], then: Callable[[Any], Law]) -> Lawful:
+def _mix_laws(first: Callable[..., Any], then: Callable[[Any], Law]) -> Lawful:
     def mixed_law(v: Sequence[Any]) -> Law:
-        return joined((p * q, y) for p, x in first(v) for q, y in then(x))
+        return join_equal((p * q, y) for p, x in first(v) for q, y in then(x))
 
     return mixed_law
 
 
-def _chosen(condition: Lawful, first: Lawful, second: Lawful) -> Lawful:
+def _choice_law(condition: Lawful, first: Lawful, second: Lawful) -> Lawful:
     def choice_law(v: Sequence[Any]) -> Law:
-        return joined(
+        return join_equal(
             (p * q, y) for p, x in condition(v) for q, y in (first if x else second)(v)
         )
 
     return choice_law
 
 
-def joined(pairs: Any) -> Law:
+def join_equal(pairs: Any) -> Law:
     """Equal values once, with the sum of their probabilities."""
     sums: dict[Any, float] = {}
     for p, x in pairs:
@@ -208,7 +209,7 @@ class StepLaw:
                     return None
             worlds = next_worlds
         next_places = self.ground.after
-        joint_outcomes = joined(
+        joint_outcomes = join_equal(
             (p * q, (float(reward), tuple(v[slot_index] for slot_index in next_places)))
             for p, v in worlds
             for q, reward in self.reward(v)

@@ -23,7 +23,7 @@ import numpy as np
 from smoothcruiser.adapters.rddl.code import functions
 from smoothcruiser.adapters.rddl.fluents import State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance
-from smoothcruiser.adapters.rddl.reading import Instance, flat
+from smoothcruiser.adapters.rddl.reading import Instance, flatten_values
 from smoothcruiser.errors import InvalidInput
 
 RANDOM = "a random variable"
@@ -56,12 +56,12 @@ class Translated:
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample; all random numbers that it may need are taken at once."""
         if not self.num_samples:
-            return self._step(state, action, _never)
+            return self._step(state, action, _refuse_number)
         uniform_numbers = rng.numpy().random(self.num_samples).tolist()
         return self._step(state, action, iter(uniform_numbers).__next__)
 
 
-def _never() -> float:
+def _refuse_number() -> float:
     raise AssertionError("a step without randomness took a random number")
 
 
@@ -73,16 +73,16 @@ class Interpreted:
         self.simulator = instance.simulator
         self.names = tuple(instance.model.state_fluents)
         self.after = tuple(instance.model.next_state[name] for name in self.names)
-        self.states = _shapes(self.simulator.init_values, self.names)
-        self.actions = _shapes(
+        self.states = _list_shapes(self.simulator.init_values, self.names)
+        self.actions = _list_shapes(
             self.simulator.init_values, instance.model.action_fluents
         )
         self.fixed = dict(self.simulator.init_values)
 
     def _put(self, state: State, action: State | None = None) -> dict[str, Any]:
         """Put the simulator into a state; the values of an action's fluents."""
-        self.simulator.subs = self.fixed | _shaped(self.states, state)
-        return {} if action is None else _shaped(self.actions, action)
+        self.simulator.subs = self.fixed | _shape_values(self.states, state)
+        return {} if action is None else _shape_values(self.actions, action)
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample, with a generator on the planner's stream."""
@@ -90,7 +90,7 @@ class Interpreted:
         simulator.rng = rng.numpy()
         try:
             _, reward, _ = simulator.step(self._put(state, action))
-            return float(reward), flat(simulator.subs, self.names)
+            return float(reward), flatten_values(simulator.subs, self.names)
         finally:
             simulator.rng = None  # nothing else may be sampled from
 
@@ -126,7 +126,7 @@ def _check_conditions(instance: Instance) -> None:
             readable_kinds | {"action-fluent"},
         ),
     ):
-        for fluent_name in _read(condition_expressions):
+        for fluent_name in _list_reads(condition_expressions):
             fluent_kind = (
                 "random"
                 if fluent_name == RANDOM
@@ -141,11 +141,11 @@ def _check_conditions(instance: Instance) -> None:
                 )
 
 
-def _read(expressions: Any) -> Iterator[str]:
+def _list_reads(expressions: Any) -> Iterator[str]:
     """The fluents that expressions read, and the distributions that they sample."""
     for expression in expressions:
         if isinstance(expression, list | tuple):
-            yield from _read(expression)
+            yield from _list_reads(expression)
         elif hasattr(expression, "etype"):
             kind, _ = expression.etype
             if kind == "pvar":
@@ -153,13 +153,13 @@ def _read(expressions: Any) -> Iterator[str]:
             if kind in ("randomvar", "randomvector"):
                 yield RANDOM
             if isinstance(expression.args, list | tuple):
-                yield from _read(expression.args)
+                yield from _list_reads(expression.args)
 
 
 Shapes = tuple[tuple[str, Any, Any, int], ...]  # name, shape, dtype, size
 
 
-def _shapes(arrays: Any, names: Any) -> Shapes:
+def _list_shapes(arrays: Any, names: Any) -> Shapes:
     return tuple(
         (
             fluent_name,
@@ -171,7 +171,7 @@ def _shapes(arrays: Any, names: Any) -> Shapes:
     )
 
 
-def _shaped(shapes: Shapes, values: Sequence[Any]) -> dict[str, Any]:
+def _shape_values(shapes: Shapes, values: Sequence[Any]) -> dict[str, Any]:
     """Values one after the other as the arrays of fluents."""
     fluent_arrays, start_index = {}, 0
     for fluent_name, shape, dtype, num_values in shapes:

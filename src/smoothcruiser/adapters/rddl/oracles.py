@@ -14,11 +14,11 @@ from typing import Any
 
 from smoothcruiser.adapters.rddl.actions import MOST_ACTIONS, JointActions
 from smoothcruiser.adapters.rddl.expressions import Value
-from smoothcruiser.adapters.rddl.fluents import State, read_state, written
+from smoothcruiser.adapters.rddl.fluents import State, describe_state, read_state
 from smoothcruiser.adapters.rddl.laws import Outcome, StepLaw
 from smoothcruiser.adapters.rddl.machines import InstanceMachine
 from smoothcruiser.adapters.rddl.operations import Interval
-from smoothcruiser.adapters.rddl.reading import LIBRARY, Instance, flat
+from smoothcruiser.adapters.rddl.reading import LIBRARY, Instance, flatten_values
 from smoothcruiser.adapters.rddl.repository import Texts
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_whole, shortened
@@ -85,15 +85,15 @@ class RDDLOracle:
         self.law = law
         # whether a step has one outcome: nothing in it samples
         self.deterministic = law is not None and not law.samples
-        self.actions = tuple(joint.grounded(a) for a in range(len(joint.values)))
-        self._legal = lru_cache(KEPT_STATES)(self._found_legal)
+        self.actions = tuple(joint.ground_action(a) for a in range(len(joint.values)))
+        self._legal = lru_cache(KEPT_STATES)(self._compute_legal)
 
     def __fingerprint__(self) -> Any:
         texts = self.instance.texts
         return texts.domain, texts.instance, repr(self.settings), LIBRARY
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return rebuilt, (self.instance.texts, self.settings)
+        return rebuild_oracle, (self.instance.texts, self.settings)
 
     def __call__(self, state: State, action: int, rng: Any) -> tuple[float, State]:
         """One sample of (reward, next state)."""
@@ -108,7 +108,7 @@ class RDDLOracle:
         """Whether the action preconditions allow an action."""
         return action in self._legal(state)
 
-    def _found_legal(self, state: State) -> frozenset[int]:
+    def _compute_legal(self, state: State) -> frozenset[int]:
         joint_values = self.joint.values
         allowed = self.machine.allowed
         return frozenset(
@@ -125,13 +125,13 @@ class RDDLOracle:
 
     def plain(self, state: State) -> dict[str, Value]:
         """What differs from the fluents' defaults, by their names."""
-        return written(self.instance.states, state)
+        return describe_state(self.instance.states, state)
 
     def read(self, simulator: Any) -> State:
         """The state that a running environment of pyRDDLGym is in."""
         try:
             fluent_values = simulator.unwrapped.sampler.subs
-            return flat(fluent_values, self.instance.model.state_fluents)
+            return flatten_values(fluent_values, self.instance.model.state_fluents)
         except (AttributeError, KeyError) as error:
             raise InvalidInput(
                 f"{type(simulator).__name__} is no environment of pyRDDLGym for "
@@ -139,7 +139,7 @@ class RDDLOracle:
             ) from error
 
 
-def rebuilt(texts: Texts, settings: Settings) -> RDDLOracle:
+def rebuild_oracle(texts: Texts, settings: Settings) -> RDDLOracle:
     """The oracle of an instance, built anew: in another process, say."""
     from smoothcruiser.adapters.rddl.access import oracle_of
 

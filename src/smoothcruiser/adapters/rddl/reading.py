@@ -58,11 +58,11 @@ class Instance:
     at_once: int  # max-nondef-actions
 
 
-def read(texts: Texts) -> Instance:
+def read_instance(texts: Texts) -> Instance:
     """The instance that two texts describe; a POMDP is refused."""
     try:
         with _quiet():
-            model = RDDLLiftedModel(_parser().parse(_joined(texts)))
+            model = RDDLLiftedModel(_parser().parse(_join_texts(texts)))
             simulator = RDDLSimulator(
                 model,
                 rng=np.random.default_rng(0),  # replaced before every step
@@ -72,8 +72,8 @@ def read(texts: Texts) -> Instance:
     except Exception as error:
         _parser.cache_clear()  # it stopped in the middle of a text
         raise InvalidInput(
-            f"pyRDDLGym cannot read this domain and instance: {_first(error)}; check "
-            "the RDDL files."
+            f"pyRDDLGym cannot read this domain and instance: {_first_line(error)}; "
+            "check the RDDL files."
         ) from error
     if model.observ_fluents:
         observed_names = ", ".join(list(model.observ_fluents)[:3])
@@ -89,8 +89,8 @@ def read(texts: Texts) -> Instance:
         model=model,
         simulator=simulator,
         states=states,
-        actions=tuple(_limited(model, simulator)),
-        initial=flat(simulator.init_values, model.state_fluents),
+        actions=tuple(_limit_actions(model, simulator)),
+        initial=flatten_values(simulator.init_values, model.state_fluents),
         horizon=int(model.horizon),
         discount=float(model.discount),
         at_once=int(model.max_allowed_actions),
@@ -105,7 +105,7 @@ def _parser() -> Any:
     return parser
 
 
-def flat(arrays: Any, names: Iterable[str]) -> State:
+def flatten_values(arrays: Any, names: Iterable[str]) -> State:
     """The values of fluents, one after the other, as plain Python."""
     flat_values: list[Any] = []
     for fluent_name in names:
@@ -142,7 +142,7 @@ def _fluents(model: Any, names: Iterable[str]) -> Iterator[Fluent]:
             )
 
 
-def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
+def _limit_actions(model: Any, simulator: Any) -> Iterator[Fluent]:
     """The action fluents, with the limits of those that are whole numbers.
 
     pyRDDLGym reads limits from preconditions such as ``force <= 1``. Whatever it finds,
@@ -155,7 +155,7 @@ def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
     for fluent in fluents:
         if fluent.range == "int":
             lower_bound, upper_bound = (
-                float(end) for end in action_bounds[fluent.grounded]
+                float(end) for end in action_bounds[fluent.ground_name]
             )
             if math.isfinite(lower_bound) and math.isfinite(upper_bound):
                 whole_limits = math.ceil(lower_bound), math.floor(upper_bound)
@@ -163,13 +163,13 @@ def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
         yield fluent
 
 
-def _joined(texts: Texts) -> str:
+def _join_texts(texts: Texts) -> str:
     """Domain and instance as one text, without comments, as the parser wants it."""
     lines = f"{texts.domain}\n{texts.instance}\n".splitlines()
     return "\n".join(line.partition("//")[0] for line in lines) + "\n"
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The first line of an error, without colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", said(error)).split("\n")[0][:300]
 

@@ -45,7 +45,9 @@ def domains() -> dict[str, Path]:
     for path in Path(rddlrepository.__file__).parent.rglob("domain.rddl"):
         description_file = path.with_name("__init__.py")
         if description_file.exists() and (
-            description := _described(description_file.read_text("utf-8", "replace"))
+            description := _read_description(
+                description_file.read_text("utf-8", "replace")
+            )
         ):
             domain_name, context = description.get("name"), description.get("context")
             folders[f"{domain_name}_{context}" if context else f"{domain_name}"] = (
@@ -54,7 +56,7 @@ def domains() -> dict[str, Path]:
     return dict(sorted(folders.items()))
 
 
-def _described(text: str) -> dict[str, Any]:
+def _read_description(text: str) -> dict[str, Any]:
     """The dict ``info`` of a domain's description."""
     for line in ast.parse(text).body:
         if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "info":
@@ -79,17 +81,18 @@ def texts(domain: str, instance: Any) -> Texts:
                 f"{domain} is a domain; name the file of an instance too, as in "
                 "rddl:domain.rddl,instance.rddl."
             )
-        return Texts(_text(domain), _text(instance))
+        return Texts(_read_text(domain), _read_text(instance))
     folder = domains().get(domain)
     if folder is None:
         raise InvalidInput(
-            f"rddlrepository has no domain {shortened(domain)}{_near(domain)}; your "
-            "own files are written rddl:domain.rddl,instance.rddl."
+            "rddlrepository has no domain "
+            f"{shortened(domain)}{_suggest_domains(domain)}; your own files are "
+            "written rddl:domain.rddl,instance.rddl."
         )
     instance_numbers = instances(folder)
     if isinstance(instance, str) and instance.endswith(".rddl"):
         return Texts(
-            (folder / "domain.rddl").read_text("utf-8", "replace"), _text(instance)
+            (folder / "domain.rddl").read_text("utf-8", "replace"), _read_text(instance)
         )
     if str(instance) not in instance_numbers:
         fault = (
@@ -102,12 +105,12 @@ def texts(domain: str, instance: Any) -> Texts:
             f"rddl:{domain},{instance_numbers[0]}."
         )
     return Texts(
-        _text(str(folder / "domain.rddl")),
-        _text(str(folder / f"instance{instance}.rddl")),
+        _read_text(str(folder / "domain.rddl")),
+        _read_text(str(folder / f"instance{instance}.rddl")),
     )
 
 
-def _near(name: str) -> str:
+def _suggest_domains(name: str) -> str:
     """Which domains may have been meant."""
     lower_names = {domain_name.lower(): domain_name for domain_name in domains()}
     close_names = difflib.get_close_matches(name.lower(), lower_names, n=4, cutoff=0.4)
@@ -125,7 +128,7 @@ def _near(name: str) -> str:
     )
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).expanduser().read_text("utf-8", "replace")
     except OSError as error:

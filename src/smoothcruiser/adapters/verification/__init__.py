@@ -48,7 +48,7 @@ class FileAdapter(ABC):
     declares = True
 
     @abstractmethod
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
         """The model of a file, and its objective."""
 
     def build(
@@ -67,7 +67,7 @@ class FileAdapter(ABC):
             if "bounded" in parameters:
                 raise InvalidInput("horizon= and bounded= say the same; drop one.")
             parameters["bounded"] = declarations.pop("horizon")
-        model, objective = self.read(text, parameters)
+        model, objective = self.read_model(text, parameters)
         problem = problem_of(
             model, objective, prefix=self.name, discount=discount, operator=operator
         )
@@ -83,12 +83,12 @@ class UmbAdapter(FileAdapter):
     needs = "smoothcruiser[umb]"
     modules = ("umbi",)
 
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
         """The model of ``umb:text``."""
-        from smoothcruiser.adapters.verification.files import found
-        from smoothcruiser.adapters.verification.umb import read
+        from smoothcruiser.adapters.verification.files import find_file
+        from smoothcruiser.adapters.verification.umb import read_model
 
-        return read(found(text, self.name), text), parameters
+        return read_model(find_file(text, self.name), text), parameters
 
 
 class NpzAdapter(FileAdapter):
@@ -99,12 +99,12 @@ class NpzAdapter(FileAdapter):
     example = "model.npz"
     needs = ""
 
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
         """The model of ``npz:text``; parameters replace the objective of the file."""
-        from smoothcruiser.adapters.verification.files import found
-        from smoothcruiser.adapters.verification.npz import read
+        from smoothcruiser.adapters.verification.files import find_file
+        from smoothcruiser.adapters.verification.npz import read_model
 
-        model, objective = read(found(text, self.name), text)
+        model, objective = read_model(find_file(text, self.name), text)
         return model, objective | parameters
 
 
@@ -117,11 +117,11 @@ class StormAdapter(FileAdapter):
     def __init__(self, name: str, summary: str, example: str) -> None:
         self.name, self.summary, self.example = name, summary, example
 
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
         """A model; parameters that are no part of the objective are its constants."""
-        from smoothcruiser.adapters.verification.files import found
+        from smoothcruiser.adapters.verification.files import find_file
         from smoothcruiser.adapters.verification.objective import WORDS, word
-        from smoothcruiser.adapters.verification.storm import read
+        from smoothcruiser.adapters.verification.storm import read_model
 
         objective = {
             word_name: parameters[word_name]
@@ -138,8 +138,8 @@ class StormAdapter(FileAdapter):
             for word_name in ("reach", "avoid")
             if word_name in objective
         ]
-        file_path = found(text, self.name)
-        return read(file_path, text, self.name, constants, label_words), objective
+        file_path = find_file(text, self.name)
+        return read_model(file_path, text, self.name, constants, label_words), objective
 
 
 PRISM = StormAdapter(

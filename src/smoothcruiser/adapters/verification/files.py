@@ -33,7 +33,7 @@ DAMAGED = (
 )
 
 
-def found(text: str, prefix: str) -> Path:
+def find_file(text: str, prefix: str) -> Path:
     """The file that a name gives, relative to the current folder."""
     try:
         file_path = Path(text).expanduser()
@@ -60,7 +60,7 @@ def check_size(file: str, size: int) -> None:
         )
 
 
-def damaged(file: str, error: BaseException) -> InvalidInput:
+def damage_error(file: str, error: BaseException) -> InvalidInput:
     """The error of a file that cannot be read to its end."""
     return InvalidInput(
         f"{file} is damaged, or no file of this format: {said(error)}; write it again."

@@ -25,11 +25,11 @@ class NoCombination(Exception):
     """A text that is no combination of labels; its words say why."""
 
 
-def combined(text: str, labels: Mapping[str, Bools]) -> Bools:
+def combine_labels(text: str, labels: Mapping[str, Bools]) -> Bools:
     """(S,): where a combination of labels holds."""
     num_states = len(next(iter(labels.values()))) if labels else 0
     reader = _Reader(_tokens(text), labels, num_states)
-    states = reader.either(0)
+    states = reader.read_alternatives(0)
     if reader.left:
         raise NoCombination(
             f"{reader.left[0][1]!r} comes where nothing more is expected"
@@ -62,33 +62,33 @@ class _Reader:
     ) -> None:
         self.left, self.labels, self.size = tokens, labels, size
 
-    def _next(self, sign: str) -> bool:
+    def _accept_sign(self, sign: str) -> bool:
         """Whether a sign comes next; it is taken."""
         if self.left[:1] != [("sign", sign)]:
             return False
         self.left = self.left[1:]
         return True
 
-    def either(self, depth: int) -> Bools:
-        states = self.both(depth)
-        while self._next("|"):
-            states = states | self.both(depth)
+    def read_alternatives(self, depth: int) -> Bools:
+        states = self.read_conjunction(depth)
+        while self._accept_sign("|"):
+            states = states | self.read_conjunction(depth)
         return states
 
-    def both(self, depth: int) -> Bools:
-        states = self.one(depth)
-        while self._next("&"):
-            states = states & self.one(depth)
+    def read_conjunction(self, depth: int) -> Bools:
+        states = self.read_term(depth)
+        while self._accept_sign("&"):
+            states = states & self.read_term(depth)
         return states
 
-    def one(self, depth: int) -> Bools:
+    def read_term(self, depth: int) -> Bools:
         if depth > DEEPEST:
             raise NoCombination("its brackets are nested too deeply")
-        if self._next("!"):
-            return ~self.one(depth + 1)
-        if self._next("("):
-            states = self.either(depth + 1)
-            if not self._next(")"):
+        if self._accept_sign("!"):
+            return ~self.read_term(depth + 1)
+        if self._accept_sign("("):
+            states = self.read_alternatives(depth + 1)
+            if not self._accept_sign(")"):
                 raise NoCombination("a bracket is not closed")
             return states
         if not self.left or self.left[0][0] == "sign":

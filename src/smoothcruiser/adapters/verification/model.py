@@ -74,7 +74,7 @@ class Rewards:
     branch: Floats | None = None  # (B,)
 
 
-def explicit(
+def build_explicit(
     file: str, listed: Choices, rewards: Mapping[str, Rewards], **more: Any
 ) -> Explicit:
     """The model of listed choices; what does not fit together is refused.

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damaged
+from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damage_error
 from smoothcruiser.adapters.verification.model import (
     MOST_PAIRS,
     Explicit,
@@ -34,14 +34,14 @@ NEEDED = ("data", "indices", "indptr", "legal", "goal", "initial", "maximize")
 OPTIONAL = ("reference",)
 
 
-def read(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
+def read_model(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
     """The model of an ``.npz`` file, and the objective that it names.
 
     Args:
         path: where it is.
         file: what sentences call it.
     """
-    arrays = _arrays(path, file)
+    arrays = _read_arrays(path, file)
     missing_names = [array_name for array_name in NEEDED if array_name not in arrays]
     extra_names = sorted(set(arrays) - {*NEEDED, *OPTIONAL})
     if missing_names or extra_names:
@@ -69,7 +69,7 @@ def read(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
                 f"{arrays[array_name].shape}."
             )
     row_starts, next_states = (
-        _whole(file, array_name, arrays) for array_name in ("indptr", "indices")
+        _whole_numbers(file, array_name, arrays) for array_name in ("indptr", "indices")
     )
     probabilities = arrays["data"]
     if (
@@ -84,7 +84,7 @@ def read(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
         )
     check_starts(file, "entries of its rows", row_starts, len(probabilities))
     check_targets(file, next_states, num_states)
-    initial_state = _whole(file, "initial", arrays)
+    initial_state = _whole_numbers(file, "initial", arrays)
     goal = arrays["goal"].astype(np.bool_)
     model = Explicit(
         file=file,
@@ -101,7 +101,7 @@ def read(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
     return model, objective | {"initial": int(initial_state)}
 
 
-def _whole(file: str, name: str, arrays: dict[str, Any]) -> Any:
+def _whole_numbers(file: str, name: str, arrays: dict[str, Any]) -> Any:
     if arrays[name].dtype.kind not in "iu":
         raise InvalidInput(
             f"{name} of {file} must hold whole numbers, got {arrays[name].dtype}."
@@ -109,7 +109,7 @@ def _whole(file: str, name: str, arrays: dict[str, Any]) -> Any:
     return arrays[name].astype(np.int64)
 
 
-def _arrays(path: Path, file: str) -> dict[str, Any]:
+def _read_arrays(path: Path, file: str) -> dict[str, Any]:
     """The arrays by name; none is larger than it says, and none is unpickled."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -118,16 +118,16 @@ def _arrays(path: Path, file: str) -> dict[str, Any]:
                 f"{file}, unpacked,", sum(member.file_size for member in members)
             )
             return {
-                member.filename.removesuffix(".npy"): _array(archive, member, file)
+                member.filename.removesuffix(".npy"): _read_array(archive, member, file)
                 for member in members
             }
     except InvalidInput:
         raise
     except DAMAGED as error:
-        raise damaged(file, error) from error
+        raise damage_error(file, error) from error
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: str) -> Any:
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: str) -> Any:
     """One array, whose header is read first."""
     npy_format = np.lib.format
     with archive.open(member) as stream:

@@ -43,7 +43,7 @@ import numpy as np
 from smoothcruiser.adapters.verification.ends import circling, ends_within
 from smoothcruiser.adapters.verification.labels import (
     NoCombination,
-    combined,
+    combine_labels,
     is_combination,
 )
 from smoothcruiser.adapters.verification.model import Explicit
@@ -100,7 +100,7 @@ class ListedOracle(TabularOracle):
         """``state`` as it is; a goal is refused, where the probability is 1."""
         is_state = is_whole(state) and 0 <= state < self.tables.num_states
         if is_state and self.goal is not None and self.goal[int(state)]:
-            raise _reached(int(state), self.goal_label)
+            raise _reached_error(int(state), self.goal_label)
         return state
 
     def label(self, state: int, action: int) -> str | None:
@@ -116,7 +116,7 @@ class ListedOracle(TabularOracle):
         return f"{word} ({action})" if is_shared else word
 
 
-def _reached(state: int, label: str) -> InvalidInput:
+def _reached_error(state: int, label: str) -> InvalidInput:
     return InvalidInput(
         f"State {state} has the label {label!r} itself, so the probability is 1 and "
         "nothing is left to plan; ask for another state (initial=, state=)."
@@ -142,25 +142,27 @@ def problem_of(
     """
     objective = _objective(model, parameters, prefix)
     start_state = _initial(model, objective)
-    goal_states = None if objective.reach is None else _labelled(model, objective.reach)
+    goal_states = (
+        None if objective.reach is None else _states_with_label(model, objective.reach)
+    )
     end_states = (
         np.zeros(model.num_states, dtype=np.bool_)
         if goal_states is None
         else goal_states.copy()
     )
     if objective.avoid is not None:
-        end_states |= _labelled(model, objective.avoid)
+        end_states |= _states_with_label(model, objective.avoid)
     if objective.total is None:
         assert goal_states is not None
         if goal_states[start_state]:
             assert objective.reach is not None
-            raise _reached(start_state, objective.reach)
+            raise _reached_error(start_state, objective.reach)
         branch_rewards = goal_states[model.target].astype(float)
     else:
         branch_rewards = _reward(model, objective.total)
     if objective.total is None or objective.reach is None:
         # where nothing more is paid; up to a label it counts that it is never reached
-        end_states |= model.deadlock & ~_pays(model, branch_rewards)
+        end_states |= model.deadlock & ~_paying_states(model, branch_rewards)
     extra_facts: dict[str, Any] = {}
     if objective.total is None:
         # an end is needed for one to pay
@@ -193,7 +195,7 @@ def problem_of(
     )
     if objective.total is not None and objective.reach is not None:
         _check_total(model, objective, tables, problem)
-    return replace(problem, oracle=oracle, **_computed(objective, problem))
+    return replace(problem, oracle=oracle, **_compute_declarations(objective, problem))
 
 
 # --- parameters ---------------------------------------------------------------
@@ -219,8 +221,8 @@ def _objective(
             )
         raise InvalidInput(
             f"{prefix}: needs an objective, reach=LABEL or total=REWARD; {model.file} "
-            f"has {_listed('the labels', model.labels)} and "
-            f"{_listed('the rewards', model.rewards)}.{hint}"
+            f"has {_list_names('the labels', model.labels)} and "
+            f"{_list_names('the rewards', model.rewards)}.{hint}"
         )
     if objective.avoid is not None and objective.total is not None:
         raise InvalidInput(
@@ -254,7 +256,7 @@ def word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _listed(noun: str, names: Mapping[str, Any]) -> str:
+def _list_names(noun: str, names: Mapping[str, Any]) -> str:
     if not names:
         return f"none of {noun}"
     shown_names = list(names)[:20]
@@ -262,18 +264,18 @@ def _listed(noun: str, names: Mapping[str, Any]) -> str:
     return f"{noun} {', '.join(map(repr, shown_names))}{more_text}"
 
 
-def _labelled(model: Explicit, label: str) -> Bools:
+def _states_with_label(model: Explicit, label: str) -> Bools:
     if label in model.labels:
         return model.labels[label]
     reason = ""
     if is_combination(label):
         try:
-            return combined(label, model.labels)
+            return combine_labels(label, model.labels)
         except NoCombination as error:
             reason = f" ({error})"
     raise InvalidInput(
         f"No state of {model.file} has the label {label!r}{reason}; it has "
-        f"{_listed('the labels', model.labels)}."
+        f"{_list_names('the labels', model.labels)}."
     )
 
 
@@ -281,7 +283,7 @@ def _reward(model: Explicit, name: str) -> Any:
     if name not in model.rewards:
         raise InvalidInput(
             f"{model.file} has no reward {name!r}; it has "
-            f"{_listed('the rewards', model.rewards)}."
+            f"{_list_names('the rewards', model.rewards)}."
         )
     return model.rewards[name]
 
@@ -345,7 +347,7 @@ def _players(model: Explicit, objective: Objective) -> Any:
     return np.where(is_member == (objective.opt == "max"), 1, 2)
 
 
-def _choosing(model: Explicit) -> set[int]:
+def _choosing_players(model: Explicit) -> set[int]:
     """The players with a state of theirs where there is a choice.
 
     Storm writes deadlocks of a game as states of one more player, who has none.
@@ -360,7 +362,7 @@ def _coalition(model: Explicit, objective: Objective) -> set[int]:
     """The numbers of the players who do as ``opt`` says."""
     player_names = model.player_names
     if objective.coalition is None:
-        if not _choosing(model) <= {0, 1}:
+        if not _choosing_players(model) <= {0, 1}:
             shown_names = f" ({', '.join(player_names[:10])})" if player_names else ""
             raise InvalidInput(
                 f"{model.file} has {model.num_players} players{shown_names}, and plans "
@@ -396,7 +398,7 @@ def _coalition(model: Explicit, objective: Objective) -> set[int]:
 # --- what holds of the tables -------------------------------------------------
 
 
-def _pays(model: Explicit, branch_rewards: Any) -> Bools:
+def _paying_states(model: Explicit, branch_rewards: Any) -> Bools:
     """(S,): whether some branch of the state pays."""
     branch_rows = np.repeat(np.arange(model.legal.size), np.diff(model.start))
     state_pays = np.zeros(model.num_states, dtype=np.bool_)
@@ -423,7 +425,7 @@ def _check_total(
         )
 
 
-def _computed(objective: Objective, problem: Problem) -> dict[str, Any]:
+def _compute_declarations(objective: Objective, problem: Problem) -> dict[str, Any]:
     """Declarations that were computed from the tables, or given."""
     tables, min_probability = problem.tables, objective.min_probability
     assert tables is not None

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.verification.labels import NoCombination, combined
+from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
 from smoothcruiser.adapters.verification.model import Explicit
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.problem.arguments import shortened
@@ -48,7 +48,7 @@ PARSERS = {
 }
 
 
-def read(
+def read_model(
     path: Path,
     file: str,
     language: str,
@@ -67,14 +67,14 @@ def read(
     try:
         with _quiet():
             description = PARSERS[language](str(path))
-            description = _instantiated(file, description, constants)
+            description = _instantiate_constants(file, description, constants)
             labels = {word: _label(file, description, word) for word in words}
             properties = [
                 label_property
                 for _, label_properties in labels.values()
                 for label_property in label_properties
             ]
-            model = _built(file, description, properties)
+            model = _build_model(file, description, properties)
     except (InvalidInput, MemoryError):
         raise
     except Exception as error:  # Storm's errors are those of many C++ classes
@@ -87,7 +87,9 @@ def read(
     return replace(model, labels={**model.labels, **named_labels}, constants=constants)
 
 
-def _instantiated(file: str, description: Any, constants: dict[str, Any]) -> Any:
+def _instantiate_constants(
+    file: str, description: Any, constants: dict[str, Any]
+) -> Any:
     """The model with values for its constants."""
     known_names = [constant.name for constant in description.constants]
     for name in constants:
@@ -116,12 +118,12 @@ def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
     labels = getattr(description, "labels", ())  # JANI has expressions alone
     known_labels = {name: np.zeros(1, np.bool_) for name in BUILT_IN}
     known_labels |= {model_label.name: np.zeros(1, np.bool_) for model_label in labels}
-    if word in known_labels or ('"' in word and _combines(word, known_labels)):
+    if word in known_labels or ('"' in word and _is_combination_of(word, known_labels)):
         return word, []  # ``objective`` combines labels
     try:
         label_property = stormpy.parse_property(f"P=? [F ({word})]", description)
     except Exception as error:
-        if _combines(word, known_labels):  # a shell took the quotes away
+        if _is_combination_of(word, known_labels):  # a shell took the quotes away
             return word, []
         raise InvalidInput(
             f"{shortened(word)} is neither a label of {file} nor an expression over "
@@ -130,10 +132,10 @@ def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
     return str(label_property.get_raw_formula().subformula.subformula), [label_property]
 
 
-def _combines(word: str, known: dict[str, Any]) -> bool:
+def _is_combination_of(word: str, known: dict[str, Any]) -> bool:
     """Whether a text is a combination of labels."""
     try:
-        combined(word, known)
+        combine_labels(word, known)
     except NoCombination:
         return False
     return True
@@ -150,7 +152,7 @@ def _quiet() -> Iterator[None]:
         developer.set_log_level(log_level)
 
 
-def _built(file: str, description: Any, properties: list[Any]) -> Explicit:
+def _build_model(file: str, description: Any, properties: list[Any]) -> Explicit:
     options = stormpy.BuilderOptions(properties)
     options.set_build_all_labels()
     options.set_build_all_reward_models()
@@ -159,4 +161,4 @@ def _built(file: str, description: Any, properties: list[Any]) -> Explicit:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.umb"
         stormpy.io.export_to_umb(storm_model, str(path))
-        return umb.read(path, file)
+        return umb.read_model(path, file)

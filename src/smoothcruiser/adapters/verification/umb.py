@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damaged
+from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damage_error
 from smoothcruiser.adapters.verification.model import (
     Choices,
     Explicit,
     Rewards,
-    explicit,
+    build_explicit,
 )
 from smoothcruiser.errors import InvalidInput, MissingExtra
 from smoothcruiser.problem.arrays import Bools, Floats, Ints
@@ -60,14 +60,14 @@ TIMES = {
 }
 
 
-def read(path: Path, file: str) -> Explicit:
+def read_model(path: Path, file: str) -> Explicit:
     """The model of a UMB file.
 
     Args:
         path: where it is.
         file: what sentences call it.
     """
-    _check_kind(file, _index(path, file))
+    _check_kind(file, _read_index(path, file))
     try:
         with _quiet():
             umb_file = library.read(path)
@@ -75,7 +75,7 @@ def read(path: Path, file: str) -> Explicit:
     except (InvalidInput, MemoryError):
         raise
     except Exception as error:  # umbi asserts, and its parts have errors of their own
-        raise damaged(file, error) from error
+        raise damage_error(file, error) from error
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _quiet() -> Iterator[None]:
 # --- before anything is unpacked ----------------------------------------------
 
 
-def _index(path: Path, file: str) -> dict[str, Any]:
+def _read_index(path: Path, file: str) -> dict[str, Any]:
     """``index.json`` as it stands; an archive that would not fit in memory is refused."""
     index, total_bytes = None, 0
     try:
@@ -108,7 +108,7 @@ def _index(path: Path, file: str) -> dict[str, Any]:
     except InvalidInput:
         raise
     except (*DAMAGED, RecursionError) as error:
-        raise damaged(file, error) from error
+        raise damage_error(file, error) from error
     if not isinstance(index, dict) or not isinstance(
         index.get("transition-system"), dict
     ):
@@ -160,7 +160,7 @@ def _model(file: str, umb_file: Any) -> Explicit:
     system = umb_file.index.transition_system
     first_choice = _starts(umb_file.state_to_choices, system.num_states)
     first_branch = _starts(umb_file.choice_to_branches, system.num_choices)
-    next_states = _whole(umb_file.branch_to_target, system.num_branches)
+    next_states = _whole_numbers(umb_file.branch_to_target, system.num_branches)
     _check_counts(file, system, first_choice, first_branch, next_states)
     probabilities, sentences = _probabilities(
         file, system, first_branch, umb_file.branch_to_probability
@@ -172,7 +172,7 @@ def _model(file: str, umb_file: Any) -> Explicit:
         )
     choice_actions = umb_file.choice_to_choice_action
     action_words = umb_file.choice_action_to_string
-    return explicit(
+    return build_explicit(
         file,
         Choices(
             first_choice,
@@ -199,11 +199,11 @@ def _starts(listed_starts: Sequence[int] | None, count: int) -> Ints:
     return (
         np.arange(count + 1)
         if listed_starts is None
-        else _whole(listed_starts, count + 1)
+        else _whole_numbers(listed_starts, count + 1)
     )
 
 
-def _whole(numbers: Sequence[int] | None, count: int) -> Ints:
+def _whole_numbers(numbers: Sequence[int] | None, count: int) -> Ints:
     """Whole numbers; 0 where none are given."""
     if numbers is None:
         return np.zeros(count, dtype=np.int64)
@@ -246,7 +246,7 @@ def _probabilities(
             f"{file} is damaged: it has {len(listed_values):,} probabilities for "
             f"{num_branches:,} branches; write it again."
         )
-    probabilities = _doubles(file, "probability", listed_values)
+    probabilities = _as_doubles(file, "probability", listed_values)
     rationals = [x for x in listed_values if isinstance(x, Fraction)]
     if not rationals:
         return probabilities, ()
@@ -271,11 +271,11 @@ def _probabilities(
     ):
         return probabilities, ()
     return probabilities, (
-        _rounded(system.num_states, int(np.diff(first_branch).max())),
+        _rounding_sentence(system.num_states, int(np.diff(first_branch).max())),
     )
 
 
-def _rounded(states: int, longest: int) -> str:
+def _rounding_sentence(states: int, longest: int) -> str:
     """The sentence on rationals that no double equals."""
     eta = (2 * longest + 6) * UNIT
     largest_shift = math.expm1(states * (math.log1p(eta) - math.log1p(-eta)))
@@ -287,7 +287,7 @@ def _rounded(states: int, longest: int) -> str:
     )
 
 
-def _doubles(file: str, noun: str, numbers: Sequence[Any]) -> Floats:
+def _as_doubles(file: str, noun: str, numbers: Sequence[Any]) -> Floats:
     """Numbers as doubles; what is none is refused."""
     try:
         doubles = np.array([float(x) for x in numbers])
@@ -301,7 +301,7 @@ def _doubles(file: str, noun: str, numbers: Sequence[Any]) -> Floats:
 
 def _actions(action: Sequence[int], words: Sequence[str]) -> Ints | None:
     """(C,): the number of each choice's word; -1 for none, or for an empty one."""
-    word_numbers = _whole(action, len(action))
+    word_numbers = _whole_numbers(action, len(action))
     has_word = np.array([bool(word.strip()) for word in words] + [False])
     return np.where(has_word[np.minimum(word_numbers, len(words))], word_numbers, -1)
 
@@ -311,7 +311,7 @@ def _players(
 ) -> Ints | None:
     if listed_players is None:
         return None
-    state_players = _whole(listed_players, len(listed_players))
+    state_players = _whole_numbers(listed_players, len(listed_players))
     if len(state_players) != system.num_states or np.any(
         state_players >= system.num_players
     ):
@@ -326,7 +326,7 @@ def _labels(file: str, umb_file: Any) -> dict[str, Bools]:
     """Atomic propositions by their identifiers and their aliases."""
     num_states = umb_file.index.transition_system.num_states
     labels: dict[str, Bools] = {}
-    for name, values in _annotated(umb_file, "aps"):
+    for name, values in _list_annotations(umb_file, "aps"):
         label_values = values.get("states")
         if label_values is not None and len(label_values) == num_states:
             labels[name] = np.array(label_values, dtype=np.bool_)
@@ -346,7 +346,7 @@ def _rewards(file: str, umb_file: Any) -> dict[str, Rewards]:
         "branches": system.num_branches,
     }
     rewards: dict[str, Rewards] = {}
-    for name, values in _annotated(umb_file, "rewards"):
+    for name, values in _list_annotations(umb_file, "rewards"):
         reward_parts: dict[str, Floats] = {}
         for owner_kind, listed_values in values.items():
             if len(listed_values) != counts.get(owner_kind, -1):
@@ -355,7 +355,9 @@ def _rewards(file: str, umb_file: Any) -> dict[str, Rewards]:
                     f"{len(listed_values):,} values for its {owner_kind}; write it "
                     "again."
                 )
-            reward_parts[owner_kind] = _doubles(file, f"reward {name!r}", listed_values)
+            reward_parts[owner_kind] = _as_doubles(
+                file, f"reward {name!r}", listed_values
+            )
         rewards[name] = Rewards(
             reward_parts.get("states"),
             reward_parts.get("choices"),
@@ -364,7 +366,7 @@ def _rewards(file: str, umb_file: Any) -> dict[str, Rewards]:
     return rewards
 
 
-def _annotated(umb_file: Any, group: str) -> list[tuple[str, dict[str, Any]]]:
+def _list_annotations(umb_file: Any, group: str) -> list[tuple[str, dict[str, Any]]]:
     """(name, values) of a group: under its alias where it has one, and its identifier."""
     value_lists = (umb_file.annotations or {}).get(group, {})
     descriptions = (umb_file.index.annotations or {}).get(group, {})
