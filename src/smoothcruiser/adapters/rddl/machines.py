@@ -3,10 +3,10 @@
 Both answer the same three questions about states and the values of action fluents, and
 take random numbers only from the ``rng`` of the call:
 
-  step      (reward, next state)
-  allowed   whether the action preconditions hold
-  over      whether a termination condition holds, or a state invariant is broken (there
-            pyRDDLGym's environment ends an episode too)
+  step         (reward, next state)
+  is_allowed   whether the action preconditions hold
+  is_over      whether a termination condition holds, or a state invariant is broken
+               (there pyRDDLGym's environment ends an episode too)
 
 ``Translated`` runs the functions of ``code``, a few microseconds per step.
 ``Interpreted`` puts a state into pyRDDLGym's simulator and lets it step, about a
@@ -35,10 +35,10 @@ class InstanceMachine(Protocol):
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample of (reward, next state)."""
 
-    def allowed(self, state: State, action: State) -> bool:
+    def is_allowed(self, state: State, action: State) -> bool:
         """Whether the action preconditions hold."""
 
-    def over(self, state: State) -> bool:
+    def is_over(self, state: State) -> bool:
         """Whether an episode ends in this state."""
 
 
@@ -51,7 +51,10 @@ class Translated:
             compiled_functions.step,
             compiled_functions.num_samples,
         )
-        self.allowed, self.over = compiled_functions.allowed, compiled_functions.over
+        self.is_allowed, self.is_over = (
+            compiled_functions.allowed,
+            compiled_functions.over,
+        )
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample; all random numbers that it may need are taken at once."""
@@ -79,7 +82,7 @@ class Interpreted:
         )
         self.fixed = dict(self.simulator.init_values)
 
-    def _put(self, state: State, action: State | None = None) -> dict[str, Any]:
+    def _load_state(self, state: State, action: State | None = None) -> dict[str, Any]:
         """Put the simulator into a state; the values of an action's fluents."""
         self.simulator.subs = self.fixed | _shape_values(self.states, state)
         return {} if action is None else _shape_values(self.actions, action)
@@ -89,21 +92,21 @@ class Interpreted:
         simulator = self.simulator
         simulator.rng = rng.numpy()
         try:
-            _, reward, _ = simulator.step(self._put(state, action))
+            _, reward, _ = simulator.step(self._load_state(state, action))
             return float(reward), flatten_values(simulator.subs, self.names)
         finally:
             simulator.rng = None  # nothing else may be sampled from
 
-    def allowed(self, state: State, action: State) -> bool:
+    def is_allowed(self, state: State, action: State) -> bool:
         """Whether the action preconditions hold."""
-        action_values = self._put(state, action)
+        action_values = self._load_state(state, action)
         return bool(
             self.simulator.check_action_preconditions(action_values, silent=True)
         )
 
-    def over(self, state: State) -> bool:
+    def is_over(self, state: State) -> bool:
         """Whether an episode ends in this state."""
-        self._put(state)
+        self._load_state(state)
         return bool(
             self.simulator.check_terminal_states()
             or not self.simulator.check_state_invariants(silent=True)

@@ -110,14 +110,14 @@ class RDDLOracle:
 
     def _compute_legal(self, state: State) -> frozenset[int]:
         joint_values = self.joint.values
-        allowed = self.machine.allowed
+        is_allowed = self.machine.is_allowed
         return frozenset(
-            a for a in range(len(joint_values)) if allowed(state, joint_values[a])
+            a for a in range(len(joint_values)) if is_allowed(state, joint_values[a])
         )
 
     def terminal(self, state: State) -> bool:
         """Whether an episode ends in this state."""
-        return self.machine.over(state)
+        return self.machine.is_over(state)
 
     def parse(self, state: Any) -> State:
         """The state that a list of values, or a dict of them, stands for."""
