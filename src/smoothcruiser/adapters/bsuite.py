@@ -1,8 +1,8 @@
 """The adapter of bsuite, DeepMind's set of small experiments.
 
-``make("bsuite:catch/0", …)`` is the environment that ``bsuite.load_from_id`` makes, as a
-``dm_env`` environment (``adapters.dm_env``). The ranges below were read in the source of
-bsuite 0.3.6; its variants with noise or scaled rewards need ``reward_low=`` and
+``make("bsuite:catch/0", …)`` is the environment that ``bsuite.load_from_id`` makes, as
+a ``dm_env`` environment (``adapters.dm_env``). The ranges below were read in the source
+of bsuite 0.3.6; its variants with noise or scaled rewards need ``reward_low=`` and
 ``reward_high=``. mnist downloads its pictures, which is left to bsuite.
 """
 
@@ -90,7 +90,9 @@ def _load_experiment(text: str, parameters: dict[str, Any]) -> Any:
         )
         raise InvalidInput(f"bsuite has no experiment {text!r}{suggestion}")
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it says what it loads
+        with contextlib.redirect_stdout(
+            io.StringIO()
+        ):  # it prints the name that it loads
             return bsuite.load_from_id(text)
     except Exception as error:
         raise InvalidInput(

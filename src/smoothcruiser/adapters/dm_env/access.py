@@ -1,10 +1,10 @@
 """A ``dm_env`` environment by its class, and the problem that it makes.
 
-The rest is the Gymnasium adapter's: copies that keep all and draw from the planner's
-stream, the trial, actions, rewards. States are told apart by all that an environment
-holds (``gymnasium.whole``) where that can be looked into, unless ``key=`` is given.
-The range of rewards is that of ``reward_spec()`` where it has one, and has to be given
-otherwise.
+The rest is the Gymnasium adapter's: copies that keep everything and sample from the
+planner's stream, the trial, actions, rewards. States are distinguished by the whole
+content of an environment (``gymnasium.whole``) where that can be looked into, unless
+``key=`` is given. The range of rewards is that of ``reward_spec()`` where it has one,
+and has to be given otherwise.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def build_problem(
     discount: float,
     operator: Operator,
 ) -> Problem:
-    """The problem of ``prefix:text,name=value,…``, whose environment ``build`` makes."""
+    """The problem of ``prefix:text,name=value,…``; ``build`` makes its environment."""
     problem_options = own_options(parameters, OWN)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(

@@ -2,14 +2,14 @@
 
   dm_env                         Gymnasium
   LAST with discount 0           terminated
-  LAST with a discount above 0   truncated: cut off; nothing is paid after either
+  LAST with a discount above 0   truncated; nothing is paid after either
   MID with discount 1            goes on
   MID with another discount      an error: a planner has one discount for all steps
   FIRST                          an error: the environment began anew by itself, since
                                  it was never reset or its episode was over
   reward None                    0, as in a FIRST step
 
-What this file leaves out: how it is copied and tried (``adapters.gymnasium``).
+Out of scope: how it is copied and tried (``adapters.gymnasium``).
 """
 
 from __future__ import annotations

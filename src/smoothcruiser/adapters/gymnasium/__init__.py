@@ -6,12 +6,12 @@ problems.
   access      which way leads into an environment, and the problem it makes
   tables      environments that have their model: tabular problems
   oracles     environments that are put into a state, or copied
-  observations  what an environment shows in a state
-  functional  environments whose state is explicit
-  meanings    what actions are called
+  observations  the observation of a state
+  functional  environments with an explicit state
+  meanings    names of actions
   families    packages that register environments
-  known       what is known of environments: rewards, payoffs, ends
-  copies      private copies, and what an environment holds
+  known       known facts of environments: rewards, payoffs, ends
+  copies      private copies, and the contents of an environment
   whole       a key of all that an environment holds
   trial       whether an environment put into a state continues as one never touched
 
@@ -47,7 +47,7 @@ class GymnasiumAdapter(LateAdapter):
     def build(
         self, text: str, parameters: dict[str, Any], **build_options: Any
     ) -> Problem:
-        """The problem of ``gym:text``; who needs more than Gymnasium is told what."""
+        """The problem of ``gym:text``; a missing package is named with its extra."""
         from smoothcruiser.adapters.gymnasium.families import (
             find_family,
             missing_package,

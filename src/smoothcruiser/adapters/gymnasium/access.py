@@ -20,20 +20,18 @@ None is trusted before it has passed its trial (``trial``,
 ``tables.check_tables``): an environment put into a state has to continue as one
 that was never touched.
 
-In every case the planner steps a copy that samples from the planner's own
-stream (``jit.generator``). So the planner cannot foresee what the real
-environment will sample, and the real one is never stepped, reset or reseeded.
-The problem starts where the environment is; one that was never reset is reset
-in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …)
-are taken off the copy. With any other wrapper, access is by snapshot. A time
-limit is not part of the state: use ``horizon=``.
+In every case the planner steps a copy that samples from the planner's own stream
+(``jit.generator``). So the planner cannot foresee the samples of the real environment,
+and the real one is never stepped, reset or reseeded. The problem starts where the
+environment is; one that was never reset is reset in a copy. Wrappers of Gymnasium's own
+that only watch or count (TimeLimit, …) are taken off the copy. With any other wrapper,
+access is by snapshot. A time limit is not part of the state: use ``horizon=``.
 
-Rewards go through ``reward=`` (a function of the environment's reward) and have
-to lie in ``reward_range``. That range is read from tables, known for some
-environments (``known``), and required otherwise. What else is known is declared: that
-only ends pay, how soon episodes end. ``reward=`` and wrappers that may change rewards
-make all of it unknown. What this folder leaves out: observations, since a planner needs
-states.
+Rewards go through ``reward=`` (a function of the environment's reward) and have to lie
+in ``reward_range``. That range is read from tables, known for some environments
+(``known``), and required otherwise. Further known facts are declared: that only ends
+pay, how soon episodes end. ``reward=`` and wrappers that may change rewards make all of
+it unknown. Out of scope: observations, since a planner needs states.
 """
 
 from __future__ import annotations
@@ -133,17 +131,17 @@ def problem(
         reward_range: (low, high), which holds every reward. Needed unless the
             environment has tables or its range is known (``known``).
         reward: a function of the environment's reward that is planned for instead.
-        actions: what the planner's actions 0, 1, … are in the environment. A number n
-            makes a grid of n values per dimension of a Box. The default is all actions
-            of a discrete space. A list of words names them.
+        actions: the environment's actions for the planner's numbers 0, 1, and so on. A
+            number n makes a grid of n values per dimension of a Box. The default is all
+            actions of a discrete space. A list of words names them.
         horizon: steps until the end; None for no limit.
         access: "auto", "tables", "mujoco", "state", "clone" or "snapshot"; of a
-            functional environment "auto", "numpy" or "jax", by what it takes as rng.
+            functional environment "auto", "numpy" or "jax", by the type of its rng.
         deterministic: whether a step from one state always has one outcome.
         key: a function to a hashable summary that determines the future: of the
-            environment, so that searches can recognize snapshots, and of the state where
-            access is not by snapshot; "contents" for all that an environment holds
-            (``whole``), the default for MiniGrid and Blackjack.
+            environment, so that searches can recognize snapshots, and of the state
+            where access is not by snapshot; "contents" for all that an environment
+            holds (``whole``), the default for MiniGrid and Blackjack.
         seed: start at a reset with this seed. By default the problem starts where the
             environment is, or at a reset with seed 0 if it was never reset.
         call_seconds: a step that takes longer counts as hanging; None for no limit.
@@ -414,14 +412,14 @@ def _find_oracle(
 
 
 def _split_labels(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """Which actions, and what they are called where all are taken."""
+    """The chosen actions, and their names where the user named all of them."""
     listed_spaces = gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
     is_listed = isinstance(env.action_space, listed_spaces)
     return chosen_or_named(actions) if is_listed else (actions, None)
 
 
 def _list_actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
-    """What the planner's actions are in the environment."""
+    """The environment's actions for the planner's numbers 0, 1, and so on."""
     action_space = env.action_space
     if isinstance(choice, Iterable) and not isinstance(choice, str):
         return [_check_action(action_space, action) for action in choice]

@@ -1,22 +1,20 @@
-"""Private copies of environments, and what an environment holds.
+"""Private copies of environments, and the contents of an environment.
 
-A planner steps copies, so a promise about an environment is one about its
-copies. Two things make a copy another world: what it forgets, and what it
-shares.
+A planner steps copies, so a promise about an environment is one about its copies. Two
+things make a copy another world: forgotten and shared state.
 
   forgotten   ``EzPickle`` copies an environment by calling its constructor
               again: the copy stands at the beginning. Here it is copied
               attribute by attribute instead.
-  shared      a generator, a class attribute, a variable of the module: a step
-              of one copy changes what another will do. Generators (NumPy's, and
-              its older RandomStates) are replaced by the planner's, functions
-              that close over the environment are made anew for each copy, and
-              ``surroundings`` sees the rest.
+  shared      a generator, a class attribute, a variable of the module: a step of one
+              copy changes the behaviour of another. Generators (NumPy's, and its older
+              RandomStates) are replaced by the planner's, functions that close over the
+              environment are made anew for each copy, and ``surroundings`` sees the
+              rest.
 
-A simulator of another library takes part as what a ``View`` has ``inside``: it is a
-layer like any other. What this file leaves out: memory inside compiled objects (an emulator, a
-physics engine). Nothing here can see it; ``trial`` compares what such
-environments do.
+A simulator of another library takes part ``inside`` a ``View``: it is a layer like any
+other. Out of scope: memory inside compiled objects (an emulator, a physics engine).
+Nothing here can see it; ``trial`` compares the behaviour of such environments.
 """
 
 from __future__ import annotations
@@ -76,8 +74,8 @@ Path = tuple[str, ...]
 class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
     """A simulator of another library, seen as an environment of Gymnasium.
 
-    Its ``step`` and ``reset`` are those of Gymnasium. Copies of the view hold copies
-    of what is ``inside``.
+    Its ``step`` and ``reset`` are those of Gymnasium. Copies of the view hold copies of
+    ``inside``.
     """
 
     inside: Any
@@ -88,14 +86,14 @@ class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
 
 
 def wrapped_layer(env: Any) -> Any:
-    """What a layer wraps; None where it is the innermost one."""
+    """The layer inside a layer; None for the innermost one."""
     if isinstance(env, View):
         return env.inside
     return env.env if isinstance(env, gymnasium.Wrapper) else None
 
 
 def layers(env: Any) -> list[Any]:
-    """The environment and what it wraps, outermost first."""
+    """The environment and its wrapped layers, outermost first."""
     env_layers = [env]
     while (env := wrapped_layer(env)) is not None:
         env_layers.append(env)
@@ -123,7 +121,7 @@ def _strip_inner_watchers(env_copy: Any) -> Any:
 
 
 def title(env: Any) -> str:
-    """What an environment is called in sentences: its class, or that inside a view."""
+    """The name of an environment in sentences: its class, or that inside a view."""
     inner_env = env.unwrapped
     return type(inner_env.inside if isinstance(inner_env, View) else inner_env).__name__
 
@@ -169,7 +167,7 @@ def has_reset(env: Any) -> bool:
     return True
 
 
-# --- what an environment holds ------------------------------------------------
+# --- contents of an environment -----------------------------------------------
 
 
 def parts(
@@ -249,7 +247,7 @@ def layer_fields(
 
 
 def surroundings(env: Any) -> dict[Path, Any]:
-    """What all copies share: the contents of its classes and of their modules."""
+    """The state that all copies share: contents of its classes and their modules."""
     shared_contents: dict[Path, Any] = {}
     for base_class in {
         base_class: None for layer in layers(env) for base_class in type(layer).__mro__
@@ -322,7 +320,7 @@ def _generator_position(generator: Any) -> str:
 def first_difference(
     first_contents: dict[Path, Any], second_contents: dict[Path, Any]
 ) -> Path | None:
-    """Where two environments hold different things, or None."""
+    """The path at which two environments hold different values, or None."""
     for path in (*first_contents, *second_contents):
         if first_contents.get(path) != second_contents.get(path):
             return path
@@ -330,7 +328,7 @@ def first_difference(
 
 
 def format_path(path: Path) -> str:
-    """A path as the user knows it: ``board.0``, ``class Lake.count``."""
+    """A path as the user writes it: ``board.0``, ``class Lake.count``."""
     shown_steps = [
         step_name.strip("'") for step_name in path if step_name not in ("env", "inside")
     ]
@@ -372,7 +370,7 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
 def modules_among(components: Iterable[tuple[Path, Any]]) -> dict[int, Any]:
     """The modules that an environment keeps (``self._np = numpy``), by their ids.
 
-    Copies share them, as they share what their code imports; ``deepcopy`` would fail.
+    Copies share them, as they share the imports of their code; ``deepcopy`` would fail.
     """
     return {
         id(component): component
@@ -399,7 +397,7 @@ def adopt(env_copy: Any, generator: np.random.Generator) -> None:
 
 
 def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy that also keeps what a copy by constructor would lose."""
+    """A deep copy that also keeps the state that a copy by constructor would lose."""
     forgetful_layers = [
         candidate_layer
         for candidate_layer in layers(env)
@@ -438,7 +436,7 @@ def _is_closure(candidate: Any) -> bool:
 
 
 def cells(function: Any) -> list[Any]:
-    """What a function closes over."""
+    """The values that a function closes over."""
     cell_values = []
     for cell in function.__closure__ or ():
         with suppress(ValueError):  # a cell that is not filled yet
@@ -447,7 +445,7 @@ def cells(function: Any) -> list[Any]:
 
 
 def _with_empty_cells(f: Any) -> Any:
-    """A function like ``f``, to be given what a copy of its environment holds.
+    """A function like ``f`` with empty cells, which a copy fills with its own values.
 
     ``deepcopy`` returns functions as they are: ``self.start = lambda:
     self.rng.random()`` would draw from the generator of the original.
@@ -501,7 +499,7 @@ def _asks_itself(layer: Any) -> bool:
     """Whether ``deepcopy`` never ends, as with a ``__getattr__`` that asks a field.
 
     It asks the empty copy for ``__setstate__`` before the field is there. Such an
-    object, with no copying of its own, is what its fields are.
+    object, with no copying of its own, is determined by its fields.
     """
     layer_type: Any = type(layer)
     copy_methods = (
@@ -523,7 +521,7 @@ def _asks_itself(layer: Any) -> bool:
 
 def _explain_copy_failure(env: Any, memo: dict[int, Any], error: Exception) -> str:
     env_title = title(env)
-    # from the inside: a wrapper fails for what it wraps
+    # from the inside: a wrapper fails because of the layer inside it
     for layer in layers(env)[::-1]:
         for attribute_name, attribute_value in vars(layer).items():
             try:

@@ -5,8 +5,8 @@ minigrid``. Here the beginning of a name says which package to import, and which
 installs it where it is missing. One more thing is known of Box2D: bodies of a compiled
 physics engine are neither copied nor put back, so it cannot be planned in.
 
-What this file leaves out: families that Gymnasium registers itself, and what is known of
-environments that can be planned in (``known``).
+Out of scope: families that Gymnasium registers itself, and known facts of environments
+that can be planned in (``known``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from importlib import import_module
 
 from smoothcruiser.errors import InvalidInput, MissingExtra
 
-# what a name begins with: the module that registers it, and the extra
+# the beginning of a name: the module that registers it, and the extra
 FAMILIES = {
     "ALE/": ("ale_py", "ale"),
     "MiniGrid-": ("minigrid", "minigrid"),
@@ -44,7 +44,7 @@ def missing_package(text: str, module: str, extra: str) -> MissingExtra:
 
 
 def register_family(text: str) -> None:
-    """Import the package that registers ``text``, and refuse what cannot work."""
+    """Import the package that registers ``text``; refuse unsupported families."""
     import gymnasium
 
     os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # it greets on stdout

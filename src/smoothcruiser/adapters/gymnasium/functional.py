@@ -11,10 +11,10 @@ Their state is explicit, so nothing has to be copied or put back:
   jax     a key; the functions are compiled, and mapped over many states at once
           (``sc.batched(…, backend="jax", each=True)``)
 
-A function that takes no ``rng`` (or ``key``) is called without one. What ends an episode
-is what ``terminal`` says of the next state. States are whatever the functions take; of
-JAX, arrays or tuples of arrays. What this file leaves out: observations, since a
-planner needs states, and ``params=``, which keep their defaults.
+A function that takes no ``rng`` (or ``key``) is called without one. An episode ends
+where ``terminal`` holds in the next state. States may be anything that the functions
+accept; in JAX, arrays or tuples of arrays. Out of scope: observations, since a planner
+needs states, and ``params=``, which keep their defaults.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from smoothcruiser.problem.problem import MDP, Problem
 
 NUMPY, JAX = "numpy", "jax"
 NEEDED = ("initial", "transition", "reward", "terminal")
-RANDOM = ("rng", "key")  # what the parameter of a function is called
+RANDOM = ("rng", "key")  # names of the random parameter of a function
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionalStep:
-    """A step made of an environment's functions; ``rng`` is what those take."""
+    """A step made of an environment's functions, which take ``rng`` as it is."""
 
     env: Any
-    actions: Any  # what the problem's actions 0, 1, … are in the environment
+    actions: Any  # the environment's actions for the problem's 0, 1, …
     takes_rng: tuple[str, ...]  # the functions that take random numbers
 
     def __call__(self, state: Any, move: Any, rng: Any) -> tuple[Any, Any, Any]:
@@ -67,7 +67,7 @@ class FunctionalStep:
 
 @dataclass(frozen=True, eq=False)
 class FunctionalOracle:
-    """The step of an environment whose functions take a NumPy Generator."""
+    """The step of an environment with functions that take a NumPy Generator."""
 
     step: FunctionalStep
     reward: Callable[[float], float] | None
@@ -137,9 +137,9 @@ def functional_problem(
 
     Args:
         env: the environment.
-        actions: what the problem's actions 0, 1, … are in it.
+        actions: the environment's actions for the problem's numbers 0, 1, and so on.
         reward: maps its rewards, or None.
-        access: "auto", "numpy" or "jax": what its functions take as ``rng``.
+        access: "auto", "numpy" or "jax": the kind of ``rng`` that its functions take.
         seed: of the initial state.
         facts: arguments of ``MDP``.
     """

@@ -1,9 +1,9 @@
-"""What is known of environments by their sources: rewards, payoffs, ends, keys.
+"""Known facts of environments, read in their sources: rewards, payoffs, ends, keys.
 
 A declaration that is false makes a false certificate. So each line below holds for the
 class itself (a subclass of yours is another world), follows the parameters that change
-it, and says nothing where wrappers may change rewards. Read in Gymnasium 1.4 and MiniGrid
-3.2; "only ends pay" is compared with every step that is made.
+it, and says nothing where wrappers may change rewards. Read in Gymnasium 1.4 and
+MiniGrid 3.2; "only ends pay" is compared with every step that is made.
 
   CartPole    pays 1 a step; with ``sutton_barto_reward`` -1 at the end alone
   Blackjack   pays at the end alone: -1, 0 or 1, and 1.5 for a natural with
@@ -11,10 +11,10 @@ it, and says nothing where wrappers may change rewards. Read in Gymnasium 1.4 an
               least 2 that may hold 21: an episode has 20 steps at the most
   FrozenLake  by its table, where it is not planned in as one
   MiniGrid    pays 1 - 0.9 step/max_steps when it ends with success (-1 for a collision
-              in DynamicObstacles), and 0 elsewhere; ``max_steps`` ends it. BabyAI's levels
-              choose ``max_steps`` at each reset unless they were given it
+              in DynamicObstacles), and 0 elsewhere; ``max_steps`` ends it. BabyAI's
+              levels choose ``max_steps`` at each reset unless they were given it
 
-What this file leaves out: time limits of the registry, which are no part of a state, and
+Out of scope: time limits of the registry, which are no part of a state, and
 environments that have tables (``tables``).
 """
 
@@ -50,7 +50,7 @@ PASSING = (
 
 @dataclass(frozen=True)
 class KnownFacts:
-    """What holds of an environment, whatever is played."""
+    """Facts of an environment that hold under every policy."""
 
     rewards: tuple[float, float] | None = None  # (low, high)
     declared: dict[str, Any] = field(default_factory=dict)  # arguments of ``MDP``
@@ -58,7 +58,7 @@ class KnownFacts:
 
 
 def keeps_rewards(env: Any) -> bool:
-    """Whether an environment pays and ends as what it wraps does."""
+    """Whether an environment pays and ends as the one inside its wrappers does."""
     wrapper_types = [
         type(layer)
         for layer in layers(env)
@@ -68,7 +68,7 @@ def keeps_rewards(env: Any) -> bool:
 
 
 def look_up_facts(env: Any) -> KnownFacts | None:
-    """What is known of an environment without its wrappers; None if nothing is."""
+    """The known facts of an environment without its wrappers; None without any."""
     env_class = type(env)
     if isinstance(env, View):
         return None

@@ -1,8 +1,8 @@
-"""What the actions of a Gymnasium environment are called.
+"""Names of the actions of a Gymnasium environment.
 
   ``get_action_meanings()``   where the environment has it (ALE: NOOP, FIRE, …)
   ``actions``                 an enumeration 0, 1, … (MiniGrid: left, right, forward, …)
-  MEANINGS                    what Gymnasium's documentation says of its own discrete
+  MEANINGS                    the names in Gymnasium's documentation of its own discrete
                               environments, by class
   a value                     of a continuous action that was chosen, such as [-2]
 
@@ -38,7 +38,7 @@ def meanings(env: Any, actions: Sequence[Any]) -> tuple[str, ...] | None:
 
     Args:
         env: the environment, wrapped or not.
-        actions: what the problem's actions 0, 1, … are in the environment.
+        actions: the environment's actions for the problem's numbers 0, 1, and so on.
     """
     action_space = env.action_space
     if isinstance(action_space, gymnasium.spaces.Box):

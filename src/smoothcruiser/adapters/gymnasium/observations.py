@@ -1,11 +1,11 @@
 """The observation of a state, for policies that were learned from observations.
 
-An environment shows something at a reset and after a step, and not in between. What it
-shows in a state is computed anew, by the function that most environments have for it
-(``_get_obs``, ``_get_ob``, ``gen_obs``), or from its state attribute, cast to the
-observation space; then through the observation wrappers, from the inside out. Nothing of
-this is a rule of Gymnasium. So wherever the last step led to the state that is asked
-about, the result is compared with what that step showed, and a difference is refused:
+An environment shows something at a reset and after a step, and not in between. The
+observation of a state is computed anew, by the function that most environments have for
+it (``_get_obs``, ``_get_ob``, ``gen_obs``), or from its state attribute, cast to the
+observation space; then through the observation wrappers, from the inside out. Nothing
+of this is a rule of Gymnasium. So wherever the last step led to the requested state,
+the result is compared with the observation of that step, and a difference is refused:
 memory in a wrapper, noise, or an environment that computes observations elsewhere.
 """
 
@@ -26,13 +26,13 @@ ATTRIBUTES = ("s", "state")
 def compute_observation(
     env: Any, state: Any, last_state: Any, last_observation: Any
 ) -> Any:
-    """What ``env``, which was put into ``state``, shows there.
+    """The observation of ``env``, which was put into ``state``.
 
     Args:
         env: a private copy, which may be written into.
         state: the state it is in.
-        last: the state that the last step led to.
-        shown: what that step showed.
+        last_state: the state that the last step led to.
+        last_observation: the observation of that step.
     """
     computed_observation = _observe_layers(env)
     if last_state is state and not _equal(computed_observation, last_observation):

@@ -1,11 +1,11 @@
 """Ways to step an environment from any state: set, restore a clone, or copy.
 
-Each oracle owns one private copy of the environment (``env``) that samples from
-the planner's stream. It knows how to write a state into a copy (``restored``)
-and how to read one (``state_of``). ``read`` is for the user's own environment,
-which is read or copied, and never stepped, reset or reseeded. ``trial`` uses
-``mark``, a state together with the randomness that it holds, and ``rewound``, an
-environment that continues from there.
+Each oracle owns one private copy of the environment (``env``) that samples from the
+planner's stream. It knows how to write a state into a copy (``restore``) and how to
+read one (``state_of``). ``read`` is for the user's own environment, which is read or
+copied, and never stepped, reset or reseeded. ``trial`` uses ``mark``, a state together
+with the randomness that it holds, and ``rewind``, an environment that continues from
+there.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from smoothcruiser.jit.generator import legacy, stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
-# what copies of a copy share: spaces sample from the planner's stream, and a spec
+# shared by copies of a copy: spaces sample from the planner's stream, and a spec
 # only describes
 SHARED = ("spec", "action_space", "observation_space")
 # attributes of Gymnasium's own environments for pictures and warnings
@@ -63,7 +63,7 @@ class EnvOracle:
     """Steps from any state, in a private copy that uses the planner's stream."""
 
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
-    state_holder = "a copy"  # what holds a state
+    state_holder = "a copy"  # the holder of a state, for sentences
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class EnvOracle:
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
-        self.shown_last: tuple[Any, Any] = (None, None)  # a state, and what it showed
+        self.shown_last: tuple[Any, Any] = (None, None)  # a state and its observation
         self.env = self.twin(env)
         if rng is not None:
             self.bits.bind(rng)
             self.env = self.begin_episode(self.env)
 
     def __fingerprint__(self) -> Any:
-        """What steps depend on beside the state, which the private copy holds too."""
+        """Everything that steps depend on beside the state; the copy holds both."""
         fixed_fields = layer_fields(self.env, self.harmless)
         return type(self), self.kinds, self.actions, self.reward, self.key, fixed_fields
 
@@ -116,7 +116,7 @@ class EnvOracle:
         return turn % len(self.actions)
 
     def trial_view(self, env: Any, observation: Any) -> Any:
-        """What a trial compares after a step: what the step showed."""
+        """The view that a trial compares after a step: the observation of the step."""
         return observation
 
     def begin_episode(self, twin: Any) -> Any:
@@ -152,7 +152,7 @@ class EnvOracle:
         return step_reward, next_state, bool(terminated or truncated)
 
     def observe(self, state: Any) -> Any:
-        """What a policy sees in ``state``; compared with what the last step showed."""
+        """The observation in ``state``; compared with the one of the last step."""
         return compute_observation(self.restore(state), state, *self.shown_last)
 
     def parse(self, state: Any) -> Any:
@@ -179,7 +179,7 @@ class EnvOracle:
         return self.state_of(env)
 
     def check_kind(self, env: Any) -> None:
-        """Refuse an environment of another kind, or one whose episode is over."""
+        """Refuse an environment of another kind, or one at the end of its episode."""
         if kinds(env) != self.kinds:
             kind_names = " of ".join(layer_type.__name__ for layer_type in self.kinds)
             raise InvalidInput(
@@ -339,7 +339,7 @@ class MujocoOracle(SetOracle):
 
 
 class Clone:
-    """What ``clone_state`` returned, as a state; equal if the bytes are."""
+    """The result of ``clone_state`` as a state; equal if the bytes are."""
 
     __slots__ = ("bytes", "state")
 
@@ -363,11 +363,10 @@ class CloneOracle(SetOracle):
     """States are clones without their generator (``clone_state``: ALE).
 
     An emulator may sample from a generator of its own, which the planner cannot
-    replace. A clone that holds it would let the planner foresee what is random.
-    So clones leave it out, and every step begins with ``reset(seed=...)`` under
-    a seed from the planner's stream. ALE without repeated actions samples
-    nothing. With them it is refused: it repeats the last action, which no clone
-    holds.
+    replace. A clone that holds it would let the planner foresee random numbers. So
+    clones leave it out, and every step begins with ``reset(seed=...)`` under a seed
+    from the planner's stream. ALE without repeated actions samples nothing. With them
+    it is refused: it repeats the last action, which no clone holds.
     """
 
     state_holder = "clone_state"
@@ -395,7 +394,7 @@ class CloneOracle(SetOracle):
             )
 
     def clone(self, env: Any, with_generator: bool) -> Any:
-        """What ``clone_state`` returns."""
+        """The result of ``clone_state``."""
         clone_options = {"include_rng": with_generator} if self.choosy else {}
         return env.unwrapped.clone_state(**clone_options)
 
@@ -471,7 +470,7 @@ class SnapshotOracle(EnvOracle):
         return type(self), self.kinds, self.actions, self.reward, self.key
 
     def forgetting_error(self, name: str) -> InvalidInput:
-        """The refusal of an environment whose copies do not hold ``name``."""
+        """The refusal of an environment with copies that do not hold ``name``."""
         return InvalidInput(
             f"A copy of {title(self.env)} forgets {name}; "
             "let its __deepcopy__ or __getstate__ keep everything that a step depends "

@@ -7,11 +7,12 @@ Where every transition into a state is flagged, that state is terminal; where
 some are and some are not (Taxi's delivered states), the flagged ones lead to
 one extra state behind all others.
 
-What the tables show is declared: that only ends pay, or, where steps that do not end cost
-(or pay nothing), that no total exceeds the best reward (Taxi: 20), and likewise from below.
-Let all rewards of steps that go on be at most 0, and u the largest reward. If u > 0, an
-end pays it, at most once and with a weight of at most 1, and all else is at most 0: the
-total is at most u. If u <= 0, the total is at most its first reward, so at most u again.
+Facts that the tables show are declared: that only ends pay, or, where steps that do not
+end cost (or pay nothing), that no total exceeds the best reward (Taxi: 20), and
+likewise from below. Let all rewards of steps that go on be at most 0, and u the largest
+reward. If u > 0, an end pays it, at most once and with a weight of at most 1, and all
+else is at most 0: the total is at most u. If u <= 0, the total is at most its first
+reward, so at most u again.
 """
 
 from __future__ import annotations
@@ -81,10 +82,10 @@ def table_problem(
 
     Args:
         env: an environment with tables, in any state.
-        actions: what the problem's actions 0, 1, … are in the tables.
+        actions: the actions of the tables for the problem's numbers 0, 1, and so on.
         reward: maps the rewards of the tables, or None.
         start: the initial state, or a stream that it is sampled from.
-        rest: arguments of ``tabular``.
+        tabular_options: arguments of ``tabular``.
     """
     inner_env = env.unwrapped
     P, end_state = inner_env.P, len(inner_env.P)
@@ -133,7 +134,7 @@ def table_problem(
 
 
 def _declare_totals(problem: Problem) -> dict[str, Any]:
-    """What the tables show of totals, as arguments of a problem."""
+    """Declarations of totals that the tables prove, as arguments of a problem."""
     tables = problem.tables
     assert tables is not None
     live_pairs = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
@@ -146,7 +147,7 @@ def _declare_totals(problem: Problem) -> dict[str, Any]:
         return {"payoffs": AT_THE_END}
     steps = problem.facts.steps(problem.horizon)
     lowest_total, highest_total = (
-        # outwards: the other end is what the rewards allow anyway
+        # outwards: the other end is the bound that the rewards imply anyway
         times(x, steps) * (1.0 + BOUNDS_ROUNDING)
         for x in problem.reward_range
     )

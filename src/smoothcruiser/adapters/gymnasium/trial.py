@@ -8,9 +8,9 @@ copy that forgets, a state attribute that is only part of the state, a counter
 shared by all copies, and numbers from elsewhere than the planner's stream are
 found where they show in these steps, or in the attributes that they change.
 
-The walking environment is never restored: a broken way into it cannot pass by
-being compared with itself. A trial finds faults and proves nothing: what hides
-in compiled memory for longer than ``WALK`` steps goes unseen.
+The walking environment is never restored: a broken way into it cannot pass by being
+compared with itself. A trial finds faults and proves nothing: state that hides in
+compiled memory for longer than ``WALK`` steps goes unnoticed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from smoothcruiser.problem.states import is_opaque, same_state
 
 # steps walked, those marked, steps compared after each
 WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4
-# the second begins with a reset, whose samples may be hidden beside the state
+# the second begins with a reset: its samples may be hidden beside the state
 EPISODES = 2
 # some environments keep their first state in float32 and all later ones in float64
 CLOSE = 1e-5
@@ -45,7 +45,7 @@ TrialStep = tuple[Any, float, bool, bool]  # observation, reward, terminated, tr
 
 
 def trial(oracle: EnvOracle) -> None:
-    """Refuse an oracle whose environments do not go on as the one they stand for."""
+    """Refuse an oracle if its environments do not continue as the original does."""
     env_title = title(oracle.env)
     try:
         for episode in range(EPISODES):

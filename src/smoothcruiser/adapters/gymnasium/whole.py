@@ -1,6 +1,7 @@
 """A key of everything that an environment holds, so that searches know it again.
 
-A copy behaves by what it holds. Two environments that hold the same are one state:
+The behaviour of a copy depends on its contents. Two environments with equal contents
+are one state:
 
     key = BLAKE2b-256 of the walk through attributes and containers from the root
 
@@ -10,12 +11,12 @@ player is players[0]" and "… is players[1]" differ although each player does n
 walks that differ have one key with probability 2^-256. Generators are left out: the
 planner's takes their place.
 
-It is sound where all that steps depend on can be walked. So an object whose memory
-has room for more than its named fields is refused (``Hidden``): an emulator, a
-physics engine, an iterator, a Python function whose closure can be written into.
-What classes and modules hold is not walked: all copies share it, and ``trial``
-refuses steps that change it. What this file leaves out: in which order a set lists
-its members, which copies do not keep either.
+It is sound where all that steps depend on can be walked. So an object is refused
+(``Hidden``) if its memory can hold more than its named fields: an emulator, a physics
+engine, an iterator, a Python function with a closure that can be written into. The
+contents of classes and modules are not walked: all copies share them, and ``trial``
+refuses steps that change them. Out of scope: in which order a set lists its members,
+which copies do not keep either.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SEEDS = frozenset(("_np_random_seed",))
 POINTER = struct.calcsize("P")
 
 
-# what a certificate takes on trust where such keys merge states
+# the assumption of a certificate where such keys merge states
 ASSUMED = (
     "copies that hold the same in all their attributes are one state (their future "
     "depends on nothing else; tried when the problem was made)"
@@ -52,7 +53,7 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Contents:
-    """The key of a problem whose snapshots have ``whole`` as theirs."""
+    """The key of a problem with snapshots that have ``whole`` as theirs."""
 
     assumption: str = ASSUMED
 
@@ -69,7 +70,7 @@ def whole(env: Any, left_out: frozenset[str] = frozenset()) -> bytes:
     """The key of an environment.
 
     Args:
-        env: an environment, or what a view has inside.
+        env: an environment, or the simulator inside a view.
         left_out: attributes that no step changes, at whatever depth.
     """
     walk = _Walk(left_out | SEEDS)
@@ -149,7 +150,7 @@ class _Walk:
             self.words.append(component.tobytes().hex())
 
     def function(self, component: Any, path: Path) -> None:
-        """A function by its place, with what it closes over."""
+        """A function by its place, with the values that it closes over."""
         cell_values = [cell.cell_contents for cell in component.__closure__ or ()]
         bound_values = [
             *cell_values,

@@ -2,7 +2,7 @@
 
 ``problem(env, …)`` and ``make("gymnax:CartPole-v1", …)`` return problems.
 
-  known    what is known of gymnax's own environments: rewards, names of actions
+  known    known facts of gymnax's own environments: rewards, names of actions
   access   an environment as a problem
 
 Only ``access`` imports gymnax and JAX. It is loaded when a problem is first built.

@@ -1,13 +1,13 @@
 """A gymnax environment as a problem.
 
-gymnax's environments are pure functions of (key, state, action, params). What a planner
-steps is
+gymnax's environments are pure functions of (key, state, action, params). A planner
+steps
 
     obs, next, reward, terminated, _ = step_env(key, state, action, params)
     ended = terminated or is_truncated(next, params)
 
 and never ``step``, which starts the next episode by itself. The world's state is the
-environment's and the flag ``ended``, less what bears on nothing
+environment's and the flag ``ended``, less the parts without effect
 (``problem.batched.dataflow``).
 
   time limit   ``is_truncated`` compares a counter in the state with
@@ -15,13 +15,13 @@ environment's and the flag ``ended``, less what bears on nothing
                last that long at the most. ``time_limit=false`` leaves the limit out;
                the counter then bears on nothing in most environments and is dropped.
   parameters   those of ``EnvParams`` by their names; all others go to ``gymnax.make``.
-               They enter the compiled step as arrays, as they do for users who
-               compile ``step_env`` with ``params`` as an argument.
+               They enter the compiled step as arrays, as they do where a user
+               compiles ``step_env`` with ``params`` as an argument.
   hidden       A planner sees the state. Where the environment hides a part of it (a
-               bandit's arms, a goal), values are those of a player who sees it.
+               bandit's arms, a goal), values are those of a player that sees it.
 
 Rewards have to lie in ``reward_range``: known for most (``known``), declared otherwise.
-What this file leaves out: observations.
+Out of scope: observations.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def problem(
         operator: the smooth maximum, such as ``Entropy(0.1)``.
         reward_range: (low, high), which holds every reward. Needed unless it is known
             (``known.RANGES``).
-        actions: what the planner's actions 0, 1, … are in the environment. A number n
-            makes a grid of n values per dimension of a Box. The default is all actions
-            of a discrete space.
+        actions: the environment's actions for the planner's numbers 0, 1, and so on. A
+            number n makes a grid of n values per dimension of a Box. The default is all
+            actions of a discrete space.
         horizon: steps until the end; None for no limit but the environment's own. With
             discount 1 it is the longest episode, where that is known.
         time_limit: whether ``max_steps_in_episode`` ends episodes; True by default.
@@ -362,8 +362,8 @@ def _leave_open(values: Any) -> Any:
 def _fence_values(values: Any) -> Any:
     """The same values, across which the compiler neither moves nor fuses anything.
 
-    What lies between two fences is compiled as in the user's own ``jit(step_env)``.
-    Without them parameters are constants, and rounding depends on what surrounds it.
+    Code between two fences is compiled as in the user's own ``jit(step_env)``. Without
+    them parameters are constants, and rounding depends on the surrounding code.
     """
     return jax.lax.optimization_barrier(values)
 
@@ -381,7 +381,7 @@ def _longest_episode(env: Any, params: Any) -> int | None:
 
 
 def _list_actions(env: Any, params: Any, choice: Any) -> list[Any]:
-    """What the planner's actions are in the environment."""
+    """The environment's actions for the planner's numbers 0, 1, and so on."""
     action_space = env.action_space(params)
     if hasattr(action_space, "n"):
         all_actions = list(range(int(action_space.n)))
@@ -437,7 +437,7 @@ def _check_box_action(space: Any, action: Any) -> Any:
 def _action_labels(
     known_name: str, env: Any, params: Any, actions: Sequence[Any]
 ) -> tuple[str, ...] | None:
-    """What the chosen actions are called; None where some have no name."""
+    """The names of the chosen actions; None where some have no name."""
     if not isinstance(actions[0], int):
         value_labels = [
             f"[{', '.join(f'{x:g}' for x in np.ravel(a))}]" for a in actions

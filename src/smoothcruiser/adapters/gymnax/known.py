@@ -1,15 +1,15 @@
-"""What is known of gymnax's own environments, read in the source of gymnax 1.0.1.
+"""Known facts of gymnax's own environments, read in the source of gymnax 1.0.1.
 
-``RANGES`` holds every reward of an environment, by its own name (``env.name``): a pair, or a
-function of its parameters. The grounds are the lines that compute the reward:
+``RANGES`` holds every reward of an environment, by its own name (``env.name``): a pair,
+or a function of its parameters. The grounds are the lines that compute the reward:
 
   flags and counts      CartPole, Pong: 1 or 0 by whether it is over. Acrobot: -1 or 0,
                         MountainCar: -1. Catch, MemoryChain, UmbrellaChain: -1, 0 or 1.
                         Breakout, Freeway, FourRooms, BernoulliBandit: 1 or 0.
                         Asterix: 8 entities, each met at most once before and once after
                         it moves. SpaceInvaders: aliens on a board of 10 x 10.
-  tables                SimpleBandit: numbers from 0 to 1. DiscountingChain: 1 or the best
-                        one. FrozenLake: its schedule.
+  tables                SimpleBandit: numbers from 0 to 1. DiscountingChain: 1 or the
+                        best one. FrozenLake: its schedule.
   formulas              Pendulum: angle**2 + 0.1 speed**2 + 0.001 torque**2, each at its
                         limit. MountainCarContinuous: -0.1 action**2, + 100 at the goal.
                         Reacher, Swimmer: exp of a number that is not positive, times
@@ -18,8 +18,8 @@ function of its parameters. The grounds are the lines that compute the reward:
 
 Formulas are computed in float32, so their ranges are widened by ``ROUNDED``. The others
 have no known range (normal noise: GaussianBandit, DeepSea with chance; distances:
-PointRobot if dense; Seaquest): it has to be declared. What this file leaves out: gymnax
-itself, which is not imported.
+PointRobot if dense; Seaquest): it has to be declared. Out of scope: gymnax itself,
+which is not imported.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ RANGES: dict[str, Range | Callable[[Any, Any, Any], Range | None]] = {
     "FrozenLake-misc": _lake,
 }
 
-# whose rewards are whole numbers whatever their parameters are: nothing is rounded
+# rewards are whole numbers for all parameters: nothing is rounded
 WHOLE = frozenset(
     {
         "CartPole-v1",

@@ -1,9 +1,8 @@
 """OpenSpiel games as problems.
 
-Two players, zero sum, sequential, perfect information, with or without chance.
-Player 0 of OpenSpiel is the max player (1), player 1 the min player (2). The
-reward of a move is what it adds to player 0's return, so most games pay at the
-end only.
+Two players, zero sum, sequential, perfect information, with or without chance. Player 0
+of OpenSpiel is the max player (1), player 1 the min player (2). The reward of a move is
+its addition to player 0's return, so most games pay at the end only.
 
   action     a move, and then all that chance does until a player moves or the
              game ends
@@ -22,9 +21,8 @@ only has tighter bounds on V than its rewards tell: with h moves left,
 
 and likewise from below.
 
-A game that lasts longer than OpenSpiel says would break this, so a step refuses
-to continue there. What this file leaves out: simultaneous moves, hidden
-information, more players.
+A game that lasts longer than OpenSpiel says would break this, so a step refuses to
+continue there. Out of scope: simultaneous moves, hidden information, more players.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ class SpielState:
 
 
 class SpielOracle:
-    """The step of a game: a move, and what chance does after it."""
+    """The step of a game: a move, and the chance events after it."""
 
     def __init__(self, game: Any) -> None:
         self.game = game
@@ -169,7 +167,7 @@ class SpielOracle:
         return [int(move) for move in state.history]
 
     def label(self, state: SpielState, action: int) -> str | None:
-        """What OpenSpiel calls a move: that may depend on the position and the mover."""
+        """OpenSpiel's name of a move; it may depend on the position and the mover."""
         if action not in state.actions:
             return None
         position = state.state
@@ -268,8 +266,8 @@ def problem(
             find wrong is refused.
         seed: of the stream that samples the chance nodes before the first move.
         name: shown in answers; the default is ``openspiel:`` and the game's name.
-        more: declarations, as for ``make``: ``horizon`` (moves until the end, by default
-            as long as the game lasts), ``key``, …
+        more: declarations, as for ``make``: ``horizon`` (moves until the end, by
+            default as long as the game lasts), ``key``, …
 
     Example:
         >>> import smoothcruiser as sc
@@ -399,7 +397,7 @@ def _load_game(text: str, parameters: dict[str, Any]) -> Any:
 
 
 def _suggest_game(text: str) -> str:
-    """What to write instead: the game of the nearest name, or where they are listed."""
+    """A remedy: the game of the nearest name, or where all names are listed."""
     game_name = text.partition("(")[0]
     known_names = pyspiel.registered_names()
     if game_name in known_names:

@@ -1,25 +1,24 @@
 """Which OpenSpiel positions are one state: their key, chosen and tested.
 
-A key is right if positions that share it have the same mover, legal moves, end
-and future. What a game prints is often too little: it may hide a die, a pass, a
-move limit or the positions that must not come back. From the key that merges
-most to the one that merges nothing:
+A key is right if positions that share it have the same mover, legal moves, end and
+future. The printed position is often too little: it may hide a die, a pass, a move
+limit or the positions that must not come back. From the key that merges most to the one
+that merges nothing:
 
   observation   the printed position, the player to move and the legal moves
   numbered      the same and how many moves were made, by the players and in all
   history       the list of all moves: right in every game
 
-``VERDICTS`` lists the games for which playouts do not decide, and says on what
-grounds. Every other game gets ``numbered`` if enough pairs of positions with
-equal keys were met and all of them had equal futures, and ``history``
-otherwise. Whatever is chosen is tested by playouts, but for histories. A test
-finds faults and proves nothing: ``SpielKey.assumption`` is for the certificate.
+``VERDICTS`` lists the games for which playouts do not decide, with the grounds. Every
+other game gets ``numbered`` if enough pairs of positions with equal keys were met and
+all of them had equal futures, and ``history`` otherwise. Whatever is chosen is tested
+by playouts, but for histories. A test finds faults and proves nothing:
+``SpielKey.assumption`` is for the certificate.
 
-With a move limit L that ends the game for nothing, the number of moves is of no
-account far from L: after n moves it changes values by less than gamma^(L - n)
-of their span. Numbers below ``first`` are left out of the key where that is
-below ``NEGLIGIBLE``, or where the horizon ends first. What this file leaves
-out: symmetries of a board.
+With a move limit L that ends the game for nothing, the number of moves is of no account
+far from L: after n moves it changes values by less than gamma^(L - n) of their span.
+Numbers below ``first`` are left out of the key where that is below ``NEGLIGIBLE``, or
+where the horizon ends first. Out of scope: symmetries of a board.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class SpielKey:
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about states; empty if nothing."""
+        """The assumption of a certificate about states; empty if there is none."""
         if self.merge == "history":
             return ""
         merge_text = "show the same position, mover and legal moves"
@@ -158,7 +157,7 @@ def choose_key(
 
 
 def _verdict(game: Any) -> Merge | None:
-    """What is known about a game.
+    """The known verdict on a game.
 
     A game built around another one needs histories where that one does.
     """
@@ -243,13 +242,12 @@ def _same_future(
 
 
 def _payoff_so_far(position: Any) -> float:
-    # What was paid on the way to the end of a game is no part of its future: there
-    # is none.
+    # Payments on the way to the end of a game are no part of its future: there is none.
     return 0.0 if position.is_terminal() else float(position.returns()[0])
 
 
 def _visible_state(position: Any, start_payoff: float) -> Any:
-    """The mover, the moves (with probabilities at chance nodes) and what was paid."""
+    """The mover, the moves (with probabilities at chance nodes) and the payoff."""
     move_law = (
         position.chance_outcomes()
         if position.is_chance_node()

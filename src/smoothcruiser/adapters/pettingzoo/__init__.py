@@ -4,7 +4,7 @@
 
   access   which games are taken, and the problem that one makes
   bare     a game without its wrappers
-  known    what is known of PettingZoo's own games
+  known    known facts of PettingZoo's own games
   turns    a game as an environment of Gymnasium, so that it is copied and tried as
            those are; its positions and its oracle
 

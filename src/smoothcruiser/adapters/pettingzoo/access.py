@@ -1,15 +1,16 @@
 """Which PettingZoo games are taken, and the problem that one makes.
 
-A game is planned in if two agents take turns, see everything, and win what the other
-loses. PettingZoo tells the number of agents and, by ``is_parallelizable``, that all
-move at once; sums are compared on every step. Whether a game hides anything it does
-not tell: that is known of its own games (``known``) and asked for others
-(``perfect_information=True``), since the copies that a planner steps hide nothing, and
-values of a game in which nothing is hidden need not be those of the one that is
-played.
+A game is planned in if two agents take turns and see everything, and if one wins as
+much as the other loses. PettingZoo tells the number of agents and, by
+``is_parallelizable``, that all move at once; sums are compared on every step. Whether a
+game hides anything it does not tell: that is known of its own games (``known``) and
+asked for others (``perfect_information=True``), since the copies that a planner steps
+hide nothing, and values of a game in which nothing is hidden need not be those of the
+one that is played.
 
 PettingZoo's own wrappers that only watch (order, bounds, illegal moves) are taken off:
-a planner makes no illegal moves. Games with others are refused; give what they wrap.
+a planner makes no illegal moves. Games with others are refused; pass the game inside
+them.
 
 Which positions are one state (``merge``):
 
@@ -104,8 +105,8 @@ def problem(
         reward_range: (low, high), which holds every reward of the first agent; known of
             PettingZoo's own games.
         horizon: moves until the end; None for as long as the game lasts.
-        payoffs: "end" if only the last move pays, or "every step"; known of PettingZoo's
-            own games, "every step" for others.
+        payoffs: "end" if only the last move pays, or "every step"; known of
+            PettingZoo's own games, "every step" for others.
         deterministic: whether no move has chance; known of PettingZoo's own games,
             False for others.
         perfect_information: that no player is shown less than another and nothing is
@@ -236,7 +237,7 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
 
 
 def _refuse_by_name(text: str) -> None:
-    """Refuse what cannot be planned in, whether or not it could be imported."""
+    """Refuse a game that cannot be planned in, whether or not it can be imported."""
     if strip_version(text) in HIDDEN:
         raise planning_refusal(text, "information is hidden")
     folder = Path(pettingzoo.__file__).parent

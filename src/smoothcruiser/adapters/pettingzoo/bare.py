@@ -1,4 +1,4 @@
-"""A PettingZoo game without its wrappers, and what it says of itself."""
+"""A PettingZoo game without its wrappers, its name and its progress."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def strip_wrappers(game: Any) -> Any:
 
 
 def title_of(game: Any) -> str:
-    """What a game calls itself."""
+    """The name that a game gives itself."""
     metadata = getattr(game, "metadata", None) or {}
     return str(metadata.get("name") or type(game).__name__)
 

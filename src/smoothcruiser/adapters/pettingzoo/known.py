@@ -1,8 +1,8 @@
-"""What is known of PettingZoo's own games: read in their source, PettingZoo 1.27.
+"""Known facts of PettingZoo's own games, read in their source, PettingZoo 1.27.
 
-PettingZoo does not say whether a game hides anything, whether chance plays, what it
-pays and how long it lasts. Here it is said for the games of ``pettingzoo.classic``;
-of other games the user says it. What this file leaves out: third parties' games.
+PettingZoo does not say whether a game hides anything, whether chance plays, how much it
+pays and how long it lasts. This file says so for the games of ``pettingzoo.classic``;
+for other games the user declares it. Out of scope: third parties' games.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ HIDDEN = frozenset(
     )
 )
 AT_ONCE = frozenset(("rps", "rpsls"))
-# families whose players all move at the same time
+# families in which all players move at the same time
 FAMILIES_AT_ONCE = ("atari", "butterfly", "mpe", "sisl")
 
 
@@ -94,7 +94,7 @@ def strip_version(name: str) -> str:
 
 
 def look_up_game(game: Any) -> KnownGame | None:
-    """What is known of a game, by the module of its class; None of others' games."""
+    """The known facts of a game, by the module of its class; None for other games."""
     module_path = type(game).__module__.split(".")
     if module_path[:2] != ["pettingzoo", "classic"] or len(module_path) < 3:
         return None

@@ -1,19 +1,20 @@
 """A PettingZoo game as an environment of Gymnasium, its positions and its oracle.
 
 So seen, a game is copied, tried and stepped as environments are
-(``adapters.gymnasium``): a copy keeps what EzPickle would forget, draws from the
-planner's stream, and has to continue as one that was never copied.
+(``adapters.gymnasium``): a copy keeps the state that EzPickle would forget, samples
+from the planner's stream, and has to continue as one that was never copied.
 
   player   ``agent_selection``: the first of ``possible_agents`` is the max player
   legal    the mover's ``action_mask``, in its observation or its info; without one,
            all actions
-  reward   what a step adds to the max player's; the min player's must be minus that
+  reward   the addition of a step to the max player's; the min player's must be minus
+           that
   end      all ``terminations`` or ``truncations`` are set; a game that one player
            leaves while the other plays on is an error
 
-Whoever sees a mask may change it, and a mask may change by being looked at: it is
-read once for each position, and the trial compares what a game holds before and
-after a second look. What this file leaves out: which games are taken (``access``).
+A caller may change a mask, and reading may change it too: it is read once for each
+position, and the trial compares the contents of a game before and after a second
+reading. Out of scope: which games are taken (``access``).
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class TurnsView(View):
         return None, first_reward, has_ended, was_cut, {}
 
     def step_reward(self, mover: str, sums_before: dict[str, Any]) -> float:
-        """What the step paid the first player; the second must lose as much."""
+        """The step's reward of the first player; the second must lose as much."""
         game = self.inside
         first_reward, second_reward = (
             float((game.rewards or {}).get(player_name, 0.0))
@@ -148,7 +149,7 @@ class TurnsView(View):
 
     @property
     def title(self) -> str:
-        """What the game calls itself."""
+        """The name that the game gives itself."""
         return title_of(self.inside)
 
     @property
@@ -201,7 +202,7 @@ class TurnsView(View):
 
 
 def action_mask(game: Any, name: str) -> Any:
-    """The mask of a player, from what it observes or is told; None without one."""
+    """The mask of a player, from its observation or its info; None without one."""
     observation = game.observe(name)
     if isinstance(observation, dict) and "action_mask" in observation:
         return observation["action_mask"]
@@ -210,7 +211,7 @@ def action_mask(game: Any, name: str) -> Any:
 
 
 class GamePosition(Snapshot):
-    """A copy of a game as a state, with what a planner asks of it."""
+    """A copy of a game as a state, with its end, mover and legal moves."""
 
     __slots__ = ("legal", "mover", "over")
 
@@ -258,12 +259,12 @@ class PositionKey:
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about states; empty if nothing."""
+        """The assumption of a certificate about states; empty if there is none."""
         return ASSUMED if self.merge == "contents" else ""
 
 
 class TurnsOracle(SnapshotOracle):
-    """Moves from any position, in copies that draw from the planner's stream."""
+    """Moves from any position, in copies that sample from the planner's stream."""
 
     def __init__(self, env: TurnsView, merge: str, rng: Any) -> None:
         self.merge, self.known = merge, look_up_game(env.inside)
@@ -283,11 +284,11 @@ class TurnsOracle(SnapshotOracle):
                     self.same[id(fixed_part)] = fixed_part
 
     def __fingerprint__(self) -> Any:
-        """What steps depend on beside the position."""
+        """Everything beside the position that steps depend on."""
         return type(self), self.kinds, self.merge
 
     def key_of(self, env: TurnsView) -> Any:
-        """What distinguishes a game's position from others; None where nothing does."""
+        """The key that distinguishes a game's position; None where nothing does."""
         if self.merge == "contents":
             return whole(env.inside, self.fixed)
         return (env.origin, *env.moves) if self.merge == "history" else None
@@ -316,7 +317,7 @@ class TurnsOracle(SnapshotOracle):
         return int(legal_moves[turn % len(legal_moves)])
 
     def trial_view(self, env: Any, observation: Any) -> Any:
-        """What players see; looking must not change it."""
+        """The observations of the players; reading them must not change the game."""
         first_view = env.player_views()  # it may fill a cache
         contents_before = contents(env.inside)
         second_view = env.player_views()
@@ -416,7 +417,7 @@ class TurnsOracle(SnapshotOracle):
         return state.moves
 
     def label(self, state: GamePosition, action: int) -> str | None:
-        """What a move of a known game is called; None where it is not legal."""
+        """The name of a move of a known game; None where it is not legal."""
         if self.known is None or self.known.label is None or action not in state.legal:
             return None
         return self.known.label(state.env.inside, action)

@@ -2,7 +2,7 @@
 
 ``problem(env, …)`` and ``make("pgx:tic_tac_toe", …)`` return problems.
 
-  known   what is known of Pgx's own games: rewards, lengths, names of actions, refusals
+  known   known facts of Pgx's own games: rewards, lengths, names of actions, refusals
   games   a game as a problem
 
 Only ``games`` imports Pgx and JAX. It is loaded when a problem is first built.

@@ -1,24 +1,25 @@
 """A Pgx game as a problem.
 
-Pgx's games are pure functions ``step(state, action, key)``; a state has the number of the
-player to move, the legal actions and what the last move paid to each player. There is no
-restart after the end (that is a wrapper of Pgx's, ``auto_reset``).
+Pgx's games are pure functions ``step(state, action, key)``; a state has the number of
+the player to move, the legal actions and the rewards of the last move for each player.
+There is no restart after the end (that is a wrapper of Pgx's, ``auto_reset``).
 
-  players   With two, the one who begins at the problem's initial state is the max
+  players   With two, the one that begins at the problem's initial state is the max
             player (1), the other the min player (2). Pgx says by chance which number
             begins; resets where the other one does are passed over, so that 1 begins
-            every game. What the two are paid must sum to 0, move by move: a step where
+            every game. The rewards of the two must sum to 0, move by move: a step where
             it does not is an error.
   one       A game of one player (2048, MinAtar) is an MDP.
   legal     ``legal_action_mask``; an action outside of it is never tried
   end       ``terminated`` or ``truncated``
   chance    dice and new tiles come from the key, so from the planner's stream
 
-States are whole numbers and flags in all of Pgx's games that were read, so float32 rounds
-nothing in them, and rewards are whole numbers too. Pgx is written for 32 bits: half of
-its games cannot be traced under ``x64`` (docs/worlds/jax.md), which is off by default.
+States are whole numbers and flags in all of Pgx's games that were read, so float32
+rounds nothing in them, and rewards are whole numbers too. Pgx is written for 32 bits:
+half of its games cannot be traced under ``x64`` (docs/worlds/jax.md), which is off by
+default.
 
-What this file leaves out: hidden information, more than two players, and observations.
+Out of scope: hidden information, more than two players, and observations.
 """
 
 from __future__ import annotations
@@ -83,13 +84,13 @@ def problem(
 
     Args:
         env: a game of Pgx, or one of your own with its methods.
-        discount: weight of the next step's value, in [0, 1]; 1 needs a game whose length
-            is known, or a horizon.
+        discount: weight of the next step's value, in [0, 1]; 1 needs a game of known
+            length, or a horizon.
         operator: the smooth maximum, such as ``Entropy(0.1)``.
-        reward_range: (low, high), which holds every reward of one step. Needed unless it
-            is known (``known.GAMES``).
-        horizon: steps until the end; None for as long as the game lasts. With discount 1
-            it is the longest game, where that is known.
+        reward_range: (low, high), which holds every reward of one step. Needed unless
+            it is known (``known.GAMES``).
+        horizon: steps until the end; None for as long as the game lasts. With discount
+            1 it is the longest game, where that is known.
         x64: whether the game computes in 64 bits; False by default, as Pgx itself.
         seed: of the initial state; 0 by default.
         name: shown in answers; the default is ``pgx:`` and the game's name.
@@ -139,7 +140,7 @@ def problem(
             f"{problem_name} does not say in which range its rewards lie; give "
             "reward_range=(low, high), such as reward_range=[0,100] in the name."
         )
-    # whose rewards are planned for is known when a start is: the world is built twice
+    # the start decides which player's rewards are planned for: the world is built twice
     game_rows = rows_of(
         _world(env, game_title, 0, x64), seed, two_players=num_players == 2
     )

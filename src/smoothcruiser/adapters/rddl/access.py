@@ -1,4 +1,4 @@
-"""RDDL problems by name: what is derived of an instance, and what has to be declared.
+"""RDDL problems by name: facts derived of an instance, and facts to be declared.
 
 horizon, discount   the instance's, unless the name (``horizon=``) or ``discount=``
                     say otherwise; ``horizon=none`` is no limit
@@ -43,7 +43,7 @@ from smoothcruiser.problem.declarations import (
 )
 from smoothcruiser.problem.problem import MDP, Problem
 
-# relative to the largest reward: sums of a thousand terms differ by 1e-13 of their terms
+# relative to the largest reward: sums of a thousand terms differ by 1e-13 of them
 REORDERING = 1e-9
 SETTINGS = tuple(each.name for each in fields(Settings))  # parameters of names
 

@@ -1,4 +1,4 @@
-"""What an agent may do in one step: joint values of all action fluents.
+"""The actions of an agent in one step: joint values of all action fluents.
 
 RDDL lets several action fluents differ from their defaults at once, at most
 ``max-nondef-actions`` of them. An action of the problem is one such choice: all of them
@@ -7,7 +7,7 @@ number of choices of at most m of n bools is
 
     C(n, 0) + C(n, 1) + … + C(n, m),
 
-which is counted before anything is listed: more than ``most`` are refused.
+which is counted before anything is listed: more than ``max_actions`` are refused.
 
 Whole numbers are listed between the limits that the action preconditions set. Real
 action fluents, and whole ones without limits, have no list.
@@ -23,20 +23,20 @@ from smoothcruiser.adapters.rddl.expressions import Value
 from smoothcruiser.adapters.rddl.fluents import Fluent, State
 from smoothcruiser.errors import InvalidInput
 
-MOST_ACTIONS = 1024  # listed without being asked to
+MOST_ACTIONS = 1024  # the default limit of a list
 NOOP = "noop"
 
 
 @dataclass(frozen=True)
 class JointActions:
-    """All joint actions: the values of the fluents, and what they are called."""
+    """All joint actions: the values of the fluents, and their names."""
 
     fluents: tuple[Fluent, ...]
     values: tuple[State, ...]
     labels: tuple[str, ...]
 
     def ground_action(self, action: int) -> dict[str, Value | str]:
-        """What pyRDDLGym's environment takes for an action: what is not default."""
+        """The action for pyRDDLGym's environment: all values that are not defaults."""
         return {
             fluent.ground_name: value
             for fluent, value in zip(self.fluents, self.values[action], strict=True)
@@ -52,7 +52,7 @@ def list_actions(
     Args:
         fluents: the action fluents.
         at_once: ``max-nondef-actions``.
-        most: how many actions there may be.
+        max_actions: the largest number of actions.
     """
     other_values = [_other_values(fluent) for fluent in fluents]
     at_once = min(at_once, len(fluents))
@@ -119,7 +119,7 @@ def _list_changes(
 
 
 def _change_word(fluent: Fluent, value: Value) -> str:
-    """``reboot(c1)``, ``move=north``, or ``~open(v1)`` where a bool is on by default."""
+    """``reboot(c1)``, ``move=north``, or ``~open(v1)`` for a bool on by default."""
     if fluent.range != "bool":
         return f"{fluent.label}={fluent.show_value(value)}"
     return fluent.label if value else f"~{fluent.label}"

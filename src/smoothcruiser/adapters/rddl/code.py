@@ -7,10 +7,10 @@ plain Python functions and compiled by Python itself:
   step(state, action, random)   (reward, next state); ``random()`` is uniform on [0, 1)
   allowed(state, action)        whether all preconditions hold
   over(state)                   whether an episode ends in this state
-  value(expression)             any expression without randomness, of the vector of slots
+  value(expression)             any expression without randomness, of the slots
 
-``action`` is the tuple of the action fluents' values. The source consists of what
-``operations`` writes, of numbers and of names made here: no text of a domain gets in.
+``action`` is the tuple of the action fluents' values. The source consists of the forms
+of ``operations``, of numbers and of names made here: no text of a domain gets in.
 
 A Bernoulli(p) is random() < p, which has probability p to the last bit of random(). A
 p outside [0, 1] raises, as pyRDDLGym does.
@@ -39,7 +39,7 @@ from smoothcruiser.adapters.rddl.fluents import State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance
 from smoothcruiser.adapters.rddl.operations import NAMES, OPERATIONS
 
-# of the sum of Discrete's probabilities from 1: what np.allclose forgives in pyRDDLGym
+# of the sum of Discrete's probabilities from 1: as np.allclose allows in pyRDDLGym
 SUM_TOLERANCE = 1e-5
 
 
@@ -54,14 +54,14 @@ class Functions:
 
 
 def checked_chance(p: float) -> float:
-    """The probability p; what is none raises."""
+    """The probability p; any other number raises."""
     if 0.0 <= p <= 1.0:
         return p
     raise ValueError(f"Bernoulli's probability is {p!r}, not in [0, 1]")
 
 
 def checked_weights(weights: Sequence[float], free: bool) -> list[float]:
-    """The probabilities of Discrete, divided by their sum; what are none raises."""
+    """The probabilities of Discrete, divided by their sum; wrong weights raise."""
     weight_sum = math.fsum(weights)
     if not all(w >= 0.0 for w in weights) or not 0.0 < weight_sum < math.inf:
         raise ValueError(f"Discrete's probabilities are {weights!r}")
@@ -89,7 +89,7 @@ def pick(weights: Sequence[float], free: bool, random: Callable[[], float]) -> i
 
 
 def source(node: Node, name: Callable[[int], str]) -> str:
-    """A node as Python; ``name(place)`` is what a slot is called."""
+    """A node as Python; ``name(place)`` is the name of a slot."""
     match node:
         case ConstantNode(value=value):
             if isinstance(value, float) and not math.isfinite(value):
@@ -133,7 +133,7 @@ def _unpacking_lines(letter: str, num_values: int, variable: str) -> list[str]:
 
 
 def convert_source(text: str, kind: str, own_kind: str) -> str:
-    """The source of a value of kind ``own``, as a value of another kind."""
+    """The source of a value of kind ``own_kind``, as a value of another kind."""
     if kind == own_kind:
         return text
     return f"{'int' if kind == 'int' else 'float'}({text})"

@@ -1,8 +1,8 @@
-"""RDDL expressions without variables: what a domain becomes for one instance.
+"""RDDL expressions without variables: the form of a domain for one instance.
 
 An RDDL domain speaks of all objects at once ("for every computer ?c"). For one instance
-every quantifier is a finite list and every non-fluent a number, so that an expression is
-a tree of a few kinds of nodes over *slots*, the places of a vector that holds the
+every quantifier is a finite list and every non-fluent a number, so that an expression
+is a tree of a few kinds of nodes over *slots*, the places of a vector that holds the
 fluents of the state, of the action, intermediate ones, and those of the next state.
 
   ConstantNode   a number or a truth value
@@ -12,12 +12,12 @@ fluents of the state, of the action, intermediate ones, and those of the next st
   FlipNode       Bernoulli(p)
   PickNode       Discrete: a place 0, 1, … in proportion to weights
 
-The functions below build nodes and simplify them where the arguments are constants.
-What they leave out never changes a value: x and False, 0 x, x + 0, 1 x. Sums and
-products keep the order of their terms, and so their rounding.
+The functions below build nodes and simplify them where the arguments are constants. The
+omitted terms never change a value: x and False, 0 x, x + 0, 1 x. Sums and products keep
+the order of their terms, and so their rounding.
 
-What this file leaves out: how nodes are read from RDDL (``grounding``), run (``code``),
-bounded (``intervals``), and what their law is (``laws``).
+Out of scope: how nodes are read from RDDL (``grounding``), run (``code``), bounded
+(``intervals``), and their laws (``laws``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = ("bool", "int", "real")  # each holds the ones before it
 
 
 class Untranslatable(Exception):
-    """An expression that has no form here; the sentence says what it is."""
+    """An expression that has no form here; the sentence names it."""
 
 
 @dataclass(frozen=True, slots=True)

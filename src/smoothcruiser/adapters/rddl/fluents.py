@@ -1,12 +1,12 @@
-"""Fluents of one instance: what a state and an action are made of.
+"""Fluents of one instance: the parts of states and actions.
 
 ``running(c1)`` is a fluent. A state is a tuple of the values of all state fluents, in
-the order of the domain and of its objects: bools, whole numbers and reals, and for a
-fluent whose values are objects the number of the object. As data for people a state is
-what differs from the fluents' defaults, ``{"running(c1)": true}``, like the block
-``init-state`` of an instance.
+the order of the domain and of its objects: bools, whole numbers and reals, and the
+number of the object for a fluent with objects as values. As data for people a state
+lists the values that differ from the fluents' defaults, ``{"running(c1)": true}``, like
+the block ``init-state`` of an instance.
 
-What this file leaves out: which fluents there are (``reading``).
+Out of scope: which fluents there are (``reading``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fluent:
 
     @property
     def kind(self) -> str:
-        """How a value is kept: objects by their numbers."""
+        """The kind of a stored value: objects are stored by their numbers."""
         return self.range if self.range in KINDS else "int"
 
     @property
@@ -56,7 +56,7 @@ class Fluent:
         return self.values[int(value)] if self.values else value
 
     def parse_value(self, value: Any) -> Value:
-        """The value that data of people stands for."""
+        """The value that a user's data stands for."""
         if self.values:
             if isinstance(value, str) and value.removeprefix("@") in self.values:
                 return self.values.index(value.removeprefix("@"))
@@ -85,7 +85,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def describe_state(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
-    """A state as data for people: what differs from the defaults."""
+    """A state as data for people: the values that differ from the defaults."""
     return {
         fluent.label: fluent.show_value(value)
         for fluent, value in zip(fluents, state, strict=True)
@@ -96,7 +96,7 @@ def describe_state(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
 def read_state(
     fluents: Sequence[Fluent], data: Any, ranges: Sequence[Interval]
 ) -> State:
-    """The state that data of people stands for: a dict, or a list of all values.
+    """The state that a user's data stands for: a dict, or a list of all values.
 
     ``ranges`` are those that the range of rewards was derived from; a value outside of
     them is refused, since it would void that.

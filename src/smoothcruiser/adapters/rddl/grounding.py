@@ -1,14 +1,15 @@
 """From pyRDDLGym's tree of a domain to expressions of one instance.
 
-pyRDDLGym parses a domain and an instance into a *lifted* model, whose expressions speak
-of variables ("?c"). Here every variable is replaced by each of its objects, every
+pyRDDLGym parses a domain and an instance into a *lifted* model, with expressions over
+variables ("?c"). Here every variable is replaced by each of its objects, every
 quantifier by a list, every non-fluent by its value.
 
 pyRDDLGym has a grounder of its own. It does not know Discrete, switch and nested
 fluents, and it leaves non-fluents in place, so that expressions stay large.
 
-What cannot be expressed (``Untranslatable``) is left to pyRDDLGym's own interpreter
-(``machines``): continuous distributions, vectors, matrices, argmin, Python functions.
+Everything that cannot be expressed (``Untranslatable``) is left to pyRDDLGym's own
+interpreter (``machines``): continuous distributions, vectors, matrices, argmin, Python
+functions.
 """
 
 from __future__ import annotations
@@ -226,7 +227,7 @@ class Grounder:
         return tuple(self.translate(expression, names) for expression in expressions)
 
     def _translate_chain(self, name: str, nodes: Iterator[Node]) -> Node:
-        """A long operation; what follows a deciding argument is not looked at."""
+        """A long operation; arguments after a deciding one are not translated."""
         deciding_value, arguments = OPERATIONS[name].zero, []
         for node in nodes:
             if deciding_value is not None and node == ConstantNode(deciding_value):
@@ -267,7 +268,7 @@ class Grounder:
         objects: tuple[str, ...],
         names: Names,
     ) -> Node:
-        """The fluent at ``objects`` and what ``given`` still stands for."""
+        """The fluent at ``objects``, followed by the objects of ``arguments``."""
         if not arguments:
             return self._value(fluent_name, objects)
         (argument, type_name), *later_arguments = arguments
@@ -280,7 +281,7 @@ class Grounder:
             )
         chosen_node = self.translate(
             argument, names
-        )  # a fluent whose value is an object
+        )  # a fluent with an object as value
         type_objects = self.model.type_to_objects[type_name]
         if isinstance(chosen_node, ConstantNode):
             object_name = type_objects[int(chosen_node.value)]
@@ -456,7 +457,7 @@ class Grounder:
 
 
 def _number(value: Any) -> ConstantNode:
-    """A constant; only numbers and truth values get into what is compiled."""
+    """A constant; only numbers and truth values get into compiled code."""
     plain_value = value.item() if hasattr(value, "item") else value
     if not isinstance(plain_value, bool | int | float):
         raise Untranslatable(f"the constant {plain_value!r}")

@@ -4,15 +4,15 @@ Each expression gets an interval that holds its value for every value of the slo
 *their* intervals (``operations`` says how, rounding included). The fluents of the state
 come first:
 
-  bool, objects   all their values: nothing is assumed of which states can be reached
+  bool, objects   all their values: no state is assumed to be unreachable
   int, real       the least interval that holds the initial value and is mapped into
                   itself by a step, whatever is played. It is found by iteration; an end
                   that still moves after ``STEPS`` steps is put at infinity, so that the
-                  iteration stops, and what it stops at is checked to be closed.
+                  iteration stops, and its result is checked to be closed.
 
-The range of rewards is the hull over all actions of the interval of the reward, with the
-action's fluents as constants and those of the next state as the step bounds them. It
-holds for every state whose fluents lie in their intervals, reachable or not.
+The range of rewards is the hull over all actions of the interval of the reward, with
+the action's fluents as constants and those of the next state as the step bounds them.
+It holds for every state with fluents in their intervals, reachable or not.
 
 pyRDDLGym has an interval analysis (``pyRDDLGym.core.intervals``). It is not used: by
 default it keeps actions at their defaults, its bounds are those of the last epoch alone

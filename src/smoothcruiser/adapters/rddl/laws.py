@@ -1,9 +1,9 @@
 """The law of a step, exactly: outcomes and their probabilities.
 
 RDDL's discrete distributions have finitely many values, and fluents of the next state
-are independent given the state, the action and the fluents that they read. So the law of
-a step is a finite sum over the values of all random fluents, in the order in which they
-are computed:
+are independent given the state, the action and the fluents that they read. So the law
+of a step is a finite sum over the values of all random fluents, in the order in which
+they are computed:
 
     P(s' | s, a) = sum over intermediate values x of prod over fluents i of
                    P(value of i | s, a, fluents before i)
@@ -12,11 +12,11 @@ An expression's law is a list of (probability, value). Where an expression does 
 sample it has one value. An operation on samples has the product of its parts' laws, a
 condition a mixture. Equal values are joined, and so are equal outcomes.
 
-The number of outcomes doubles with each Bernoulli fluent. A step with more than ``most``
-of them is not listed (None), and then sampled by whoever needs it.
+The number of outcomes doubles with each Bernoulli fluent. A step with more than
+``most`` of them is not listed (None), and then sampled by its callers.
 
 Rounding: a probability is a product of one factor for each random fluent, each within a
-few units in the last place; they sum to 1 within what ``problem.rows`` demands.
+few units in the last place; they sum to 1 within the tolerance of ``problem.rows``.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def join_equal(pairs: Any) -> Law:
 
 @dataclass(frozen=True)
 class Fixed:
-    """An assignment with what its law depends on."""
+    """An assignment with its law and its dependence on random slots."""
 
     place: int
     law: Lawful
@@ -134,7 +134,7 @@ class StepLaw:
 
     def __init__(self, ground: GroundInstance, most: int) -> None:
         self.ground, self.most = ground, most
-        unsure_slots: set[int] = set()  # slots whose values differ between outcomes
+        unsure_slots: set[int] = set()  # slots with values that differ between outcomes
         self.parts: list[Fixed] = []
         for assignment in ground.assignments:
             is_early = unsure_slots.isdisjoint(places(assignment.node))
@@ -153,7 +153,7 @@ class StepLaw:
         self.reward = law(ground.reward)
         self.samples = any(p.random for p in self.parts) or is_random(ground.reward)
 
-        # nothing reads what is random: the next state's fluents are independent
+        # nothing reads random values: the next state's fluents are independent
         self.independent = (
             all(slot_law.early for slot_law in self.parts)
             and unsure_slots.isdisjoint(places(ground.reward))
@@ -187,7 +187,7 @@ class StepLaw:
         ]
 
     def _worlds(self, start: list[Any]) -> list[Outcome] | None:
-        """Fluents one after the other, where some read what others sampled."""
+        """Fluents one after the other, where some read the samples of others."""
         worlds: list[tuple[float, list[Any]]] = [(1.0, start)]
         for slot_law in self.parts:
             shared_law = (

@@ -10,7 +10,7 @@ take random numbers only from the ``rng`` of the call:
 
 ``Translated`` runs the functions of ``code``, a few microseconds per step.
 ``Interpreted`` puts a state into pyRDDLGym's simulator and lets it step, about a
-millisecond; it takes what has no translation, and the tests compare the two.
+millisecond; it runs instances without a translation, and the tests compare the two.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RANDOM = "a random variable"
 
 
 class InstanceMachine(Protocol):
-    """What runs an instance."""
+    """A program that runs an instance."""
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample of (reward, next state)."""
@@ -116,7 +116,7 @@ class Interpreted:
 def _check_conditions(instance: Instance) -> None:
     """Refuse conditions that state and action do not decide.
 
-    pyRDDLGym evaluates them with whatever other fluents held one step before.
+    pyRDDLGym evaluates them with the values of other fluents one step before.
     """
     model = instance.model
     readable_kinds = {"non-fluent", "state-fluent"}

@@ -1,17 +1,17 @@
 """Operations of RDDL on numbers and truth values: a table.
 
-Each row says how an operation is computed, how it is written as Python, and what is
-certain of its result when its arguments are only known to lie in intervals.
+Each row says how an operation is computed, how it is written as Python, and how its
+result is bounded when its arguments are only known to lie in intervals.
 
 Why the intervals hold for the *computed* values, rounding included: +, -, *, / and sqrt
 of floats are correctly rounded, hence monotone in each argument, and a row computes its
-bounds by the same operations in the same order as its value. ``exp``, ``ln`` and ``pow``
-of a C library are not: their bounds are moved outwards by ``SLACK``, 2**-40 of the
-result, a thousand times the errors that libraries document.
+bounds by the same operations in the same order as its value. ``exp``, ``ln`` and
+``pow`` of a C library are not: their bounds are moved outwards by ``SLACK``, 2**-40 of
+the result, a thousand times the errors that libraries document.
 
 An interval is (low, high), with infinities where nothing is known; truth values are 0
-and 1. What this file leaves out: trigonometry and other functions, which are
-interpreted (``machines``), and random variables.
+and 1. Out of scope: trigonometry and other functions, which are interpreted
+(``machines``), and random variables.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ OPERATIONS: dict[str, Operation] = {
     "fmod": Operation(lambda x, y: x % y, _infix("%"), _remainder_bounds),
 }
 
-# what the written forms call
+# names that the written forms call
 NAMES: dict[str, Any] = {
     "add": add,
     "multiply": multiply,

@@ -1,4 +1,4 @@
-"""The step of an RDDL problem, and what its states and actions are called.
+"""The step of an RDDL problem, and the names of its states and actions.
 
 An oracle has a machine that runs the instance (``machines``), the list of joint actions
 and, where the instance was translated, the law of its steps. States are tuples of plain
@@ -25,7 +25,7 @@ from smoothcruiser.problem.arguments import is_whole, shortened
 from smoothcruiser.problem.declared import check_range
 
 ACCESS = ("auto", "translate", "interpret")
-KEPT_STATES = 100_000  # whose legal actions are remembered
+KEPT_STATES = 100_000  # with remembered legal actions
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class RDDLOracle:
         return read_state(self.instance.states, state, self.ranges)
 
     def plain(self, state: State) -> dict[str, Value]:
-        """What differs from the fluents' defaults, by their names."""
+        """The values that differ from the fluents' defaults, by their names."""
         return describe_state(self.instance.states, state)
 
     def read(self, simulator: Any) -> State:

@@ -2,7 +2,7 @@
 
 Only this module imports pyRDDLGym. The simulator is one of our own, never that of an
 environment that runs, and it gets its random numbers from the planner's stream at every
-step (``machines``), so planning does not change what a real environment samples.
+step (``machines``), so planning does not change the samples of a real environment.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without pyRDDLGym's and ply's own lines: an exception says what matters."""
+    """Without pyRDDLGym's and ply's own lines: an exception says enough."""
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
         yield

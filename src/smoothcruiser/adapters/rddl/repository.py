@@ -4,8 +4,8 @@
     rddl:domain.rddl,instance.rddl        two files
 
 The domains of rddlrepository are folders of its package, each with a description, a
-domain and instances. They are read as files here. The package's own manager would do the
-same through a list that it first writes into its folder; that fails where packages
+domain and instances. They are read as files here. The package's own manager would do
+the same through a list that it first writes into its folder; that fails where packages
 cannot be written to, and two processes that begin at once read half a list.
 """
 

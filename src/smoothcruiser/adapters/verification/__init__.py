@@ -1,21 +1,21 @@
 """Models of probabilistic verification, by the names of their files.
 
-``make("umb:model.umb,reach=goal,opt=max")`` returns the problem whose value is the best
+``make("umb:model.umb,reach=goal,opt=max")`` returns a problem: its value is the best
 probability of reaching a state with that label. Each format is one adapter:
 
   umb         the unified Markov binary format, through umbi (MIT, an extra)
   npz         arrays of NumPy
   prism, jani models in these languages, through stormpy (GPL-3: yours to install)
 
-  model       what every format becomes: choices, branches, labels, rewards
+  model       the form of every format: choices, branches, labels, rewards
   labels      labels combined
-  objective   what is asked of it, as a problem
-  ends        what its graph says of the ends of plays
+  objective   the objective of a model, as a problem
+  ends        the ends of plays, by its graph
   files       files that may come from anywhere
 
-Model checkers ask for plain maxima of undiscounted totals, so that is what these names
-mean where neither a discount nor an operator is given. Only ``umb`` imports umbi, and
-only ``storm`` imports stormpy; they are loaded when a problem is first built.
+Model checkers ask for plain maxima of undiscounted totals, so these names mean the same
+where neither a discount nor an operator is given. Only ``umb`` imports umbi, and only
+``storm`` imports stormpy; they are loaded when a problem is first built.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     Read = tuple[Explicit, dict[str, Any]]  # a model, and the words of its objective
 
 
-# what may be declared of a model; min_probability is a word of its objectives
+# possible declarations of a model; min_probability is a word of its objectives
 WORDS = tuple(word for word in DECLARATIONS if word != "min_probability")
 
 
 class FileAdapter(ABC):
-    """What all formats share: a file is read, and an objective made a problem of it."""
+    """Common part of all formats: read a file, and make a problem of its objective."""
 
     name: str
     has_discount = True
@@ -63,7 +63,7 @@ class FileAdapter(ABC):
         from smoothcruiser.adapters.verification.objective import problem_of
 
         declarations = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
-        if "horizon" in declarations:  # what objectives call bounded
+        if "horizon" in declarations:  # objectives call it bounded
             if "bounded" in parameters:
                 raise InvalidInput("horizon= and bounded= say the same; drop one.")
             parameters["bounded"] = declarations.pop("horizon")

@@ -1,4 +1,4 @@
-"""What the graph and the probabilities of tables say of the ends of plays.
+"""The ends of plays, by the graph and the probabilities of tables.
 
 ``circling``   states where some choice of rows keeps play inside for ever
 ``ends_within``  (m, q): whatever is played, play ends within m steps with probability q
@@ -27,7 +27,8 @@ LONGEST_ROW = 4000
 def circling(tables: Tables, *, unpaid: bool) -> Bools:
     """(S,): states from where play can be kept going for ever, whoever moves.
 
-    With ``unpaid`` rows that pay are left out: play can be kept going without a payment.
+    With ``unpaid`` rows that pay are left out: play can be kept going without a
+    payment.
     """
     num_states, num_actions = tables.legal.shape
     entry_rows, entry_targets = _entries(tables)

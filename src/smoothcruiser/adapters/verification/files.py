@@ -1,8 +1,7 @@
 """Files that may come from anywhere: found, and measured before they are unpacked.
 
-A missing file gets one sentence, and so does one that is larger than ``MOST_BYTES``,
-as it is or unpacked: a few kilobytes can unpack to any size. What this file leaves
-out: what is inside.
+A missing file gets one sentence, and so does one that is larger than ``MOST_BYTES``, as
+it is or unpacked: a few kilobytes can unpack to any size. Out of scope: the contents.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pathlib import Path
 
 from smoothcruiser.errors import InvalidInput, said
 
-# of a file, packed or unpacked: twenty million branches of a UMB file, and below what
-# the machine of a user has
+# of a file, packed or unpacked: twenty million branches of a UMB file, and below the
+# memory of a user's machine
 MOST_BYTES = 2**30
-# what unpackers raise where bytes are missing or wrong
+# errors of unpackers where bytes are missing or wrong
 DAMAGED = (
     OSError,
     EOFError,

@@ -4,8 +4,8 @@
              | (states)
 
 ``!`` binds closest, then ``&``, then ``|``, as in PRISM and Storm. A label without its
-quotes, which shells take away, is a word of letters, digits and ``_``. What this file
-leaves out: expressions over variables, which only Storm knows (``storm``).
+quotes, which shells take away, is a word of letters, digits and ``_``. Out of scope:
+expressions over variables, which only Storm knows (``storm``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Reader:
-    """What is left of a text, and how the rules of the grammar read it."""
+    """The unread tokens of a text, and the rules of the grammar that read them."""
 
     def __init__(
         self, tokens: list[tuple[str, str]], labels: Mapping[str, Bools], size: int
@@ -63,7 +63,7 @@ class _Reader:
         self.left, self.labels, self.size = tokens, labels, size
 
     def _accept_sign(self, sign: str) -> bool:
-        """Whether a sign comes next; it is taken."""
+        """Whether a sign comes next; if so it is consumed."""
         if self.left[:1] != [("sign", sign)]:
             return False
         self.left = self.left[1:]

@@ -2,14 +2,14 @@
 
 Model checkers write a state's *choices* (the actions of that state alone), and for each
 choice its *branches*: a probability and a next state each. Every reader of this folder
-returns that as one ``Explicit``, in the rows that ``tabular`` takes: action a of state s
-is its choice number a, row s*A + a, where A is the largest number of choices.
+returns that as one ``Explicit``, in the rows that ``tabular`` takes: action a of state
+s is its choice number a, row s*A + a, where A is the largest number of choices.
 
-A step from s by choice c along branch b pays state[s] + choice[c] + branch[b], which is
-what PRISM and Storm add up. A state without choices is a *deadlock*: play stays there, as
+A step from s by choice c along branch b pays state[s] + choice[c] + branch[b], the sum
+that PRISM and Storm use. A state without choices is a *deadlock*: play stays there, as
 PRISM and Storm have it, so it gets one choice that leads back to itself.
 
-What this file leaves out: what is asked of a model (``objective``), and the formats.
+Out of scope: objectives of a model (``objective``), and the formats.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ MOST_PAIRS = 50_000_000
 class Explicit:
     """A model with S states and at most A choices in each."""
 
-    file: str  # what sentences call it
+    file: str  # its name in sentences
     start: Ints  # (S*A + 1,): where the branches of row s*A + a begin
     target: Ints  # (B,)
     prob: Floats  # (B,)
     legal: Bools  # (S, A)
     initial: tuple[int, ...]
     labels: Mapping[str, Bools]  # (S,) each
-    rewards: Mapping[str, Floats]  # (B,) each: what the step along a branch pays
+    rewards: Mapping[str, Floats]  # (B,) each: the reward of the step along a branch
     deadlock: Bools  # (S,): states to which a way back to themselves was added
     num_players: int = 1  # 0 for a Markov chain
-    player: Ints | None = None  # (S,): who moves, from 0 on; None where 0 does
+    player: Ints | None = None  # (S,): the mover, from 0 on; None for 0 everywhere
     player_names: tuple[str, ...] = ()
     action: Ints | None = None  # (S*A,): the number of a row's word, -1 for none
-    words: tuple[str, ...] = ()  # what actions are called
+    words: tuple[str, ...] = ()  # names of actions
     constants: Mapping[str, Any] = field(default_factory=dict)  # for the shown name
     sentences: tuple[str, ...] = field(default=())  # for every certificate
 
@@ -67,7 +67,7 @@ class Choices:
 
 @dataclass(frozen=True, eq=False)
 class Rewards:
-    """What states, choices and branches pay; None where they pay nothing."""
+    """Rewards of states, choices and branches; None where they pay nothing."""
 
     state: Floats | None = None  # (S,)
     choice: Floats | None = None  # (C,)
@@ -77,10 +77,10 @@ class Rewards:
 def build_explicit(
     file: str, listed: Choices, rewards: Mapping[str, Rewards], **more: Any
 ) -> Explicit:
-    """The model of listed choices; what does not fit together is refused.
+    """The model of listed choices; contradictory lists are refused.
 
     Args:
-        file: what sentences call it.
+        file: its name in sentences.
         listed: choices and branches.
         rewards: by name.
         more: further fields of ``Explicit``.

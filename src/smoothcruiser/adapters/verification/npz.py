@@ -1,15 +1,16 @@
-"""Models as NumPy arrays: a sparse matrix, who may do what, the goal, and what is asked.
+"""Models as NumPy arrays: a sparse matrix, legal actions, the goal, the objective.
 
-    data, indices, indptr   CSR of shape (S*A, S); row s*A + a belongs to the pair (s, a)
+    data, indices, indptr   CSR of shape (S*A, S); row s*A + a belongs to the pair (s,
+                            a)
     legal                   (S, A): the allowed actions
-    goal                    (S,): states whose probability of being reached is asked for
+    goal                    (S,): states; the probability of reaching them is the value
     initial                 a state
     maximize                whether the best policy is meant, or the worst
     reference               optional: the published value; it is not used
 
 An ``.npz`` file is a zip archive of arrays. Nothing is unpickled, and the size of every
-array is compared with its header before it is read. What this file leaves out: rewards,
-players, other labels (UMB has them).
+array is compared with its header before it is read. Out of scope: rewards, players,
+other labels (UMB has them).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def read_model(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
 
     Args:
         path: where it is.
-        file: what sentences call it.
+        file: its name in sentences.
     """
     arrays = _read_arrays(path, file)
     missing_names = [array_name for array_name in NEEDED if array_name not in arrays]
@@ -128,7 +129,7 @@ def _read_arrays(path: Path, file: str) -> dict[str, Any]:
 
 
 def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: str) -> Any:
-    """One array, whose header is read first."""
+    """One array; its header is read first."""
     npy_format = np.lib.format
     with archive.open(member) as stream:
         version = npy_format.read_magic(stream)

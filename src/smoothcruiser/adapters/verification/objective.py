@@ -1,4 +1,4 @@
-"""What is asked of a listed model: reachability or a total reward, as a problem.
+"""The objective of a listed model: reachability or a total reward, as a problem.
 
     name                            in PRISM's and Storm's words
     reach=L                         Pmax=? [ F "L" ]
@@ -14,22 +14,23 @@ L and B are labels, or several combined as property files write it: ``"L"&!"M"``
 (``labels``). ``horizon=`` is another word for ``bounded=``.
 
 *Reachability.* Entering a state of L pays 1 and ends the play; states of B end it and
-pay nothing. V(s) is the probability, for every s that is in neither. A state in L counts
-as reached, but the library's terminal states are worth 0, so L itself is refused where it
-is asked for.
+pay nothing. V(s) is the probability, for every s that is in neither. A state in L
+counts as reached, but the library's terminal states are worth 0, so L itself is refused
+where it is asked for.
 
-*Totals.* A step pays what its state, choice and branch pay. A play that never ends counts
-with all it was paid, and V may be infinite: ``exact`` says so. With ``reach`` rewards stop
-at L. Model checkers then count a play that never gets to L as infinite. That is the same
-as the total wherever no reward is negative and one cannot go round for ever unpaid outside
-L, or where every play gets to L; elsewhere the objective is refused at discount 1.
+*Totals.* A step pays the sum of its state's, choice's and branch's rewards. A play that
+never ends counts with all it was paid, and V may be infinite: ``exact`` says so. With
+``reach`` rewards stop at L. Model checkers then count a play that never gets to L as
+infinite. That is the same as the total wherever no reward is negative and one cannot go
+round for ever unpaid outside L, or where every play gets to L; elsewhere the objective
+is refused at discount 1.
 
-*Players.* Who minimizes is player 2. One player minimizes with ``opt=min``; in a game the
+*Players.* Player 2 minimizes. One player minimizes with ``opt=min``; in a game the
 coalition does as ``opt`` says, and the others oppose it.
 
-What is computed from the model and declared: ``min_probability`` at discount 1, and for
-totals without a discount or a horizon ``episodes_end`` where every play ends. Both are
-true of the tables, and a certificate names them. What this file leaves out: formats.
+Computed from the model and declared: ``min_probability`` at discount 1, and for totals
+without a discount or a horizon ``episodes_end`` where every play ends. Both are true of
+the tables, and a certificate names them. Out of scope: formats.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class ListedOracle(TabularOracle):
         return state
 
     def label(self, state: int, action: int) -> str | None:
-        """What the model calls a choice; its number too where another has that name."""
+        """The model's name of a choice; with its number where another has that name."""
         num_actions = self.tables.num_actions
         if self.action is None or not self.tables.legal[state, action]:
             return None
@@ -134,11 +135,12 @@ def problem_of(
     """The problem that an objective makes of a model.
 
     Args:
-        model: what a file lists.
+        model: the contents of a file.
         parameters: of the name, such as ``reach`` and ``opt``.
         prefix: the adapter's name, for sentences.
-        discount: weight of the next step's value; None for 1, what model checkers mean.
-        operator: the smooth maximum; ``Max()`` for what model checkers ask.
+        discount: weight of the next step's value; None for 1, as model checkers mean
+            it.
+        operator: the smooth maximum; ``Max()`` for the questions of model checkers.
     """
     objective = _objective(model, parameters, prefix)
     start_state = _initial(model, objective)
@@ -330,7 +332,7 @@ def _name(model: Explicit, objective: Objective, prefix: str) -> str:
 
 
 def _players(model: Explicit, objective: Objective) -> Any:
-    """(S,) of 1 (max) and 2 (min); None if one player maximizes, or chance alone moves."""
+    """(S,) of 1 (max) and 2 (min); None if one player maximizes, or only chance."""
     if model.num_players < 2:
         if objective.coalition is not None:
             raise InvalidInput(
@@ -350,7 +352,7 @@ def _players(model: Explicit, objective: Objective) -> Any:
 def _choosing_players(model: Explicit) -> set[int]:
     """The players with a state of theirs where there is a choice.
 
-    Storm writes deadlocks of a game as states of one more player, who has none.
+    Storm writes deadlocks of a game as states of one more player, which has no choice.
     """
     has_choice = model.legal.sum(axis=1) > 1
     if model.player is None:
@@ -359,7 +361,7 @@ def _choosing_players(model: Explicit) -> set[int]:
 
 
 def _coalition(model: Explicit, objective: Objective) -> set[int]:
-    """The numbers of the players who do as ``opt`` says."""
+    """The numbers of the players that do as ``opt`` says."""
     player_names = model.player_names
     if objective.coalition is None:
         if not _choosing_players(model) <= {0, 1}:
@@ -395,7 +397,7 @@ def _coalition(model: Explicit, objective: Objective) -> set[int]:
     return members
 
 
-# --- what holds of the tables -------------------------------------------------
+# --- facts of the tables ------------------------------------------------------
 
 
 def _paying_states(model: Explicit, branch_rewards: Any) -> Bools:
@@ -409,7 +411,7 @@ def _paying_states(model: Explicit, branch_rewards: Any) -> Bools:
 def _check_total(
     model: Explicit, objective: Objective, tables: Tables, problem: Problem
 ) -> None:
-    """Refuse a total up to a label where it is not what model checkers mean by it."""
+    """Refuse a total up to a label where model checkers mean another number by it."""
     if problem.horizon is not None or problem.discount < 1.0:
         return
     # a circle that costs is no way to plus infinity

@@ -3,14 +3,14 @@
 Storm explores the model and writes it as a UMB file, which ``umb`` reads: states,
 choices, labels, rewards and players are Storm's own, with probabilities as doubles.
 Parameters of a name that are no part of the objective are constants of the model.
-``reach`` and ``avoid`` are labels, combinations of them (``labels``), or expressions over
-the model's variables.
+``reach`` and ``avoid`` are labels, combinations of them (``labels``), or expressions
+over the model's variables.
 
 stormpy is under the GPL, version 3. It is no part of this package, and nothing else
-imports it: who installs it has chosen its licence. Written for stormpy 2.0.
+imports it: installing it is a choice of its licence. Written for stormpy 2.0.
 
-What this file leaves out: properties inside JANI files, models with parameters that are
-left open, and everything that ``umb`` refuses (continuous time, POMDPs, intervals).
+Out of scope: properties inside JANI files, models with parameters that are left open,
+and everything that ``umb`` refuses (continuous time, POMDPs, intervals).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read_model(
 
     Args:
         path: where it is.
-        file: what sentences call it.
+        file: its name in sentences.
         language: "prism" or "jani".
         constants: values of the model's constants.
         words: labels or expressions of the objective, which become labels.
@@ -114,7 +114,7 @@ def _instantiate_constants(
 
 
 def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
-    """What Storm calls the states of a label or an expression, and properties for it."""
+    """Storm's name for the states of a label or expression, and properties for it."""
     labels = getattr(description, "labels", ())  # JANI has expressions alone
     known_labels = {name: np.zeros(1, np.bool_) for name in BUILT_IN}
     known_labels |= {model_label.name: np.zeros(1, np.bool_) for model_label in labels}

@@ -1,19 +1,20 @@
 """UMB files, the *unified Markov binary* format, read by umbi.
 
-A UMB file is a tar archive: ``index.json`` says how many states, choices and branches
-there are and of what type, and one file for each list holds them. ``umbi`` (MIT) reads
-it; sizes are compared with what the archive holds before it does.
+A UMB file is a tar archive: ``index.json`` has the numbers and types of states, choices
+and branches, and one file for each list holds them. ``umbi`` (MIT) reads it; sizes are
+compared with the archive's contents before it does.
 
 Rational probabilities have to sum to 1 exactly. Each becomes the nearest double, with a
-relative error of at most u = 2**-53; ``tabular`` divides a row of k branches by its sum,
-and so do proofs of ``exact``. All in all probabilities have relative errors of at most
-eta = (2k + 6) u, and supports are as they were. A probability of reaching, or a total of
-rewards of one sign, is a ratio of two sums of products of one probability per state
-(docs/worlds/verification.md). So it moves by at most ((1 + eta)/(1 - eta))**S - 1 of
-itself, and the certificate says how much that is. A reward is the sum of three doubles.
+relative error of at most u = 2**-53; ``tabular`` divides a row of k branches by its
+sum, and so do proofs of ``exact``. All in all probabilities have relative errors of at
+most eta = (2k + 6) u, and supports are as they were. A probability of reaching, or a
+total of rewards of one sign, is a ratio of two sums of products of one probability per
+state (docs/worlds/verification.md). So it moves by at most ((1 + eta)/(1 - eta))**S - 1
+of itself, and the certificate says how much that is. A reward is the sum of three
+doubles.
 
-Refused by name: time that is not discrete, observations (POMDPs), intervals, annotations
-whose values are random. What this file leaves out: valuations of variables.
+Refused by name: time that is not discrete, observations (POMDPs), intervals,
+annotations with random values. Out of scope: valuations of variables.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def read_model(path: Path, file: str) -> Explicit:
 
     Args:
         path: where it is.
-        file: what sentences call it.
+        file: its name in sentences.
     """
     _check_kind(file, _read_index(path, file))
     try:
@@ -94,7 +95,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _read_index(path: Path, file: str) -> dict[str, Any]:
-    """``index.json`` as it stands; an archive that would not fit in memory is refused."""
+    """``index.json`` as it stands; an archive too large for memory is refused."""
     index, total_bytes = None, 0
     try:
         with tarfile.open(path, mode="r:*") as archive:
@@ -120,7 +121,7 @@ def _read_index(path: Path, file: str) -> dict[str, Any]:
 
 
 def _check_kind(file: str, index: dict[str, Any]) -> None:
-    """Refuse what is no Markov chain, MDP or game in discrete time, by its name."""
+    """Refuse everything but Markov chains, MDPs and games in discrete time."""
     system = index["transition-system"]
     for name in COUNTED:
         num_entries = system.get(name, 0)
@@ -208,7 +209,7 @@ def _whole_numbers(numbers: Sequence[int] | None, count: int) -> Ints:
     if numbers is None:
         return np.zeros(count, dtype=np.int64)
     large_numbers = np.asarray(numbers, dtype=np.uint64)
-    # what is beyond every number of states and entries stays wrong
+    # a number beyond all states and entries stays wrong
     return np.minimum(large_numbers, np.uint64(2**62)).astype(np.int64)
 
 
@@ -232,7 +233,7 @@ def _check_counts(
 def _probabilities(
     file: str, system: Any, first_branch: Ints, listed_values: Sequence[Any] | None
 ) -> tuple[Floats, tuple[str, ...]]:
-    """(B,) doubles, and what a certificate says of their rounding."""
+    """(B,) doubles, and a certificate's sentence on their rounding."""
     num_branches = system.num_branches
     if listed_values is None:  # a transition system without chance
         if np.any(np.diff(first_branch) != 1):
@@ -288,7 +289,7 @@ def _rounding_sentence(states: int, longest: int) -> str:
 
 
 def _as_doubles(file: str, noun: str, numbers: Sequence[Any]) -> Floats:
-    """Numbers as doubles; what is none is refused."""
+    """Numbers as doubles; anything else is refused."""
     try:
         doubles = np.array([float(x) for x in numbers])
     except (TypeError, ValueError, OverflowError) as error:
@@ -367,7 +368,7 @@ def _rewards(file: str, umb_file: Any) -> dict[str, Rewards]:
 
 
 def _list_annotations(umb_file: Any, group: str) -> list[tuple[str, dict[str, Any]]]:
-    """(name, values) of a group: under its alias where it has one, and its identifier."""
+    """(name, values) of a group: under its alias, if any, and its identifier."""
     value_lists = (umb_file.annotations or {}).get(group, {})
     descriptions = (umb_file.index.annotations or {}).get(group, {})
     values_by_name: dict[str, dict[str, Any]] = {}
