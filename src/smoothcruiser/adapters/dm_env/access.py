@@ -110,10 +110,7 @@ def build_problem(
     """The problem of ``prefix:text,name=value,…``; ``build`` makes its environment."""
     problem_options = own_options(parameters, OWN)
     problem_options.setdefault("seed", 0)
-    shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-    )
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     env = build(text, parameters)
     problem_options["name"] = f"{prefix}:{text}{shown_parameters}"
     return problem(env, discount=discount, operator=operator, **problem_options)

@@ -167,13 +167,7 @@ def problem(
         "problem", more, (*EnvironmentOptions.__annotations__, *DECLARATIONS)
     )
     seed, name = more.get("seed"), more.get("name")
-    declarations = taken(
-        {
-            option_name: option_value
-            for option_name, option_value in more.items()
-            if option_name in DECLARATIONS
-        }
-    )
+    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
     action_choice, action_labels = _split_labels(env, declarations.pop("actions", None))
     env_actions = _list_actions(env, action_choice)
     facts: dict[str, Any] = {
@@ -265,10 +259,7 @@ def named(
     problem_options = own_options(parameters, OWN)
     env = _build_environment(text, parameters)
     problem_options.setdefault("seed", 0)
-    shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-    )
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     return problem(
         env,
         discount=discount,

@@ -151,10 +151,7 @@ def has_reset(env: Any) -> bool:
     for layer in layers(env):
         if isinstance(layer, wrappers.OrderEnforcing):
             return bool(layer.has_reset)
-    if any(
-        getattr(env.unwrapped, attribute_name, None) is not None
-        for attribute_name in ("s", "state")
-    ):
+    if any(getattr(env.unwrapped, name, None) is not None for name in ("s", "state")):
         return True
     try:
         env_copy = private_copy(env, np.random.default_rng(0))
@@ -213,8 +210,8 @@ def _children(component: Any, inside: str | None) -> list[tuple[str, Any]]:
         return []
     slot_names = [
         slot_name
-        for base_class in type(component).__mro__
-        for slot_name in getattr(base_class, "__slots__", ())
+        for cls in type(component).__mro__
+        for slot_name in getattr(cls, "__slots__", ())
         if hasattr(component, slot_name)
     ]
     return [
@@ -236,11 +233,7 @@ def layer_fields(
     return [
         (
             type(layer),
-            {
-                field_name: field_value
-                for field_name, field_value in vars(layer).items()
-                if field_name not in left_out
-            },
+            {k: v for k, v in vars(layer).items() if k not in left_out},
         )
         for layer in layers(env)
     ]
@@ -249,23 +242,21 @@ def layer_fields(
 def surroundings(env: Any) -> dict[Path, Any]:
     """The state that all copies share: contents of its classes and their modules."""
     shared_contents: dict[Path, Any] = {}
-    for base_class in {
-        base_class: None for layer in layers(env) for base_class in type(layer).__mro__
-    }:
-        module_name = base_class.__module__
+    for cls in {cls: None for layer in layers(env) for cls in type(layer).__mro__}:
+        module_name = cls.__module__
         if module_name.partition(".")[0] in ("gymnasium", "builtins", "typing", "abc"):
             continue
         module_variables = (
             vars(sys.modules[module_name]) if module_name in sys.modules else {}
         )
         for owner_label, variables in (
-            (f"class {base_class.__name__}", vars(base_class)),
+            (f"class {cls.__name__}", vars(cls)),
             (f"module {module_name}", module_variables),
         ):
             readable_variables = {
-                variable_name: variable_value
-                for variable_name, variable_value in variables.items()
-                if not variable_name.startswith("__") and not _is_large(variable_value)
+                k: v
+                for k, v in variables.items()
+                if not k.startswith("__") and not _is_large(v)
             }
             shared_contents |= _leaves(
                 parts(readable_variables, (owner_label,), module_name)
@@ -303,10 +294,8 @@ def _leaves(components: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]
         elif isinstance(component, REPLACED) and path[0].startswith(
             ("class ", "module ")
         ):
-            yield (
-                path,
-                _generator_position(component),
-            )  # an environment's own are replaced in copies
+            # an environment's own are replaced in copies
+            yield path, _generator_position(component)
 
 
 def _generator_position(generator: Any) -> str:
@@ -329,9 +318,7 @@ def first_difference(
 
 def format_path(path: Path) -> str:
     """A path as the user writes it: ``board.0``, ``class Lake.count``."""
-    shown_steps = [
-        step_name.strip("'") for step_name in path if step_name not in ("env", "inside")
-    ]
+    shown_steps = [step.strip("'") for step in path if step not in ("env", "inside")]
     return ".".join(shown_steps) or "itself"
 
 
@@ -398,11 +385,7 @@ def adopt(env_copy: Any, generator: np.random.Generator) -> None:
 
 def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
     """A deep copy that also keeps the state that a copy by constructor would lose."""
-    forgetful_layers = [
-        candidate_layer
-        for candidate_layer in layers(env)
-        if is_forgetful(candidate_layer) or _asks_itself(candidate_layer)
-    ]
+    forgetful_layers = [x for x in layers(env) if is_forgetful(x) or _asks_itself(x)]
     for layer in forgetful_layers:
         memo[id(layer)] = object.__new__(type(layer))
     closures = [
@@ -510,12 +493,10 @@ def _asks_itself(layer: Any) -> bool:
         "__getstate__",
     )
     has_default_copy = all(
-        getattr(layer_type, method_name, None) is getattr(object, method_name, None)
-        for method_name in copy_methods
+        getattr(layer_type, name, None) is getattr(object, name, None)
+        for name in copy_methods
     )
-    has_slots = any(
-        vars(base_class).get("__slots__") for base_class in layer_type.__mro__
-    )
+    has_slots = any(vars(cls).get("__slots__") for cls in layer_type.__mro__)
     return has_default_copy and hasattr(layer_type, "__getattr__") and not has_slots
 
 

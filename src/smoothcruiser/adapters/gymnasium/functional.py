@@ -145,9 +145,7 @@ def functional_problem(
     """
     class_name = type(env).__name__
     missing_functions = [
-        function_name
-        for function_name in NEEDED
-        if getattr(type(env), function_name) is getattr(FuncEnv, function_name)
+        name for name in NEEDED if getattr(type(env), name) is getattr(FuncEnv, name)
     ]
     if missing_functions:
         raise InvalidInput(
@@ -159,11 +157,7 @@ def functional_problem(
             f"access of a functional environment must be auto, numpy or jax, by what "
             f"its functions take as rng; got {access!r}."
         )
-    takes_rng = tuple(
-        function_name
-        for function_name in NEEDED
-        if _takes_random(getattr(env, function_name))
-    )
+    takes_rng = tuple(name for name in NEEDED if _takes_random(getattr(env, name)))
     rng_kind = access if access != "auto" else (JAX if _uses_jax(env) else NUMPY)
     if rng_kind == JAX:
         oracle: Any = _build_rows(

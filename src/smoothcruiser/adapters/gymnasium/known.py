@@ -112,7 +112,7 @@ def _lake(env: Any) -> KnownFacts:
 
 
 def _minigrid(env: Any) -> KnownFacts:
-    class_names = [base_class.__name__ for base_class in type(env).__mro__]
+    class_names = [cls.__name__ for cls in type(env).__mro__]
     lowest_reward = -1.0 if "DynamicObstaclesEnv" in class_names else 0.0
     declarations: dict[str, Any] = dict(END_PAYS)
     max_steps = getattr(env, "max_steps", None)

@@ -225,9 +225,8 @@ def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
             if (int(listed_state), float(listed_reward), bool(listed_end))
             == (z, r, is_end)
         )
-        radius = math.sqrt(
-            math.log(2 * len(outcome_counts) / FALSE_ALARM) / (2 * n)
-        )  # Hoeffding
+        # Hoeffding
+        radius = math.sqrt(math.log(2 * len(outcome_counts) / FALSE_ALARM) / (2 * n))
         if p == 0.0 or abs(count / n - p) > radius:
             raise InvalidInput(
                 f"The tables of {class_name} give (state {z}, reward {r:g}) "

@@ -111,9 +111,8 @@ def _check_mark(
     steps_taken: list[TrialStep],
 ) -> None:
     """Take the steps after a mark again, and compare."""
-    _take_step(
-        oracle, oracle.rewind(mark), EPISODES + episode, mark_number + 1
-    )  # a detour
+    # a detour
+    _take_step(oracle, oracle.rewind(mark), EPISODES + episode, mark_number + 1)
     env = oracle.rewind(mark)
     differing_path = oracle.difference_outside(marked_contents, contents(env))
     if differing_path is not None:

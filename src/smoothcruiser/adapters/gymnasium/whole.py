@@ -220,13 +220,13 @@ def shows_all(value_type: Any) -> bool:
 def _slots(value_type: Any) -> tuple[str, ...]:
     """The names of a class's slots, as they are stored."""
     slot_names = []
-    for base_class in value_type.__mro__:
-        slots = vars(base_class).get("__slots__", ())
+    for cls in value_type.__mro__:
+        slots = vars(cls).get("__slots__", ())
         for slot_name in (slots,) if isinstance(slots, str) else slots:
             if slot_name not in ("__dict__", "__weakref__"):
                 is_private = slot_name.startswith("__") and not slot_name.endswith("__")
                 slot_names.append(
-                    f"_{base_class.__name__.lstrip('_')}{slot_name}"
+                    f"_{cls.__name__.lstrip('_')}{slot_name}"
                     if is_private
                     else slot_name
                 )

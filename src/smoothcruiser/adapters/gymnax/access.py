@@ -124,13 +124,7 @@ def problem(
         ``problem(*gymnax.make("CartPole-v1"), discount=0.9, operator=sc.Max())``
     """
     check_keywords("problem", more, (*GymnaxOptions.__annotations__, *DECLARATIONS))
-    declarations = taken(
-        {
-            option_name: option_value
-            for option_name, option_value in more.items()
-            if option_name in DECLARATIONS
-        }
-    )
+    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
     actions = declarations.pop("actions", None)
     x64, has_limit = more.get("x64", False), more.get("time_limit", True)
     for flag_name, flag_value in (("x64", x64), ("time_limit", has_limit)):
@@ -141,9 +135,7 @@ def problem(
     seed = more.get("seed", 0)
     check_seed(seed)
     missing_methods = [
-        method_name
-        for method_name in ("step_env", "reset_env")
-        if not hasattr(env, method_name)
+        name for name in ("step_env", "reset_env") if not hasattr(env, name)
     ]
     if missing_methods:
         raise InvalidInput(
@@ -205,15 +197,10 @@ def named(
     """
     refuse(text)
     problem_options: dict[str, Any] = {
-        option_name: parameters.pop(option_name)
-        for option_name in OWN
-        if option_name in parameters
+        k: parameters.pop(k) for k in OWN if k in parameters
     }
     problem_options["reward_range"] = popped_range(parameters)
-    shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-    )
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     with precise(problem_options.get("x64") is True):
         env, params = _build_environment(text, parameters)
     return problem(
@@ -245,15 +232,9 @@ def _build_environment(text: str, parameters: dict[str, Any]) -> tuple[Any, Any]
         env = factory(**_constructor_options(factory, text, parameters))
         params = env.default_params
         param_names = (
-            [param_field.name for param_field in fields(params)]
-            if is_dataclass(params)
-            else []
+            [field.name for field in fields(params)] if is_dataclass(params) else []
         )
-        env_parameters = {
-            option_name: option_value
-            for option_name, option_value in parameters.items()
-            if option_name in param_names
-        }
+        env_parameters = {k: v for k, v in parameters.items() if k in param_names}
         return env, params.replace(**env_parameters) if env_parameters else params
     except SyntaxError:
         raise
@@ -272,15 +253,9 @@ def _constructor_options(
         return {}
     params = factory().default_params
     param_names = (
-        [param_field.name for param_field in fields(params)]
-        if is_dataclass(params)
-        else []
+        [field.name for field in fields(params)] if is_dataclass(params) else []
     )
-    return {
-        option_name: option_value
-        for option_name, option_value in parameters.items()
-        if option_name not in param_names
-    }
+    return {k: v for k, v in parameters.items() if k not in param_names}
 
 
 def _suggest_remedy(text: str, colon: str) -> str:
@@ -293,7 +268,7 @@ def _world(
     env: Any,
     params: Any,
     actions: Sequence[Any],
-    known: str,
+    known_name: str,
     *,
     limited: bool,
     x64: bool,
@@ -351,7 +326,7 @@ def _world(
         x64=x64,
         read=as_ended_state,
         inside="state",
-        whole_rewards=known in WHOLE,
+        whole_rewards=known_name in WHOLE,
     )
 
 

@@ -360,15 +360,8 @@ def named(
     Parameters that are not this adapter's own go to OpenSpiel.
     """
     option_names = (*DECLARATIONS, "merge", "seed")
-    problem_options = {
-        option_name: parameters.pop(option_name)
-        for option_name in option_names
-        if option_name in parameters
-    }
-    shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-    )
+    problem_options = {k: parameters.pop(k) for k in option_names if k in parameters}
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     return problem(
         _load_game(text, parameters),
         discount=discount,

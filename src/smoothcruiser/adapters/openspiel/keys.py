@@ -309,9 +309,8 @@ def _is_decided(position: Position) -> bool:
 
 def _reorder_moves(playout: list[Position], rng: random.Random) -> Iterator[Position]:
     """The positions after two blocks of moves swap places, while moves stay legal."""
-    block_size = rng.choice(
-        (1, 2, 3)
-    )  # a move; a move with its roll; a turn of three moves
+    # a move; a move with its roll; a turn of three moves
+    block_size = rng.choice((1, 2, 3))
     first_start = rng.randrange(len(playout))
     second_start = first_start + block_size * rng.choice((1, 2))
     history = playout[-1][0].history()

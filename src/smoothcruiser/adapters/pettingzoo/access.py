@@ -130,13 +130,7 @@ def problem(
         9
     """
     check_keywords("problem", more, (*GameOptions.__annotations__, *DECLARATIONS))
-    declarations = taken(
-        {
-            option_name: option_value
-            for option_name, option_value in more.items()
-            if option_name in DECLARATIONS
-        }
-    )
+    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
     bare_game = strip_wrappers(game)
     game_title, known_game = title_of(bare_game), look_up_game(bare_game)
     _refuse_hidden(bare_game, game_title, more.get("perfect_information"))
@@ -192,10 +186,7 @@ def named(
     """
     problem_options = own_options(parameters, OWN)
     problem_options.setdefault("seed", 0)
-    shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-    )
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     game = _build_game(text, parameters)
     problem_name = f"pettingzoo:{text}{shown_parameters}"
     return problem(
@@ -273,7 +264,7 @@ def _unknown_game(text: str) -> InvalidInput:
 # --- which games are taken ----------------------------------------------------
 
 
-def _refuse_hidden(game: Any, title: str, declared: bool | None) -> None:
+def _refuse_hidden(game: Any, title: str, is_declared: bool | None) -> None:
     """Refuse games in which players move at once, or of which too little is known."""
     if (getattr(game, "metadata", None) or {}).get("is_parallelizable"):
         raise planning_refusal(
@@ -281,7 +272,7 @@ def _refuse_hidden(game: Any, title: str, declared: bool | None) -> None:
         )
     if hides_information(game):
         raise planning_refusal(title, "information is hidden")
-    if look_up_game(game) is None and declared is not True:
+    if look_up_game(game) is None and is_declared is not True:
         raise InvalidInput(
             f"{title} does not say whether it hides anything from its players, and a "
             "planner sees all; give perfect_information=True if nothing is hidden."

@@ -52,9 +52,11 @@ class TurnsView(View):
     ``origin`` numbers the beginnings that ``moves`` count from.
     """
 
-    def __init__(self, game: Any, names: tuple[str, str], size: int) -> None:
-        self.inside, self.names = game, names
-        self.action_space = gymnasium.spaces.Discrete(size)
+    def __init__(
+        self, game: Any, player_names: tuple[str, str], num_actions: int
+    ) -> None:
+        self.inside, self.names = game, player_names
+        self.action_space = gymnasium.spaces.Discrete(num_actions)
         self.moves: tuple[int, ...] = ()
         self.origin = 0
         known_game = look_up_game(game)

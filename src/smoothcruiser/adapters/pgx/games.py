@@ -100,21 +100,13 @@ def problem(
         ``problem(pgx.make("tic_tac_toe"), discount=1.0, operator=sc.Max())``
     """
     check_keywords("problem", more, (*PgxOptions.__annotations__, *DECLARATIONS))
-    declarations = taken(
-        {
-            option_name: option_value
-            for option_name, option_value in more.items()
-            if option_name in DECLARATIONS
-        }
-    )
+    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
     x64, seed = more.get("x64", False), more.get("seed", 0)
     if not isinstance(x64, bool):
         raise InvalidInput(f"x64 must be true or false, got {x64!r}.")
     check_seed(seed)
     missing_methods = [
-        method_name
-        for method_name in ("init", "step", "num_players")
-        if not hasattr(env, method_name)
+        name for name in ("init", "step", "num_players") if not hasattr(env, name)
     ]
     if missing_methods:
         raise InvalidInput(
@@ -178,15 +170,10 @@ def named(
     """
     refuse(text)
     problem_options: dict[str, Any] = {
-        option_name: parameters.pop(option_name)
-        for option_name in OWN
-        if option_name in parameters
+        k: parameters.pop(k) for k in OWN if k in parameters
     }
     problem_options["reward_range"] = popped_range(parameters)
-    shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-    )
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     with precise(problem_options.get("x64") is True):
         env = _build_game(text, parameters)
     return problem(
@@ -219,7 +206,7 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
 
 
 def _world(env: Any, title: str, paid_player: int, x64: bool) -> JaxWorld:
-    """The game as pure functions of one state, paying player ``first``."""
+    """The game as pure functions of one state, paying ``paid_player``."""
     num_players = int(env.num_players)
 
     def step(state: Any, action: Any, key: Any) -> tuple[Any, Any, Any]:

@@ -112,15 +112,9 @@ def named(
     instance = parameters.pop("instance", None)
     quiet_words = [word for word in DECLARATIONS if word != "horizon"]
     shown_parameters = "".join(
-        f",{option_name}={option_value}"
-        for option_name, option_value in parameters.items()
-        if option_name not in quiet_words
+        f",{k}={v}" for k, v in parameters.items() if k not in quiet_words
     )
-    declarations: Any = {
-        option_name: parameters.pop(option_name)
-        for option_name in DECLARATIONS
-        if option_name in parameters
-    }
+    declarations: Any = {k: parameters.pop(k) for k in DECLARATIONS if k in parameters}
     unknown_words = [word for word in parameters if word not in SETTINGS]
     if unknown_words:
         raise InvalidInput(

@@ -132,21 +132,25 @@ def _unpacking_lines(letter: str, num_values: int, variable: str) -> list[str]:
     return [f"{target_names.rstrip()} = {variable}"] if num_values else []
 
 
-def convert_source(text: str, kind: str, own_kind: str) -> str:
+def convert_source(text: str, wanted_kind: str, own_kind: str) -> str:
     """The source of a value of kind ``own_kind``, as a value of another kind."""
-    if kind == own_kind:
+    if wanted_kind == own_kind:
         return text
-    return f"{'int' if kind == 'int' else 'float'}({text})"
+    return f"{'int' if wanted_kind == 'int' else 'float'}({text})"
 
 
 def functions(ground: GroundInstance) -> Functions:
     """The compiled functions of an instance."""
     num_states, num_given = len(ground.states), ground.num_given
 
-    def name(place: int) -> str:
-        if place < num_states:
-            return f"s{place}"
-        return f"a{place - num_states}" if place < num_given else f"v{place}"
+    def name(slot_index: int) -> str:
+        if slot_index < num_states:
+            return f"s{slot_index}"
+        return (
+            f"a{slot_index - num_states}"
+            if slot_index < num_given
+            else f"v{slot_index}"
+        )
 
     state_lines = _unpacking_lines("s", num_states, "state")
     action_lines = state_lines + _unpacking_lines("a", num_given - num_states, "action")

@@ -279,9 +279,8 @@ class Grounder:
             return self._resolve_fluent(
                 fluent_name, later_arguments, (*objects, object_name), names
             )
-        chosen_node = self.translate(
-            argument, names
-        )  # a fluent with an object as value
+        # a fluent with an object as value
+        chosen_node = self.translate(argument, names)
         type_objects = self.model.type_to_objects[type_name]
         if isinstance(chosen_node, ConstantNode):
             object_name = type_objects[int(chosen_node.value)]

@@ -181,9 +181,8 @@ def _log_top(x: float) -> float:
     if x <= 0.0 or math.isinf(x):
         return math.inf
     upper_bound = math.log(x)
-    return (
-        upper_bound + SLACK * abs(upper_bound) + SLACK
-    )  # near 1 the result is small, its error not
+    # near 1 the result is small, its error not
+    return upper_bound + SLACK * abs(upper_bound) + SLACK
 
 
 def _root_bounds(x: Interval) -> Interval:

@@ -50,11 +50,11 @@ def find_file(text: str, prefix: str) -> Path:
     return file_path
 
 
-def check_size(file: str, size: int) -> None:
+def check_size(file: str, num_bytes: int) -> None:
     """Refuse a file that is larger than it may be."""
-    if size > MOST_BYTES:
+    if num_bytes > MOST_BYTES:
         raise InvalidInput(
-            f"{file} holds {size:,} bytes, and at most {MOST_BYTES:,} are read; a "
+            f"{file} holds {num_bytes:,} bytes, and at most {MOST_BYTES:,} are read; a "
             "smaller instance of the model fits."
         )
 

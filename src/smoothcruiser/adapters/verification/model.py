@@ -165,7 +165,7 @@ def _check(file: str, listed: Choices) -> None:
     check_targets(file, listed.target, num_states)
 
 
-def check_starts(file: str, what: str, start: Ints, end: int) -> None:
+def check_starts(file: str, noun: str, start: Ints, end: int) -> None:
     """Refuse places that do not ascend from 0 to ``end``."""
     if (
         start.ndim != 1
@@ -175,7 +175,7 @@ def check_starts(file: str, what: str, start: Ints, end: int) -> None:
         or np.any(np.diff(start) < 0)
     ):
         raise InvalidInput(
-            f"{file} is damaged: the list of the {what} must ascend from 0 to {end:,}; "
+            f"{file} is damaged: the list of the {noun} must ascend from 0 to {end:,}; "
             "write it again."
         )
 

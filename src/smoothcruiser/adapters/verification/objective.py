@@ -210,8 +210,7 @@ def _objective(
     check_keywords(f"{prefix}:", parameters, WORDS)
     label_words = {"reach", "avoid", "total"}
     objective_values: dict[str, Any] = {
-        word_name: word(word_value) if word_name in label_words else word_value
-        for word_name, word_value in parameters.items()
+        k: word(v) if k in label_words else v for k, v in parameters.items()
     }
     objective = Objective(**objective_values)
     if objective.reach is None and objective.total is None:
@@ -317,13 +316,10 @@ def _initial(model: Explicit, objective: Objective) -> int:
 
 def _name(model: Explicit, objective: Objective, prefix: str) -> str:
     default_objective = Objective()
-    name_parts = [
-        f"{constant_name}={value}" for constant_name, value in model.constants.items()
-    ] + [
-        f"{objective_field.name}={getattr(objective, objective_field.name)}"
-        for objective_field in fields(objective)
-        if getattr(objective, objective_field.name)
-        != getattr(default_objective, objective_field.name)
+    name_parts = [f"{name}={value}" for name, value in model.constants.items()] + [
+        f"{field.name}={getattr(objective, field.name)}"
+        for field in fields(objective)
+        if getattr(objective, field.name) != getattr(default_objective, field.name)
     ]
     return ",".join([f"{prefix}:{model.file}", *name_parts])
 
@@ -369,8 +365,7 @@ def _coalition(model: Explicit, objective: Objective) -> set[int]:
             raise InvalidInput(
                 f"{model.file} has {model.num_players} players{shown_names}, and plans "
                 "are made for one side against one other; name the side that opt= is "
-                "for "
-                'as coalition=A or coalition=["A","B"].'
+                'for as coalition=A or coalition=["A","B"].'
             )
         return {0}
     named_players = (

@@ -118,12 +118,14 @@ def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
     labels = getattr(description, "labels", ())  # JANI has expressions alone
     known_labels = {name: np.zeros(1, np.bool_) for name in BUILT_IN}
     known_labels |= {model_label.name: np.zeros(1, np.bool_) for model_label in labels}
-    if word in known_labels or ('"' in word and _is_combination_of(word, known_labels)):
+    if word in known_labels or (
+        '"' in word and _is_label_combination(word, known_labels)
+    ):
         return word, []  # ``objective`` combines labels
     try:
         label_property = stormpy.parse_property(f"P=? [F ({word})]", description)
     except Exception as error:
-        if _is_combination_of(word, known_labels):  # a shell took the quotes away
+        if _is_label_combination(word, known_labels):  # a shell took the quotes away
             return word, []
         raise InvalidInput(
             f"{shortened(word)} is neither a label of {file} nor an expression over "
@@ -132,10 +134,10 @@ def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
     return str(label_property.get_raw_formula().subformula.subformula), [label_property]
 
 
-def _is_combination_of(word: str, known: dict[str, Any]) -> bool:
+def _is_label_combination(word: str, known_labels: dict[str, Any]) -> bool:
     """Whether a text is a combination of labels."""
     try:
-        combine_labels(word, known)
+        combine_labels(word, known_labels)
     except NoCombination:
         return False
     return True
