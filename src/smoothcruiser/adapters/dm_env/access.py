@@ -1,10 +1,10 @@
 """A ``dm_env`` environment by its class, and the problem that it makes.
 
-The rest is the Gymnasium adapter's: copies that keep everything and sample from the
-planner's stream, the trial, actions, rewards. States are distinguished by the whole
-content of an environment (``gymnasium.whole``) where that can be looked into, unless
-``key=`` is given. The range of rewards is that of ``reward_spec()`` where it has one,
-and has to be given otherwise.
+Everything else comes from the Gymnasium adapter: copies that keep the whole state and
+sample from the planner's stream, the trial, actions, rewards. States are distinguished
+by the whole content of an environment (``gymnasium.whole``) where that can be
+inspected, unless the user passes ``key=``. The range of rewards is that of
+``reward_spec()`` where it has one; otherwise it must be declared.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
   LAST with a discount above 0   truncated; nothing is paid after either
   MID with discount 1            goes on
   MID with another discount      an error: a planner has one discount for all steps
-  FIRST                          an error: the environment began anew by itself, since
-                                 it was never reset or its episode was over
+  FIRST                          an error: the environment restarted by itself, since it
+                                 was never reset or its episode was over
   reward None                    0, as in a FIRST step
 
 Out of scope: how it is copied and tried (``adapters.gymnasium``).

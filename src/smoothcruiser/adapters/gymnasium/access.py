@@ -24,8 +24,8 @@ In every case the planner steps a copy that samples from the planner's own strea
 (``jit.generator``). So the planner cannot foresee the samples of the real environment,
 and the real one is never stepped, reset or reseeded. The problem starts where the
 environment is; one that was never reset is reset in a copy. Wrappers of Gymnasium's own
-that only watch or count (TimeLimit, …) are taken off the copy. With any other wrapper,
-access is by snapshot. A time limit is not part of the state: use ``horizon=``.
+that only watch or count (TimeLimit, …) are removed from the copy. With any other
+wrapper, access is by snapshot. A time limit is not part of the state: use ``horizon=``.
 
 Rewards go through ``reward=`` (a function of the environment's reward) and have to lie
 in ``reward_range``. That range is read from tables, known for some environments
@@ -293,7 +293,7 @@ def _build_environment(text: str, parameters: dict[str, Any]) -> Any:
 def _choose_reward_range(
     known_facts: KnownFacts | None, given_range: tuple[float, float] | None, label: str
 ) -> tuple[float, float]:
-    """(low, high) of all rewards: as given, or as known of the environment."""
+    """(low, high) of all rewards: the user's, or that known of the environment."""
     reward_bounds = given_range or (
         None if known_facts is None else known_facts.rewards
     )
@@ -451,7 +451,7 @@ def _list_actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
 
 
 def _check_action(space: Any, action: Any) -> Any:
-    """An action as the environment takes it: of a Box, an array of its shape."""
+    """An action in the environment's form: an array of its shape for a Box."""
     env_action, is_member = action, True
     if isinstance(space, gymnasium.spaces.Box):
         is_member = False

@@ -9,8 +9,8 @@ things make a copy another world: forgotten and shared state.
   shared      a generator, a class attribute, a variable of the module: a step of one
               copy changes the behaviour of another. Generators (NumPy's, and its older
               RandomStates) are replaced by the planner's, functions that close over the
-              environment are made anew for each copy, and ``surroundings`` sees the
-              rest.
+              environment are rebuilt for each copy, and ``surroundings`` sees
+              everything else.
 
 A simulator of another library takes part ``inside`` a ``View``: it is a layer like any
 other. Out of scope: memory inside compiled objects (an emulator, a physics engine).
@@ -58,7 +58,7 @@ OPAQUE = (
     logging.Logger,
 )
 UNKNOWN = (np.random.BitGenerator, random.Random)
-# generators that the planner's takes the place of
+# generators that the planner's replaces
 REPLACED = (np.random.Generator, np.random.RandomState)
 # generators that are created when they are first used, and descriptions
 UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
@@ -72,7 +72,7 @@ Path = tuple[str, ...]
 
 
 class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
-    """A simulator of another library, seen as an environment of Gymnasium.
+    """A simulator of another library as an environment of Gymnasium.
 
     Its ``step`` and ``reset`` are those of Gymnasium. Copies of the view hold copies of
     ``inside``.
@@ -113,7 +113,7 @@ def strip_watchers(env: Any) -> Any:
 
 
 def _strip_inner_watchers(env_copy: Any) -> Any:
-    """A private copy without wrappers that only watch or count, at whatever depth."""
+    """A private copy without wrappers that only watch or count, at any depth."""
     for layer in layers(env_copy):
         while isinstance(layer, gymnasium.Wrapper) and type(layer.env) in WATCHERS:
             layer.env = layer.env.env
@@ -265,7 +265,7 @@ def surroundings(env: Any) -> dict[Path, Any]:
 
 
 def _is_large(candidate: Any) -> bool:
-    """Whether this is an array that is too large to read at every look."""
+    """Whether this is an array that is too large to read at every check."""
     return isinstance(candidate, np.ndarray) and candidate.nbytes > MOST_BYTES
 
 
@@ -431,7 +431,7 @@ def _with_empty_cells(f: Any) -> Any:
     """A function like ``f`` with empty cells, which a copy fills with its own values.
 
     ``deepcopy`` returns functions as they are: ``self.start = lambda:
-    self.rng.random()`` would draw from the generator of the original.
+    self.rng.random()`` would sample from the generator of the original.
     """
     empty_cells = tuple(types.CellType() for _ in f.__closure__)
     function_copy = types.FunctionType(
@@ -447,7 +447,7 @@ def _with_empty_cells(f: Any) -> Any:
 
 
 def _refuse_closures(env: Any, components: list[tuple[Path, Any]]) -> None:
-    """Refuse a function, not a layer's own attribute, that holds part of the whole."""
+    """Refuse a function, other than a layer's attribute, that holds a component."""
     attribute_ids = {
         id(attribute) for layer in layers(env) for attribute in vars(layer).values()
     }

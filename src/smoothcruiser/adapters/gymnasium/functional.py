@@ -221,7 +221,7 @@ def _stack_actions(actions: Sequence[Any]) -> Any:
 
 
 def _as_numpy(state: Any) -> Any:
-    """A state of JAX arrays as one of NumPy arrays, tuples kept."""
+    """A state of JAX arrays as one of NumPy arrays; tuples stay tuples."""
     if isinstance(state, tuple):
         numpy_parts = [_as_numpy(state_part) for state_part in state]
         return (

@@ -3,16 +3,16 @@
 A declaration that is false makes a false certificate. So each line below holds for the
 class itself (a subclass of yours is another world), follows the parameters that change
 it, and says nothing where wrappers may change rewards. Read in Gymnasium 1.4 and
-MiniGrid 3.2; "only ends pay" is compared with every step that is made.
+MiniGrid 3.2; "only ends pay" is checked at every step.
 
-  CartPole    pays 1 a step; with ``sutton_barto_reward`` -1 at the end alone
+  CartPole    pays 1 per step; with ``sutton_barto_reward`` -1 at the end alone
   Blackjack   pays at the end alone: -1, 0 or 1, and 1.5 for a natural with
               ``natural=True`` and ``sab=False``. A hit adds at least 1 to a hand of at
               least 2 that may hold 21: an episode has 20 steps at the most
   FrozenLake  by its table, where it is not planned in as one
   MiniGrid    pays 1 - 0.9 step/max_steps when it ends with success (-1 for a collision
               in DynamicObstacles), and 0 elsewhere; ``max_steps`` ends it. BabyAI's
-              levels choose ``max_steps`` at each reset unless they were given it
+              levels choose ``max_steps`` at each reset unless it is a parameter
 
 Out of scope: time limits of the registry, which are no part of a state, and
 environments that have tables (``tables``).

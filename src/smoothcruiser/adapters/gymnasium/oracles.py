@@ -362,11 +362,11 @@ class Clone:
 class CloneOracle(SetOracle):
     """States are clones without their generator (``clone_state``: ALE).
 
-    An emulator may sample from a generator of its own, which the planner cannot
-    replace. A clone that holds it would let the planner foresee random numbers. So
-    clones leave it out, and every step begins with ``reset(seed=...)`` under a seed
-    from the planner's stream. ALE without repeated actions samples nothing. With them
-    it is refused: it repeats the last action, which no clone holds.
+    An emulator may sample from its own generator, which the planner cannot replace. A
+    clone that holds it would let the planner foresee random numbers. So clones leave it
+    out, and every step begins with ``reset(seed=...)`` under a seed from the planner's
+    stream. ALE without repeated actions samples nothing. With them it is refused: it
+    repeats the last action, which no clone holds.
     """
 
     state_holder = "clone_state"

@@ -205,7 +205,7 @@ FALSE_ALARM = 1e-6
 def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
     """Refuse tables that a walk contradicts.
 
-    A step is not listed, or it comes too often or too rarely.
+    Some step is not listed, or it occurs too often or too rarely.
     """
     inner_env, class_name = walker.unwrapped, type(walker.unwrapped).__name__
     visit_counts: Counter[tuple[int, Any]] = Counter()

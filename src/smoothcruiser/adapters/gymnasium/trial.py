@@ -1,12 +1,12 @@
 """A trial: does an environment put into a state continue as one never touched?
 
-One environment walks without interruption. At some steps its state is marked.
-Then the oracle goes back to each mark and takes the same steps under equal
-streams, after a detour that leaves traces if traces can be left. Compared are
-rewards, ends, observations, and everything that the environment holds. So a
-copy that forgets, a state attribute that is only part of the state, a counter
-shared by all copies, and numbers from elsewhere than the planner's stream are
-found where they show in these steps, or in the attributes that they change.
+One environment walks without interruption. At some steps its state is marked. Then the
+oracle returns to each mark and repeats the same steps under equal streams, after a
+detour that leaves traces if traces can be left. Compared are rewards, ends,
+observations, and everything that the environment holds. So a copy that forgets, a state
+attribute that is only part of the state, a counter shared by all copies, and numbers
+from elsewhere than the planner's stream are found where they show in these steps, or in
+the attributes that they change.
 
 The walking environment is never restored: a broken way into it cannot pass by being
 compared with itself. A trial finds faults and proves nothing: state that hides in

@@ -39,7 +39,7 @@ from smoothcruiser.errors import InvalidInput
 ATOMS = frozenset((bool, int, float, complex, str, bytes, type(None), range))
 LISTS = (list, tuple, collections.deque)
 NAMED = (type, types.ModuleType, types.BuiltinFunctionType, logging.Logger)
-# which seed a generator was made with, where the planner's has taken its place
+# the seed of a generator that the planner's has replaced
 SEEDS = frozenset(("_np_random_seed",))
 POINTER = struct.calcsize("P")
 
@@ -63,7 +63,7 @@ class Contents:
 
 
 class Hidden(InvalidInput):
-    """An environment holds something that cannot be looked into."""
+    """An environment holds an object that cannot be inspected."""
 
 
 def whole(env: Any, left_out: frozenset[str] = frozenset()) -> bytes:
@@ -71,7 +71,7 @@ def whole(env: Any, left_out: frozenset[str] = frozenset()) -> bytes:
 
     Args:
         env: an environment, or the simulator inside a view.
-        left_out: attributes that no step changes, at whatever depth.
+        left_out: attributes that no step changes, at any depth.
     """
     walk = _Walk(left_out | SEEDS)
     try:
@@ -166,7 +166,7 @@ class _Walk:
         )
 
     def members(self, component: Any, path: Path) -> None:
-        """A set of plain things, in an order of its own."""
+        """A set of plain values, in sorted order."""
         member_words = []
         for member in component:
             member_walk = _Walk(self.left_out)

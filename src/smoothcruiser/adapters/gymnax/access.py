@@ -13,7 +13,7 @@ environment's and the flag ``ended``, less the parts without effect
   time limit   ``is_truncated`` compares a counter in the state with
                ``max_steps_in_episode``, so time is a part of the state and episodes
                last that long at the most. ``time_limit=false`` leaves the limit out;
-               the counter then bears on nothing in most environments and is dropped.
+               the counter then has no effect in most environments and is dropped.
   parameters   those of ``EnvParams`` by their names; all others go to ``gymnax.make``.
                They enter the compiled step as arrays, as they do where a user
                compiles ``step_env`` with ``params`` as an argument.
@@ -111,9 +111,9 @@ def problem(
         horizon: steps until the end; None for no limit but the environment's own. With
             discount 1 it is the longest episode, where that is known.
         time_limit: whether ``max_steps_in_episode`` ends episodes; True by default.
-        deterministic: whether a step from one state always has one outcome. It is seen
-            where the step uses no key at all; True declares it where the parameters
-            switch chance off (Acrobot without noise, DeepSea).
+        deterministic: whether a step from one state always has one outcome. It is
+            detected where the step uses no key at all; True declares it where the
+            parameters switch chance off (Acrobot without noise, DeepSea).
         x64: whether the environment computes in float64; False by default, as gymnax
             itself.
         seed: of the initial state; 0 by default.
@@ -191,9 +191,9 @@ def problem(
 def named(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
-    """The problem of ``gymnax:text,name=value,…``; ``text`` is an id or ``module:Class``.
+    """The problem of ``gymnax:text,name=value,…``.
 
-    Parameters that are not this adapter's own are the environment's.
+    ``text`` is an id or ``module:Class``. Parameters that are not this adapter's own are the environment's.
     """
     refuse(text)
     problem_options: dict[str, Any] = {

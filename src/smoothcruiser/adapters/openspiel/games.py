@@ -12,8 +12,8 @@ its addition to player 0's return, so most games pay at the end only.
   outcomes   the law of a move through all its chance nodes: small games are
              solved exactly
 
-With discount 1 the horizon is the longest game. A game that pays at its end
-only has tighter bounds on V than its rewards tell: with h moves left,
+With discount 1 the horizon is the longest game. A game that pays at its end only has
+tighter bounds on V than its rewards imply: with h moves left,
 
     Q <= max(u, 0) + gamma M S(h-1)  for the largest payoff u
     V <= max(u, 0) + M S(h)
@@ -56,7 +56,7 @@ except ImportError as error:
         "OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'."
     ) from error
 
-# games that may last for ever, whatever ``max_game_length`` says
+# games that may last forever, against their ``max_game_length``
 ENDLESS = frozenset({"maedn"})
 # board sizes of twixt in this process: all boards share one table of links
 _TWIXT_SIZES: set[int] = set()

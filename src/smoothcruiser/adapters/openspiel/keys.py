@@ -11,8 +11,8 @@ that merges nothing:
 
 ``VERDICTS`` lists the games for which playouts do not decide, with the grounds. Every
 other game gets ``numbered`` if enough pairs of positions with equal keys were met and
-all of them had equal futures, and ``history`` otherwise. Whatever is chosen is tested
-by playouts, but for histories. A test finds faults and proves nothing:
+all of them had equal futures, and ``history`` otherwise. The chosen key is tested by
+playouts, unless it is the history. A test finds faults and proves nothing:
 ``SpielKey.assumption`` is for the certificate.
 
 With a move limit L that ends the game for nothing, the number of moves is of no account

@@ -1,21 +1,21 @@
-"""Which PettingZoo games are taken, and the problem that one makes.
+"""Which PettingZoo games are accepted, and the problem that one makes.
 
 A game is planned in if two agents take turns and see everything, and if one wins as
-much as the other loses. PettingZoo tells the number of agents and, by
-``is_parallelizable``, that all move at once; sums are compared on every step. Whether a
-game hides anything it does not tell: that is known of its own games (``known``) and
-asked for others (``perfect_information=True``), since the copies that a planner steps
-hide nothing, and values of a game in which nothing is hidden need not be those of the
-one that is played.
+much as the other loses. PettingZoo reports the number of agents and, by
+``is_parallelizable``, that all move at once; sums are compared on every step. It does
+not report whether a game hides anything. That is known of its own games (``known``) and
+must be declared for others (``perfect_information=True``): the copies that a planner
+steps hide nothing, and values of a game without hidden information need not be those of
+the real game.
 
-PettingZoo's own wrappers that only watch (order, bounds, illegal moves) are taken off:
-a planner makes no illegal moves. Games with others are refused; pass the game inside
+PettingZoo's own wrappers that only watch (order, bounds, illegal moves) are removed: a
+planner makes no illegal moves. Games with others are refused; pass the game inside
 them.
 
 Which positions are one state (``merge``):
 
   contents   those in which the game holds the same (``gymnasium.whole``)
-  history    none; for a game of which something cannot be looked into, without chance
+  history    none; for a game without chance that cannot be inspected in full
   none       as before, with chance: searches with a memory refuse it
 
 A truncation that the game itself reports ends it, and nothing is paid after.
@@ -261,7 +261,7 @@ def _unknown_game(text: str) -> InvalidInput:
     )
 
 
-# --- which games are taken ----------------------------------------------------
+# --- which games are accepted -------------------------------------------------
 
 
 def _refuse_hidden(game: Any, title: str, is_declared: bool | None) -> None:

@@ -1,6 +1,6 @@
 """A PettingZoo game as an environment of Gymnasium, its positions and its oracle.
 
-So seen, a game is copied, tried and stepped as environments are
+In this form a game is copied, tried and stepped as environments are
 (``adapters.gymnasium``): a copy keeps the state that EzPickle would forget, samples
 from the planner's stream, and has to continue as one that was never copied.
 
@@ -14,7 +14,7 @@ from the planner's stream, and has to continue as one that was never copied.
 
 A caller may change a mask, and reading may change it too: it is read once for each
 position, and the trial compares the contents of a game before and after a second
-reading. Out of scope: which games are taken (``access``).
+reading. Out of scope: which games are accepted (``access``).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TurnsView(View):
         return None, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One move: (nothing, reward of the first player, end, cut off, nothing)."""
+        """One move: (None, reward of the first player, terminated, truncated, {})."""
         game = self.inside
         if self.guard is not None:
             self.guard(game)
@@ -116,7 +116,7 @@ class TurnsView(View):
                 sums_before.get(player_name, 0.0),
                 sums_after.get(player_name),
             )
-            # the mover's sum begins anew with its move, where a game follows the API
+            # the mover's sum restarts with its move, where a game follows the API
             possible_starts = (old_sum, 0.0) if player_name == mover else (old_sum,)
             if new_sum is not None and not any(
                 abs(new_sum - start - reward) <= ROUNDING * max(scale, abs(new_sum))
@@ -131,7 +131,7 @@ class TurnsView(View):
         return first_reward
 
     def ends(self) -> tuple[bool, bool]:
-        """Whether the game is over, and whether it was only cut off."""
+        """(terminated, truncated): whether the game is over, and in which way."""
         game = self.inside
         terminations = [
             bool(game.terminations.get(player_name, True)) for player_name in self.names
@@ -171,7 +171,7 @@ class TurnsView(View):
         return 1 + self.names.index(player_name)
 
     def legal(self) -> frozenset[int]:
-        """The legal moves of whoever moves; none where the game is over."""
+        """The mover's legal moves; none where the game is over."""
         if self.over:
             return frozenset()
         game, player_name = self.inside, self.names[self.mover - 1]
@@ -221,7 +221,7 @@ class GamePosition(Snapshot):
         self.over = env.over
         self.mover = 1 if self.over else env.mover
         self.legal = env.legal()
-        inner_key = key_of(env)  # after the look, which may have filled a cache
+        inner_key = key_of(env)  # after the observation, which may have filled a cache
         super().__init__(env, None if inner_key is None else (*self.profile, inner_key))
 
     @property

@@ -155,15 +155,14 @@ def functions(ground: GroundInstance) -> Functions:
     state_lines = _unpacking_lines("s", num_states, "state")
     action_lines = state_lines + _unpacking_lines("a", num_given - num_states, "action")
     assignment_lines = [
-        f"v{each.place} = "
-        + convert_source(source(each.node, name), each.kind, each.node.kind)
-        for each in ground.assignments
+        f"v{a.place} = " + convert_source(source(a.node, name), a.kind, a.node.kind)
+        for a in ground.assignments
     ]
     next_values = "".join(f"v{place}, " for place in ground.after)
     reward_source = source(ground.reward, name)
-    allowed_source = " and ".join(source(each, name) for each in ground.preconditions)
-    over_source = " or ".join(source(each, name) for each in ground.ends)
-    nodes = [each.node for each in ground.assignments]
+    allowed_source = " and ".join(source(node, name) for node in ground.preconditions)
+    over_source = " or ".join(source(node, name) for node in ground.ends)
+    nodes = [a.node for a in ground.assignments]
     return Functions(
         step=_compile_function(
             "step",
@@ -188,4 +187,8 @@ def functions(ground: GroundInstance) -> Functions:
 
 def value(node: Node) -> Callable[[Sequence[Value]], Any]:
     """A function from the vector of slots to an expression without randomness."""
-    return _compile_function("value", "v", [f"return {source(node, 'v[{}]'.format)}"])  # type: ignore[no-any-return]
+    slot_name = "v[{}]".format
+    function: Callable[[Sequence[Value]], Any] = _compile_function(
+        "value", "v", [f"return {source(node, slot_name)}"]
+    )
+    return function

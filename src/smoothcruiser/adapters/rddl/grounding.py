@@ -4,8 +4,8 @@ pyRDDLGym parses a domain and an instance into a *lifted* model, with expression
 variables ("?c"). Here every variable is replaced by each of its objects, every
 quantifier by a list, every non-fluent by its value.
 
-pyRDDLGym has a grounder of its own. It does not know Discrete, switch and nested
-fluents, and it leaves non-fluents in place, so that expressions stay large.
+pyRDDLGym has its own grounder. It does not know Discrete, switch and nested fluents,
+and it leaves non-fluents in place, so that expressions stay large.
 
 Everything that cannot be expressed (``Untranslatable``) is left to pyRDDLGym's own
 interpreter (``machines``): continuous distributions, vectors, matrices, argmin, Python
@@ -79,7 +79,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class GroundInstance:
-    """One instance as expressions over slots: state, action, then the rest."""
+    """One instance as expressions over slots: state, action, then computed ones."""
 
     states: tuple[Fluent, ...]
     actions: tuple[Fluent, ...]

@@ -6,7 +6,7 @@ come first:
 
   bool, objects   all their values: no state is assumed to be unreachable
   int, real       the least interval that holds the initial value and is mapped into
-                  itself by a step, whatever is played. It is found by iteration; an end
+                  itself by a step, for every action. It is found by iteration; an end
                   that still moves after ``STEPS`` steps is put at infinity, so that the
                   iteration stops, and its result is checked to be closed.
 

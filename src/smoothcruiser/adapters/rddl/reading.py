@@ -99,7 +99,7 @@ def read_instance(texts: Texts) -> Instance:
 
 @lru_cache(maxsize=1)
 def _parser() -> Any:
-    """pyRDDLGym's parser; its tables take a second, and would be kept in its folder."""
+    """pyRDDLGym's parser; its tables take a second and are not written to disk."""
     parser = RDDLParser(lexer=None, verbose=False)
     parser.build(write_tables=False, debug=False, errorlog=NullLogger())
     return parser
@@ -145,8 +145,8 @@ def _fluents(model: Any, names: Iterable[str]) -> Iterator[Fluent]:
 def _limit_actions(model: Any, simulator: Any) -> Iterator[Fluent]:
     """The action fluents, with the limits of those that are whole numbers.
 
-    pyRDDLGym reads limits from preconditions such as ``force <= 1``. Whatever it finds,
-    the preconditions themselves decide which actions are legal.
+    pyRDDLGym reads limits from preconditions such as ``force <= 1``. In any case the
+    preconditions themselves decide which actions are legal.
     """
     fluents = list(_fluents(model, model.action_fluents))
     if any(fluent.range == "int" for fluent in fluents):

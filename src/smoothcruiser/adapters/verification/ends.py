@@ -1,7 +1,7 @@
 """The ends of plays, by the graph and the probabilities of tables.
 
-``circling``   states where some choice of rows keeps play inside for ever
-``ends_within``  (m, q): whatever is played, play ends within m steps with probability q
+``circling``   states where some choice of rows keeps play inside forever
+``ends_within``  (m, q): under every policy, play ends within m steps with probability q
 
 Both are for tables that a file lists; neither is used by a search. The first reads only
 which probabilities are above 0, so there is no rounding in it. The second is backward
@@ -25,10 +25,9 @@ LONGEST_ROW = 4000
 
 
 def circling(tables: Tables, *, unpaid: bool) -> Bools:
-    """(S,): states from where play can be kept going for ever, whoever moves.
+    """(S,): states from which play can continue forever, if all players want it to.
 
-    With ``unpaid`` rows that pay are left out: play can be kept going without a
-    payment.
+    With ``unpaid`` rows that pay are left out: play can continue without a payment.
     """
     num_states, num_actions = tables.legal.shape
     entry_rows, entry_targets = _entries(tables)
@@ -65,7 +64,7 @@ def circling(tables: Tables, *, unpaid: bool) -> Bools:
 
 
 def ends_within(tables: Tables) -> tuple[int, float] | None:
-    """(m, q), or None where play may go on for ever or nothing useful is found soon."""
+    """(m, q), or None where play may continue forever or no useful q is found soon."""
     if circling(tables, unpaid=False).any():
         return None
     num_states, num_actions = tables.legal.shape

@@ -15,14 +15,14 @@ L and B are labels, or several combined as property files write it: ``"L"&!"M"``
 
 *Reachability.* Entering a state of L pays 1 and ends the play; states of B end it and
 pay nothing. V(s) is the probability, for every s that is in neither. A state in L
-counts as reached, but the library's terminal states are worth 0, so L itself is refused
-where it is asked for.
+counts as reached, but the library's terminal states are worth 0, so a start in L is
+refused.
 
 *Totals.* A step pays the sum of its state's, choice's and branch's rewards. A play that
 never ends counts with all it was paid, and V may be infinite: ``exact`` says so. With
 ``reach`` rewards stop at L. Model checkers then count a play that never gets to L as
-infinite. That is the same as the total wherever no reward is negative and one cannot go
-round for ever unpaid outside L, or where every play gets to L; elsewhere the objective
+infinite. That is the same as the total wherever no reward is negative and play cannot
+circle forever unpaid outside L, or where every play gets to L; elsewhere the objective
 is refused at discount 1.
 
 *Players.* Player 2 minimizes. One player minimizes with ``opt=min``; in a game the
@@ -423,7 +423,7 @@ def _check_total(
 
 
 def _compute_declarations(objective: Objective, problem: Problem) -> dict[str, Any]:
-    """Declarations that were computed from the tables, or given."""
+    """Declarations that are computed from the tables, or the user's."""
     tables, min_probability = problem.tables, objective.min_probability
     assert tables is not None
     declarations: dict[str, Any] = {}

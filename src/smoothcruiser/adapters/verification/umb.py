@@ -205,7 +205,7 @@ def _starts(listed_starts: Sequence[int] | None, count: int) -> Ints:
 
 
 def _whole_numbers(numbers: Sequence[int] | None, count: int) -> Ints:
-    """Whole numbers; 0 where none are given."""
+    """Whole numbers; 0 where the list is missing."""
     if numbers is None:
         return np.zeros(count, dtype=np.int64)
     large_numbers = np.asarray(numbers, dtype=np.uint64)
