@@ -193,7 +193,8 @@ def named(
 ) -> Problem:
     """The problem of ``gymnax:text,name=value,…``.
 
-    ``text`` is an id or ``module:Class``. Parameters that are not this adapter's own are the environment's.
+    ``text`` is an id or ``module:Class``. Parameters that are not this adapter's own
+    are the environment's.
     """
     refuse(text)
     problem_options: dict[str, Any] = {
