@@ -32,9 +32,9 @@ except ImportError as error:
 
 from smoothcruiser.adapters.dm_env.steps import StepsView
 from smoothcruiser.adapters.gymnasium import access
-from smoothcruiser.adapters.gymnasium.whole import Hidden, whole
+from smoothcruiser.adapters.gymnasium.whole import HiddenContents, whole
 
-OWN = (*DECLARATIONS, "seed", "call_seconds", "reward_range")
+OWN_OPTIONS = (*DECLARATIONS, "seed", "call_seconds", "reward_range")
 
 
 def problem(
@@ -65,7 +65,7 @@ def problem(
         try:
             whole(env)
             more["key"] = "contents"
-        except Hidden:
+        except HiddenContents:
             more["key"] = None
     return access.problem(
         StepsView(env),
@@ -108,7 +108,7 @@ def build_problem(
     operator: Operator,
 ) -> Problem:
     """The problem of ``prefix:text,name=value,…``; ``build`` makes its environment."""
-    problem_options = own_options(parameters, OWN)
+    problem_options = own_options(parameters, OWN_OPTIONS)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     env = build(text, parameters)

@@ -95,7 +95,7 @@ from smoothcruiser.adapters.gymnasium.tables import check_tables, table_problem
 from smoothcruiser.adapters.gymnasium.trial import trial
 from smoothcruiser.adapters.gymnasium.whole import Contents, whole
 
-WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
+ORACLE_TYPES: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
     "mujoco": MujocoOracle,
     "state": StateOracle,
     "clone": CloneOracle,
@@ -246,7 +246,7 @@ def _key_of_states(oracle: EnvOracle) -> Any:
     return None if oracle.key is whole else oracle.key
 
 
-OWN = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
+OWN_OPTIONS = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
 
 
 def named(
@@ -256,7 +256,7 @@ def named(
 
     Parameters that are not this adapter's own go to ``gymnasium.make``.
     """
-    problem_options = own_options(parameters, OWN)
+    problem_options = own_options(parameters, OWN_OPTIONS)
     env = _build_environment(text, parameters)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
@@ -390,9 +390,9 @@ def _find_oracle(
 ) -> tuple[EnvOracle, Any]:
     """The first oracle that passes its trial, and its state before the trial."""
     refusals: dict[str, InvalidInput] = {}
-    for way_name in [way_name for way_name in WAYS if available_ways[way_name]]:
+    for way_name in [way_name for way_name in ORACLE_TYPES if available_ways[way_name]]:
         try:
-            oracle = build(WAYS[way_name])
+            oracle = build(ORACLE_TYPES[way_name])
             first_state = oracle.current_state()
             trial(oracle)
         except InvalidInput as error:

@@ -57,14 +57,20 @@ OPAQUE = (
     types.BuiltinFunctionType,
     logging.Logger,
 )
-UNKNOWN = (np.random.BitGenerator, random.Random)
+FOREIGN_GENERATORS = (np.random.BitGenerator, random.Random)
 # generators that the planner's replaces
-REPLACED = (np.random.Generator, np.random.RandomState)
+GENERATORS = (np.random.Generator, np.random.RandomState)
 # generators that are created when they are first used, and descriptions
-UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
+UNREAD_FIELDS = (
+    "_np_random",
+    "_np_random_seed",
+    "spec",
+    "action_space",
+    "observation_space",
+)
 # most things of a module that are read: a notebook may hold anything
-MOST_PARTS = 50_000
-MOST_BYTES = 10**6  # and the largest array of it that is read
+MAX_PARTS = 50_000
+MAX_BYTES = 10**6  # and the largest array of it that is read
 Path = tuple[str, ...]
 
 
@@ -177,7 +183,7 @@ def parts(
     pending_parts, seen_ids, max_parts = (
         [(name, root)],
         {id(root)},
-        math.inf if inside is None else MOST_PARTS,
+        math.inf if inside is None else MAX_PARTS,
     )
     while pending_parts and len(seen_ids) <= max_parts:
         path, component = pending_parts.pop()
@@ -198,7 +204,9 @@ def _children(component: Any, inside: str | None) -> list[tuple[str, Any]]:
         return list(zip(key_texts, component.values(), strict=True))
     if isinstance(component, list | tuple | collections.deque):
         return [(str(index), value) for index, value in enumerate(component)]
-    if isinstance(component, (*PLAIN, *OPAQUE, *CONTAINERS, *UNKNOWN, *REPLACED)):
+    if isinstance(
+        component, (*PLAIN, *OPAQUE, *CONTAINERS, *FOREIGN_GENERATORS, *GENERATORS)
+    ):
         return []
     if isinstance(component, np.ndarray):
         return (
@@ -229,12 +237,9 @@ def layer_fields(
     env: Any, harmless: tuple[str, ...] = ()
 ) -> list[tuple[type, dict[str, Any]]]:
     """The class and the fields of each layer, without descriptions and ``harmless``."""
-    left_out = {"env", "inside", *UNREAD, *harmless}
+    left_out = {"env", "inside", *UNREAD_FIELDS, *harmless}
     return [
-        (
-            type(layer),
-            {k: v for k, v in vars(layer).items() if k not in left_out},
-        )
+        (type(layer), {k: v for k, v in vars(layer).items() if k not in left_out})
         for layer in layers(env)
     ]
 
@@ -266,12 +271,12 @@ def surroundings(env: Any) -> dict[Path, Any]:
 
 def _is_large(candidate: Any) -> bool:
     """Whether this is an array that is too large to read at every check."""
-    return isinstance(candidate, np.ndarray) and candidate.nbytes > MOST_BYTES
+    return isinstance(candidate, np.ndarray) and candidate.nbytes > MAX_BYTES
 
 
 def _leaves(components: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
     for path, component in components:
-        if any(step_name in UNREAD for step_name in path):
+        if any(step_name in UNREAD_FIELDS for step_name in path):
             continue
         if isinstance(component, PLAIN):
             yield path, repr(component)
@@ -291,7 +296,7 @@ def _leaves(components: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]
             )
         elif isinstance(component, CONTAINERS):
             yield path, (type(component).__name__, len(component))
-        elif isinstance(component, REPLACED) and path[0].startswith(
+        elif isinstance(component, GENERATORS) and path[0].startswith(
             ("class ", "module ")
         ):
             # an environment's own are replaced in copies
@@ -337,13 +342,13 @@ def private_copy(env: Any, generator: np.random.Generator) -> Any:
     memo |= modules_among(components)
     _refuse_closures(env, components)
     for path, component in components:
-        if isinstance(component, REPLACED):
+        if isinstance(component, GENERATORS):
             memo[id(component)] = (
                 generator
                 if isinstance(component, np.random.Generator)
                 else legacy_generator
             )
-        elif isinstance(component, UNKNOWN):
+        elif isinstance(component, FOREIGN_GENERATORS):
             raise InvalidInput(
                 f"{title(env)} draws from {format_path(path)}, a "
                 f"{type(component).__name__} that a planner cannot replace; let it "
@@ -459,7 +464,7 @@ def _refuse_closures(env: Any, components: list[tuple[Path, Any]]) -> None:
             continue
         for cell_value in cells(component):
             if id(cell_value) in component_ids or isinstance(
-                cell_value, (*REPLACED, *UNKNOWN)
+                cell_value, (*GENERATORS, *FOREIGN_GENERATORS)
             ):
                 raise InvalidInput(
                     f"{title(env)} keeps a function in "

@@ -34,8 +34,8 @@ from smoothcruiser.problem.batched import Batched
 from smoothcruiser.problem.problem import MDP, Problem
 
 NUMPY, JAX = "numpy", "jax"
-NEEDED = ("initial", "transition", "reward", "terminal")
-RANDOM = ("rng", "key")  # names of the random parameter of a function
+NEEDED_FUNCTIONS = ("initial", "transition", "reward", "terminal")
+RANDOM_PARAMETERS = ("rng", "key")  # names of the random parameter of a function
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +145,13 @@ def functional_problem(
     """
     class_name = type(env).__name__
     missing_functions = [
-        name for name in NEEDED if getattr(type(env), name) is getattr(FuncEnv, name)
+        name
+        for name in NEEDED_FUNCTIONS
+        if getattr(type(env), name) is getattr(FuncEnv, name)
     ]
     if missing_functions:
         raise InvalidInput(
-            f"{class_name} must define {', '.join(NEEDED)} to be planned in, and has "
+            f"{class_name} must define {', '.join(NEEDED_FUNCTIONS)} to be planned in, and has "
             f"no {missing_functions[0]}; add it to the class."
         )
     if access not in ("auto", NUMPY, JAX):
@@ -157,7 +159,9 @@ def functional_problem(
             f"access of a functional environment must be auto, numpy or jax, by what "
             f"its functions take as rng; got {access!r}."
         )
-    takes_rng = tuple(name for name in NEEDED if _takes_random(getattr(env, name)))
+    takes_rng = tuple(
+        name for name in NEEDED_FUNCTIONS if _takes_random(getattr(env, name))
+    )
     rng_kind = access if access != "auto" else (JAX if _uses_jax(env) else NUMPY)
     if rng_kind == JAX:
         oracle: Any = _build_rows(
@@ -182,7 +186,7 @@ def functional_problem(
 def _takes_random(function: Any) -> bool:
     return any(
         parameter_name in inspect.signature(function).parameters
-        for parameter_name in RANDOM
+        for parameter_name in RANDOM_PARAMETERS
     )
 
 

@@ -39,9 +39,9 @@ RANGES = {
     "AcrobotEnv": (-1.0, 0.0),
     "PendulumEnv": (-_PENDULUM, 0.0),
 }
-HANDS = 20  # steps of a hand of Blackjack
+MAX_HAND_STEPS = 20  # steps of a hand of Blackjack
 # steps of wrappers that pass rewards and ends on as they are
-PASSING = (
+PASSING_STEPS = (
     gymnasium.Wrapper.step,
     gymnasium.ObservationWrapper.step,
     gymnasium.ActionWrapper.step,
@@ -64,7 +64,7 @@ def keeps_rewards(env: Any) -> bool:
         for layer in layers(env)
         if type(layer) not in WATCHERS and isinstance(layer, gymnasium.Wrapper)
     ]
-    return all(wrapper_type.step in PASSING for wrapper_type in wrapper_types)
+    return all(wrapper_type.step in PASSING_STEPS for wrapper_type in wrapper_types)
 
 
 def look_up_facts(env: Any) -> KnownFacts | None:
@@ -80,7 +80,7 @@ def look_up_facts(env: Any) -> KnownFacts | None:
         pays_natural = bool(getattr(env, "natural", True)) and not getattr(
             env, "sab", False
         )
-        declarations = END_PAYS | {"episodes_end": (HANDS, 1.0)}
+        declarations = END_PAYS | {"episodes_end": (MAX_HAND_STEPS, 1.0)}
         return KnownFacts(
             (-1.0, 1.5 if pays_natural else 1.0), declarations, plain=True
         )

@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 
 from smoothcruiser.adapters.gymnasium.copies import (
-    REPLACED,
+    GENERATORS,
     Path,
     View,
     adopt,
@@ -46,11 +46,11 @@ from smoothcruiser.problem.states import is_fixed
 Reward = Callable[[float], float]
 # shared by copies of a copy: spaces sample from the planner's stream, and a spec
 # only describes
-SHARED = ("spec", "action_space", "observation_space")
+SHARED_FIELDS = ("spec", "action_space", "observation_space")
 # attributes of Gymnasium's own environments for pictures and warnings
-DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
+PICTURE_FIELDS = ("lastaction", "last_u", "steps_beyond_terminated")
 # tables of its toy texts, which steps only read: copying Taxi's takes 40 ms
-TABLES = ("P", "desc", "initial_state_distrib")
+TABLE_FIELDS = ("P", "desc", "initial_state_distrib")
 
 
 def _no_numbers() -> InvalidInput:
@@ -133,7 +133,7 @@ class EnvOracle:
         """Where a private copy holds a generator that is not the planner's."""
         own_generators = (self.generator, legacy(self.generator))
         for path, component in parts(twin):
-            if isinstance(component, REPLACED) and not any(
+            if isinstance(component, GENERATORS) and not any(
                 component is own_generator for own_generator in own_generators
             ):
                 return path
@@ -262,7 +262,7 @@ class StateOracle(SetOracle):
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
         is_gymnasium_own = type(self.inner).__module__.startswith("gymnasium.envs.")
         self.harmless = (
-            (self.attribute, *DRAWN) if is_gymnasium_own else (self.attribute,)
+            (self.attribute, *PICTURE_FIELDS) if is_gymnasium_own else (self.attribute,)
         )
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
@@ -385,7 +385,7 @@ class CloneOracle(SetOracle):
         self.chance = not is_ale
         super().__init__(env, *arguments)
         if any(
-            isinstance(component, REPLACED)
+            isinstance(component, GENERATORS)
             for _, component in parts(self.clone(self.inner, False))
         ):
             raise InvalidInput(
@@ -480,7 +480,9 @@ class SnapshotOracle(EnvOracle):
     def __init__(self, env: Any, *arguments: Any) -> None:
         super().__init__(env, *arguments)
         is_toy_text = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
-        self.shared_names = SHARED + TABLES if is_toy_text else SHARED
+        self.shared_names = (
+            SHARED_FIELDS + TABLE_FIELDS if is_toy_text else SHARED_FIELDS
+        )
         shared_values = [
             getattr(self.inner, attribute_name, None)
             for attribute_name in self.shared_names

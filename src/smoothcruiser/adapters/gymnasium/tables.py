@@ -197,7 +197,7 @@ def _merge_rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
 
 # --- the tables against the environment ---------------------------------------
 
-WALKED = 5000  # steps of a copy that are looked up in the tables
+NUM_CHECKED_STEPS = 5000  # steps of a copy that are looked up in the tables
 # probability that correct tables are refused for the frequencies of these steps
 FALSE_ALARM = 1e-6
 
@@ -210,7 +210,7 @@ def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
     inner_env, class_name = walker.unwrapped, type(walker.unwrapped).__name__
     visit_counts: Counter[tuple[int, Any]] = Counter()
     outcome_counts: Counter[tuple[int, Any, int, float, bool]] = Counter()
-    for _ in range(WALKED):
+    for _ in range(NUM_CHECKED_STEPS):
         s, a = int(inner_env.s), actions[int(choices.integers(len(actions)))]
         _, reward, terminated, truncated, _ = walker.step(a)
         visit_counts[s, a] += 1

@@ -10,7 +10,7 @@ the attributes that they change.
 
 The walking environment is never restored: a broken way into it cannot pass by being
 compared with itself. A trial finds faults and proves nothing: state that hides in
-compiled memory for longer than ``WALK`` steps goes unnoticed.
+compiled memory for longer than ``NUM_STEPS`` steps goes unnoticed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
 
 # steps walked, those marked, steps compared after each
-WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4
+NUM_STEPS, MARKED_STEPS, STEPS_AHEAD = 12, (0, 1, 3, 7), 4
 # the second begins with a reset: its samples may be hidden beside the state
 EPISODES = 2
 # some environments keep their first state in float32 and all later ones in float64
-CLOSE = 1e-5
-TRIAL = 105  # spawn key of the streams used here
+TOLERANCE = 1e-5
+TRIAL_KEY = 105  # spawn key of the streams used here
 
 TrialStep = tuple[Any, float, bool, bool]  # observation, reward, terminated, truncated
 
@@ -64,12 +64,12 @@ def trial(oracle: EnvOracle) -> None:
 
 def _check_episode(oracle: EnvOracle, env_title: str, episode: int) -> None:
     walker = oracle.twin(oracle.env)
-    oracle.bits.bind(stream(TRIAL, episode))
+    oracle.bits.bind(stream(TRIAL_KEY, episode))
     if episode:
         walker = oracle.begin_episode(walker)
     global_before, marks, steps_taken = _global_state(), {}, []
-    for step_number in range(WALK):
-        if step_number in MARKS:
+    for step_number in range(NUM_STEPS):
+        if step_number in MARKED_STEPS:
             marks[step_number] = oracle.mark(walker), contents(walker)
         steps_taken.append(_take_step(oracle, walker, episode, step_number))
         if steps_taken[-1][2] or steps_taken[-1][3]:
@@ -117,7 +117,9 @@ def _check_mark(
     differing_path = oracle.difference_outside(marked_contents, contents(env))
     if differing_path is not None:
         raise oracle.forgetting_error(format_path(differing_path))
-    for step_number in range(mark_number, min(mark_number + AHEAD, len(steps_taken))):
+    for step_number in range(
+        mark_number, min(mark_number + STEPS_AHEAD, len(steps_taken))
+    ):
         repeated_step = _take_step(oracle, env, episode, step_number)
         difference = _difference(steps_taken[step_number], repeated_step)
         if difference:
@@ -134,7 +136,7 @@ def _check_equal_streams(oracle: EnvOracle, env_title: str) -> None:
     state = oracle.current_state()
     action = oracle.attempt(oracle.env, 0)
     first_answer, second_answer = (
-        oracle(state, action, stream(TRIAL, EPISODES)) for _ in range(2)
+        oracle(state, action, stream(TRIAL_KEY, EPISODES)) for _ in range(2)
     )
     if first_answer[0::2] != second_answer[0::2] or not (
         same_state(first_answer[1], second_answer[1]) or is_opaque(first_answer[1])
@@ -148,7 +150,7 @@ def _check_equal_streams(oracle: EnvOracle, env_title: str) -> None:
 def _take_step(
     oracle: EnvOracle, env: Any, episode: int, step_number: int
 ) -> TrialStep:
-    oracle.bits.bind(stream(TRIAL, episode, step_number))
+    oracle.bits.bind(stream(TRIAL_KEY, episode, step_number))
     action = oracle.actions[oracle.attempt(env, 7 * step_number + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
     frozen_view = _freeze_observation(oracle.trial_view(env, observation))
@@ -168,7 +170,9 @@ def _freeze_observation(observation: Any) -> Any:
 
 
 def _difference(expected: TrialStep, repeated: TrialStep) -> str:
-    if not np.isclose(expected[1], repeated[1], rtol=CLOSE, atol=CLOSE, equal_nan=True):
+    if not np.isclose(
+        expected[1], repeated[1], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+    ):
         return f"pays {repeated[1]!r} in place of {expected[1]!r}"
     if expected[2:] != repeated[2:]:
         return "ends in one case and not in the other"
@@ -190,7 +194,9 @@ def _is_close(expected: Any, repeated: Any) -> bool:
         return False
     if expected.dtype.kind not in "fc":
         return bool(np.all(expected == repeated))
-    return bool(np.allclose(expected, repeated, rtol=CLOSE, atol=CLOSE, equal_nan=True))
+    return bool(
+        np.allclose(expected, repeated, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    )
 
 
 def _global_state() -> tuple[Any, str]:

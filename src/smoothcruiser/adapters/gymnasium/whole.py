@@ -12,9 +12,9 @@ walks that differ have one key with probability 2^-256. Generators are left out:
 planner's takes their place.
 
 It is sound where all that steps depend on can be walked. So an object is refused
-(``Hidden``) if its memory can hold more than its named fields: an emulator, a physics
-engine, an iterator, a Python function with a closure that can be written into. The
-contents of classes and modules are not walked: all copies share them, and ``trial``
+(``HiddenContents``) if its memory can hold more than its named fields: an emulator, a
+physics engine, an iterator, a Python function with a closure that can be written into.
+The contents of classes and modules are not walked: all copies share them, and ``trial``
 refuses steps that change them. Out of scope: in which order a set lists its members,
 which copies do not keep either.
 """
@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.gymnasium.copies import REPLACED, Path, format_path
+from smoothcruiser.adapters.gymnasium.copies import GENERATORS, Path, format_path
 from smoothcruiser.errors import InvalidInput
 
 ATOMS = frozenset((bool, int, float, complex, str, bytes, type(None), range))
@@ -45,7 +45,7 @@ POINTER = struct.calcsize("P")
 
 
 # the assumption of a certificate where such keys merge states
-ASSUMED = (
+ASSUMPTION = (
     "copies that hold the same in all their attributes are one state (their future "
     "depends on nothing else; tried when the problem was made)"
 )
@@ -55,14 +55,14 @@ ASSUMED = (
 class Contents:
     """The key of a problem with snapshots that have ``whole`` as theirs."""
 
-    assumption: str = ASSUMED
+    assumption: str = ASSUMPTION
 
     def __call__(self, state: Any) -> Any:
         """The key of a snapshot."""
         return state.key
 
 
-class Hidden(InvalidInput):
+class HiddenContents(InvalidInput):
     """An environment holds an object that cannot be inspected."""
 
 
@@ -77,7 +77,7 @@ def whole(env: Any, left_out: frozenset[str] = frozenset()) -> bytes:
     try:
         walk.write(env, ())
     except RecursionError as error:
-        raise Hidden(
+        raise HiddenContents(
             f"{type(env).__name__} holds a chain of objects that is too long to follow."
         ) from error
     walk_text = "\x1f".join(walk.words).encode("utf-8", "surrogatepass")
@@ -117,7 +117,7 @@ class _Walk:
     def open(self, component: Any, path: Path) -> None:
         """Write an object that is met for the first time."""
         value_type: Any = type(component)
-        if isinstance(component, REPLACED):
+        if isinstance(component, GENERATORS):
             self.words.append("generator")
         elif isinstance(component, NAMED):
             self.words.append(f"{_name(value_type)} {_name(component)}")
@@ -256,8 +256,8 @@ def _name(definition: Any) -> str:
     return f"{getattr(definition, '__module__', '')}.{name}"
 
 
-def _hidden(component: Any, path: Path) -> Hidden:
-    return Hidden(
+def _hidden(component: Any, path: Path) -> HiddenContents:
+    return HiddenContents(
         f"{format_path(path)} holds a {type(component).__name__}, which does not show "
         "what is in it; let it be numbers, texts, lists and dicts."
     )

@@ -66,7 +66,7 @@ except ImportError as error:
         "gymnax environments need gymnax and JAX: pip install 'smoothcruiser[gymnax]'."
     ) from error
 
-OWN = (*DECLARATIONS, "seed", "time_limit", "x64")
+OWN_OPTIONS = (*DECLARATIONS, "seed", "time_limit", "x64")
 ENDED = "ended"  # the leaf that this file adds to a state
 
 
@@ -198,7 +198,7 @@ def named(
     """
     refuse(text)
     problem_options: dict[str, Any] = {
-        k: parameters.pop(k) for k in OWN if k in parameters
+        k: parameters.pop(k) for k in OWN_OPTIONS if k in parameters
     }
     problem_options["reward_range"] = popped_range(parameters)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())

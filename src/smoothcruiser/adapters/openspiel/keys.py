@@ -37,12 +37,12 @@ MERGES = ("observation", "numbered", "history")  # from the key that merges most
 
 # of the span of values: far below the tolerance of an exact solution
 NEGLIGIBLE = 1e-12
-# moves for collecting positions; with COMPARED a tenth of a second in most games
-PLAYED = 2000
+# for collecting positions; with COMPARED_MOVES a tenth of a second in most games
+COLLECTED_MOVES = 2000
 # moves for comparing futures, at most a tenth of them for one pair
-COMPARED = 2000
+COMPARED_MOVES = 2000
 # pairs with equal keys and futures before the key of an unknown game is trusted
-ENOUGH = 10
+ENOUGH_PAIRS = 10
 
 # Grounds, game by game. "Read" means the source on GitHub, at some commit near the
 # release and not the release itself (OpenSpiel 2.0.2), whose printed positions and
@@ -150,7 +150,7 @@ def choose_key(
             "what can follow; leave merge= out."
         )
     if differing_pair is not None or (
-        merge == "auto" and known_merge is None and num_pairs < ENOUGH
+        merge == "auto" and known_merge is None and num_pairs < ENOUGH_PAIRS
     ):
         return SpielKey("history")
     return SpielKey(wanted_merge, first_counted, num_pairs)
@@ -188,8 +188,8 @@ def _first_counted_move(game: Any, discount: float, horizon: int | None) -> int:
 def compare_futures(
     game: Any,
     key: SpielKey,
-    played: int = PLAYED,
-    compared: int = COMPARED,
+    played: int = COLLECTED_MOVES,
+    compared: int = COMPARED_MOVES,
     seed: int = 0,
 ) -> tuple[int, tuple[list[int], list[int]] | None]:
     """How many pairs with equal keys agreed, and the histories of a pair that did not.

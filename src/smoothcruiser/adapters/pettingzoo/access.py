@@ -57,7 +57,7 @@ except ImportError as error:
 
 from smoothcruiser.adapters.gymnasium.copies import keep_global_generators
 from smoothcruiser.adapters.gymnasium.trial import trial
-from smoothcruiser.adapters.gymnasium.whole import Hidden, whole
+from smoothcruiser.adapters.gymnasium.whole import HiddenContents, whole
 from smoothcruiser.adapters.pettingzoo import turns
 from smoothcruiser.adapters.pettingzoo.bare import (
     has_begun,
@@ -70,7 +70,7 @@ from smoothcruiser.adapters.pettingzoo.known import (
     FAMILIES_AT_ONCE,
     HIDDEN,
     KNOWN,
-    PAYS,
+    REWARD_RANGE,
     hides_information,
     look_up_game,
     strip_version,
@@ -166,7 +166,7 @@ def problem(
     return Game(oracle, **merged(facts, declarations))
 
 
-OWN = (
+OWN_OPTIONS = (
     *DECLARATIONS,
     "perfect_information",
     "merge",
@@ -184,7 +184,7 @@ def named(
     ``text`` is a game of ``pettingzoo.classic`` or ``module:function``. Parameters that
     are not this adapter's own go to the game.
     """
-    problem_options = own_options(parameters, OWN)
+    problem_options = own_options(parameters, OWN_OPTIONS)
     problem_options.setdefault("seed", 0)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     game = _build_game(text, parameters)
@@ -311,7 +311,9 @@ def _choose_reward_range(
             f"{title} does not say in which range its rewards lie; give "
             "reward_range=(low, high), such as reward_range=(-1,1)."
         )
-    reward_range: tuple[float, float] = PAYS if given_range is None else given_range
+    reward_range: tuple[float, float] = (
+        REWARD_RANGE if given_range is None else given_range
+    )
     return reward_range
 
 
@@ -333,7 +335,7 @@ def _build_oracle(
     if wanted_merge == "contents":
         try:
             whole(oracle.env.inside)
-        except Hidden as error:
+        except HiddenContents as error:
             if merge != "auto":
                 raise
             wanted_merge = "history" if deterministic else "none"

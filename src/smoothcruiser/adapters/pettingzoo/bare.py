@@ -17,14 +17,14 @@ WATCHERS = (
     wrappers.TerminateIllegalWrapper,
     wrappers.CaptureStdoutWrapper,
 )
-CAN = (
+ACCEPTED_GAMES = (
     "two-player, zero-sum games of perfect information in which players take turns can"
 )
 
 
 def planning_refusal(title: str, reason: str) -> InvalidInput:
     """The refusal of a game that is not of the kind this library plans in."""
-    return InvalidInput(f"{title} cannot be planned in: {reason}; {CAN}.")
+    return InvalidInput(f"{title} cannot be planned in: {reason}; {ACCEPTED_GAMES}.")
 
 
 def strip_wrappers(game: Any) -> Any:

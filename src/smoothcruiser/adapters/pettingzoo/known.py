@@ -14,9 +14,12 @@ from typing import Any
 
 from smoothcruiser.errors import OracleError
 
-PAYS = (-1.0, 1.0)  # of every game below: 1 and -1 for a win, 0 and 0 for a draw
+REWARD_RANGE = (
+    -1.0,
+    1.0,
+)  # of every game below: 1 and -1 for a win, 0 and 0 for a draw
 # attributes that a constructor sets and nothing changes; copies of a copy share them
-FIXED = (
+FIXED_FIELDS = (
     "action_spaces",
     "observation_spaces",
     "possible_agents",
@@ -31,7 +34,7 @@ class KnownGame:
 
     longest: int | None = None  # moves; None where the rules do not bound them
     label: Callable[[Any, int], str] | None = None
-    fixed: tuple[str, ...] = FIXED
+    fixed: tuple[str, ...] = FIXED_FIELDS
     guard: Callable[[Any], None] | None = None  # before every step
 
 
@@ -71,7 +74,7 @@ def _one_go_board(game: Any) -> None:
 
 KNOWN: dict[str, KnownGame] = {
     "tictactoe": KnownGame(
-        longest=9, label=_square, fixed=(*FIXED, "board.winning_combinations")
+        longest=9, label=_square, fixed=(*FIXED_FIELDS, "board.winning_combinations")
     ),
     "connect_four": KnownGame(longest=42, label=_column),
     "chess": KnownGame(label=_chess_move),

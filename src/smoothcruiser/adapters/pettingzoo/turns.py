@@ -36,7 +36,7 @@ from smoothcruiser.adapters.gymnasium.copies import (
     format_path,
 )
 from smoothcruiser.adapters.gymnasium.oracles import Snapshot, SnapshotOracle
-from smoothcruiser.adapters.gymnasium.whole import ASSUMED, whole
+from smoothcruiser.adapters.gymnasium.whole import ASSUMPTION, whole
 from smoothcruiser.adapters.pettingzoo.bare import has_begun, strip_wrappers, title_of
 from smoothcruiser.adapters.pettingzoo.known import look_up_game
 from smoothcruiser.errors import InvalidInput, OracleError
@@ -262,7 +262,7 @@ class PositionKey:
     @property
     def assumption(self) -> str:
         """The assumption of a certificate about states; empty if there is none."""
-        return ASSUMED if self.merge == "contents" else ""
+        return ASSUMPTION if self.merge == "contents" else ""
 
 
 class TurnsOracle(SnapshotOracle):

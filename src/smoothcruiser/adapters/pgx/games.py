@@ -55,9 +55,9 @@ except ImportError as error:
         "Pgx games need Pgx and JAX: pip install 'smoothcruiser[pgx]'."
     ) from error
 
-OWN = (*DECLARATIONS, "seed", "x64")
+OWN_OPTIONS = (*DECLARATIONS, "seed", "x64")
 MOVER, MASK, ENDS = "current_player", "legal_action_mask", ("terminated", "truncated")
-NEEDED = (MOVER, MASK, *ENDS, "rewards")  # of a state
+STATE_FIELDS = (MOVER, MASK, *ENDS, "rewards")  # of a state
 NOT_ZERO_SUM = (
     "what the two players were paid does not sum to 0 there (or is no number), and "
     "only zero-sum games can be planned in"
@@ -170,7 +170,7 @@ def named(
     """
     refuse(text)
     problem_options: dict[str, Any] = {
-        k: parameters.pop(k) for k in OWN if k in parameters
+        k: parameters.pop(k) for k in OWN_OPTIONS if k in parameters
     }
     problem_options["reward_range"] = popped_range(parameters)
     shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
@@ -200,7 +200,7 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
     except Exception as error:
         raise InvalidInput(
             f"Pgx cannot make {text!r} with {parameters}: {said(error)}; its own "
-            f"parameters here are {', '.join(OWN)} and reward_range, and module:Class "
+            f"parameters here are {', '.join(OWN_OPTIONS)} and reward_range, and module:Class "
             "takes those of a class."
         ) from error
 
@@ -228,11 +228,13 @@ def _world(env: Any, title: str, paid_player: int, x64: bool) -> JaxWorld:
                 f"{title} cannot begin ({said(error)}){hint}."
             ) from error
     missing_fields = [
-        field_name for field_name in NEEDED if not hasattr(start_shape, field_name)
+        field_name
+        for field_name in STATE_FIELDS
+        if not hasattr(start_shape, field_name)
     ]
     if missing_fields:
         raise InvalidInput(
-            f"A state of {title} must have {', '.join(NEEDED)}, and has no "
+            f"A state of {title} must have {', '.join(STATE_FIELDS)}, and has no "
             f"{missing_fields[0]}."
         )
     return JaxWorld(

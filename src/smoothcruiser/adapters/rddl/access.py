@@ -24,8 +24,8 @@ from smoothcruiser.adapters.rddl.intervals import own_range, reward_range, state
 from smoothcruiser.adapters.rddl.laws import StepLaw
 from smoothcruiser.adapters.rddl.machines import (
     InstanceMachine,
-    Interpreted,
-    Translated,
+    InterpretedMachine,
+    TranslatedMachine,
     conditions_of,
 )
 from smoothcruiser.adapters.rddl.operations import ANYTHING, Interval
@@ -144,7 +144,7 @@ def oracle_of(files: Texts, settings: Settings) -> RDDLOracle:
         ground_instance = ground(
             instance.model, instance.simulator, instance.states, instance.actions
         )
-        machine: InstanceMachine = Translated(ground_instance)
+        machine: InstanceMachine = TranslatedMachine(ground_instance)
     except Untranslatable as error:
         if settings.access == "translate":
             raise InvalidInput(
@@ -153,7 +153,7 @@ def oracle_of(files: Texts, settings: Settings) -> RDDLOracle:
             ) from error
         ground_instance, reason = None, str(error)
     if ground_instance is None or settings.access == "interpret":
-        machine = Interpreted(instance)
+        machine = InterpretedMachine(instance)
     fluent_ranges, reward_bounds = _ranges(
         instance, settings, ground_instance, joint_actions.values, reason
     )

@@ -37,7 +37,7 @@ from smoothcruiser.adapters.rddl.expressions import (
 from smoothcruiser.adapters.rddl.fluents import Fluent
 from smoothcruiser.adapters.rddl.operations import OPERATIONS
 
-Names = dict[str, str]  # the object that each variable stands for
+Bindings = dict[str, str]  # the object that each variable stands for
 
 AGGREGATES = {
     "sum": "+",
@@ -126,7 +126,7 @@ class Grounder:
         self.slots: dict[tuple[str, tuple[str, ...]], SlotNode] = {}
         for fluent in (*states, *actions):
             self._slot(fluent.name, fluent.objects)
-        self.translators: dict[str, Callable[[Any, Names], Node]] = {
+        self.translators: dict[str, Callable[[Any, Bindings], Node]] = {
             "constant": self._constant,
             "pvar": self._fluent,
             "arithmetic": self._arithmetic,
@@ -214,7 +214,7 @@ class Grounder:
             product(*(self.model.type_to_objects[type_name] for type_name in types))
         )
 
-    def translate(self, expression: Any, names: Names) -> Node:
+    def translate(self, expression: Any, names: Bindings) -> Node:
         """The node of one of pyRDDLGym's expressions."""
         kind, detail = expression.etype
         if kind not in self.translators:
@@ -222,7 +222,7 @@ class Grounder:
         return self.translators[kind](expression, names)
 
     def _translate_all(
-        self, expressions: Iterable[Any], names: Names
+        self, expressions: Iterable[Any], names: Bindings
     ) -> tuple[Node, ...]:
         return tuple(self.translate(expression, names) for expression in expressions)
 
@@ -239,10 +239,10 @@ class Grounder:
 
     # --- leaves ---------------------------------------------------------------
 
-    def _constant(self, expression: Any, names: Names) -> Node:
+    def _constant(self, expression: Any, names: Bindings) -> Node:
         return _number(expression.args)
 
-    def _fluent(self, expression: Any, names: Names) -> Node:
+    def _fluent(self, expression: Any, names: Bindings) -> Node:
         fluent_name, arguments = expression.args
         model = self.model
         if fluent_name.startswith("?"):
@@ -266,7 +266,7 @@ class Grounder:
         fluent_name: str,
         arguments: list[Any],
         objects: tuple[str, ...],
-        names: Names,
+        names: Bindings,
     ) -> Node:
         """The fluent at ``objects``, followed by the objects of ``arguments``."""
         if not arguments:
@@ -320,7 +320,7 @@ class Grounder:
 
     # --- operations -----------------------------------------------------------
 
-    def _arithmetic(self, expression: Any, names: Names) -> Node:
+    def _arithmetic(self, expression: Any, names: Bindings) -> Node:
         sign, arguments = expression.etype[1], expression.args
         if sign == "-" and len(arguments) == 1:
             return apply("negative", self.translate(arguments[0], names))
@@ -330,16 +330,16 @@ class Grounder:
             )
         return apply(sign, *self._pair(sign, arguments, names))
 
-    def _pair(self, sign: str, arguments: Any, names: Names) -> tuple[Node, ...]:
+    def _pair(self, sign: str, arguments: Any, names: Bindings) -> tuple[Node, ...]:
         if len(arguments) != 2:
             raise Untranslatable(f"{sign} of {len(arguments)} expressions")
         return self._translate_all(arguments, names)
 
-    def _relational(self, expression: Any, names: Names) -> Node:
+    def _relational(self, expression: Any, names: Bindings) -> Node:
         sign = expression.etype[1]
         return apply(sign, *self._pair(sign, expression.args, names))
 
-    def _logical(self, expression: Any, names: Names) -> Node:
+    def _logical(self, expression: Any, names: Bindings) -> Node:
         sign, arguments = expression.etype[1], expression.args
         if sign == "~":
             operation_name = "not" if len(arguments) == 1 else "xor"
@@ -352,7 +352,7 @@ class Grounder:
             )
         return apply(operation_name, *self._pair(sign, arguments, names))
 
-    def _aggregate(self, expression: Any, names: Names) -> Node:
+    def _aggregate(self, expression: Any, names: Bindings) -> Node:
         name = expression.etype[1]
         *variables, body = expression.args
         variable_names = [variable for _, (variable, _) in variables]
@@ -372,13 +372,13 @@ class Grounder:
             raise Untranslatable(f"the aggregation {name}")
         return self._translate_chain(AGGREGATES[name], terms)
 
-    def _function(self, expression: Any, names: Names) -> Node:
+    def _function(self, expression: Any, names: Bindings) -> Node:
         function_name = expression.etype[1]
         if function_name not in FUNCTIONS:
             raise Untranslatable(f"the function {function_name}")
         return apply(function_name, *self._translate_all(expression.args, names))
 
-    def _control(self, expression: Any, names: Names) -> Node:
+    def _control(self, expression: Any, names: Bindings) -> Node:
         if expression.etype[1] == "if":
             condition, then_expression, else_expression = expression.args
             condition_node = self.translate(condition, names)
@@ -416,7 +416,7 @@ class Grounder:
             raise Untranslatable("a switch without cases")
         return node
 
-    def _random(self, expression: Any, names: Names) -> Node:
+    def _random(self, expression: Any, names: Bindings) -> Node:
         law_name = expression.etype[1]
         if law_name in ("KronDelta", "DiracDelta"):
             (inner_node,) = self._translate_all(expression.args, names)

@@ -43,11 +43,11 @@ from smoothcruiser.adapters.rddl.grounding import GroundInstance
 from smoothcruiser.adapters.rddl.operations import OPERATIONS
 
 Law = list[tuple[float, Value]]
-Lawful = Callable[[Sequence[Any]], Law]  # of the vector of slots
+LawFunction = Callable[[Sequence[Any]], Law]  # of the vector of slots
 Outcome = tuple[float, float, State]  # probability, reward, next state
 
 
-def law(node: Node) -> Lawful:
+def law(node: Node) -> LawFunction:
     """A function from the vector of slots to the law of an expression."""
     if not is_random(node):
         evaluate_slots = value(node)
@@ -81,7 +81,7 @@ def _pick_law(weights: Any, free: bool) -> Law:
 
 
 def _joint_law(
-    laws: Sequence[Lawful],
+    laws: Sequence[LawFunction],
 ) -> Callable[[Sequence[Any]], list[tuple[float, Any]]]:
     """The law of independent values together."""
 
@@ -94,14 +94,16 @@ def _joint_law(
     return joint_law
 
 
-def _mix_laws(first: Callable[..., Any], then: Callable[[Any], Law]) -> Lawful:
+def _mix_laws(first: Callable[..., Any], then: Callable[[Any], Law]) -> LawFunction:
     def mixed_law(v: Sequence[Any]) -> Law:
         return join_equal((p * q, y) for p, x in first(v) for q, y in then(x))
 
     return mixed_law
 
 
-def _choice_law(condition: Lawful, first: Lawful, second: Lawful) -> Lawful:
+def _choice_law(
+    condition: LawFunction, first: LawFunction, second: LawFunction
+) -> LawFunction:
     def choice_law(v: Sequence[Any]) -> Law:
         return join_equal(
             (p * q, y) for p, x in condition(v) for q, y in (first if x else second)(v)
@@ -119,11 +121,11 @@ def join_equal(pairs: Any) -> Law:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class SlotLaw:
     """An assignment with its law and its dependence on random slots."""
 
     place: int
-    law: Lawful
+    law: LawFunction
     kind: str
     early: bool  # it reads nothing that is random: one law for all outcomes
     random: bool
@@ -135,14 +137,14 @@ class StepLaw:
     def __init__(self, ground: GroundInstance, most: int) -> None:
         self.ground, self.most = ground, most
         unsure_slots: set[int] = set()  # slots with values that differ between outcomes
-        self.parts: list[Fixed] = []
+        self.parts: list[SlotLaw] = []
         for assignment in ground.assignments:
             is_early = unsure_slots.isdisjoint(places(assignment.node))
             random = is_random(assignment.node)
             if random or not is_early:
                 unsure_slots.add(assignment.place)
             self.parts.append(
-                Fixed(
+                SlotLaw(
                     assignment.place,
                     law(assignment.node),
                     assignment.kind,
@@ -216,6 +218,6 @@ class StepLaw:
         )
         return [(p, *outcome) for p, outcome in joint_outcomes]  # type: ignore[misc]
 
-    def _values(self, slot_law: Fixed, v: Sequence[Any]) -> Law:
+    def _values(self, slot_law: SlotLaw, v: Sequence[Any]) -> Law:
         convert_value = {"int": int, "real": float, "bool": bool}[slot_law.kind]
         return [(p, convert_value(x)) for p, x in slot_law.law(v)]

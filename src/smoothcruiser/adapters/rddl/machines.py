@@ -8,8 +8,8 @@ take random numbers only from the ``rng`` of the call:
   is_over      whether a termination condition holds, or a state invariant is broken
                (there pyRDDLGym's environment ends an episode too)
 
-``Translated`` runs the functions of ``code``, a few microseconds per step.
-``Interpreted`` puts a state into pyRDDLGym's simulator and lets it step, about a
+``TranslatedMachine`` runs the functions of ``code``, a few microseconds per step.
+``InterpretedMachine`` puts a state into pyRDDLGym's simulator and lets it step, about a
 millisecond; it runs instances without a translation, and the tests compare the two.
 """
 
@@ -26,7 +26,7 @@ from smoothcruiser.adapters.rddl.grounding import GroundInstance
 from smoothcruiser.adapters.rddl.reading import Instance, flatten_values
 from smoothcruiser.errors import InvalidInput
 
-RANDOM = "a random variable"
+RANDOM_VARIABLE = "a random variable"
 
 
 class InstanceMachine(Protocol):
@@ -42,7 +42,7 @@ class InstanceMachine(Protocol):
         """Whether an episode ends in this state."""
 
 
-class Translated:
+class TranslatedMachine:
     """Runs the functions that expressions were compiled to."""
 
     def __init__(self, ground: GroundInstance) -> None:
@@ -68,7 +68,7 @@ def _refuse_number() -> float:
     raise AssertionError("a step without randomness took a random number")
 
 
-class Interpreted:
+class InterpretedMachine:
     """Runs pyRDDLGym's simulator from any state."""
 
     def __init__(self, instance: Instance) -> None:
@@ -132,7 +132,7 @@ def _check_conditions(instance: Instance) -> None:
         for fluent_name in _list_reads(condition_expressions):
             fluent_kind = (
                 "random"
-                if fluent_name == RANDOM
+                if fluent_name == RANDOM_VARIABLE
                 else model.variable_types.get(fluent_name)
             )
             if (
@@ -154,7 +154,7 @@ def _list_reads(expressions: Any) -> Iterator[str]:
             if kind == "pvar":
                 yield expression.args[0]
             if kind in ("randomvar", "randomvector"):
-                yield RANDOM
+                yield RANDOM_VARIABLE
             if isinstance(expression.args, list | tuple):
                 yield from _list_reads(expression.args)
 

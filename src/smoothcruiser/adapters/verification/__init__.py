@@ -30,9 +30,11 @@ from smoothcruiser.problem.declarations import DECLARATIONS, declare, taken
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.verification.model import Explicit
+    from smoothcruiser.adapters.verification.model import ExplicitModel
 
-    Read = tuple[Explicit, dict[str, Any]]  # a model, and the words of its objective
+    Read = tuple[
+        ExplicitModel, dict[str, Any]
+    ]  # a model, and the words of its objective
 
 
 # possible declarations of a model; min_probability is a word of its objectives

@@ -16,9 +16,11 @@ import numpy as np
 
 from smoothcruiser.problem.tabular import Bools, Ints, Tables
 
-MOST_SWEEPS = 2000
-MOST_WORK = 2e8  # entries that sweeps may read
-ENOUGH = 0.5  # a larger q would bound the number of steps by less than half as many
+MAX_SWEEPS = 2000
+MAX_ENTRIES_READ = 2e8  # entries that sweeps may read
+ENOUGH_CHANCE = (
+    0.5  # a larger q would bound the number of steps by less than half as many
+)
 # of q: 2000 sweeps over rows of 4,000 entries have a relative error below 9e-10
 ROUNDING = 1e-9
 LONGEST_ROW = 4000
@@ -74,7 +76,7 @@ def ends_within(tables: Tables) -> tuple[int, float] | None:
     usable_rows = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
     entry_rows = np.repeat(np.arange(len(row_lengths)), row_lengths)
     end_chances = tables.terminal.astype(float)
-    max_sweeps = int(min(MOST_SWEEPS, MOST_WORK // max(1, len(entry_rows))))
+    max_sweeps = int(min(MAX_SWEEPS, MAX_ENTRIES_READ // max(1, len(entry_rows))))
     for steps in range(1, max_sweeps + 1):
         row_means = np.bincount(
             entry_rows,
@@ -87,7 +89,7 @@ def ends_within(tables: Tables) -> tuple[int, float] | None:
             .min(axis=1)
         )
         end_chances = np.where(tables.terminal, 1.0, np.minimum(worst_chances, 1.0))
-        if end_chances.min() >= ENOUGH or steps == max_sweeps:
+        if end_chances.min() >= ENOUGH_CHANCE or steps == max_sweeps:
             q = float(end_chances.min()) * (1.0 - ROUNDING)
             return (steps, q) if q > 1e-6 else None
     return None

@@ -2,8 +2,8 @@
 
 Model checkers write a state's *choices* (the actions of that state alone), and for each
 choice its *branches*: a probability and a next state each. Every reader of this folder
-returns that as one ``Explicit``, in the rows that ``tabular`` takes: action a of state
-s is its choice number a, row s*A + a, where A is the largest number of choices.
+returns that as one ``ExplicitModel``, in the rows that ``tabular`` takes: action a of
+state s is its choice number a, row s*A + a, where A is the largest number of choices.
 
 A step from s by choice c along branch b pays state[s] + choice[c] + branch[b], the sum
 that PRISM and Storm use. A state without choices is a *deadlock*: play stays there, as
@@ -24,11 +24,11 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.tabular import Bools, Floats, Ints
 
 # of pairs (state, action), legal or not: their rows alone take 8 bytes each
-MOST_PAIRS = 50_000_000
+MAX_PAIRS = 50_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Explicit:
+class ExplicitModel:
     """A model with S states and at most A choices in each."""
 
     file: str  # its name in sentences
@@ -76,14 +76,14 @@ class Rewards:
 
 def build_explicit(
     file: str, listed: Choices, rewards: Mapping[str, Rewards], **more: Any
-) -> Explicit:
+) -> ExplicitModel:
     """The model of listed choices; contradictory lists are refused.
 
     Args:
         file: its name in sentences.
         listed: choices and branches.
         rewards: by name.
-        more: further fields of ``Explicit``.
+        more: further fields of ``ExplicitModel``.
     """
     _check(file, listed)
     num_states = len(listed.first_choice) - 1
@@ -97,10 +97,10 @@ def build_explicit(
     branch_at = listed.first_branch[choice_at]
     choice_counts = np.where(deadlock, 1, choice_counts)
     max_choices = int(choice_counts.max())
-    if num_states * max_choices > MOST_PAIRS:
+    if num_states * max_choices > MAX_PAIRS:
         raise InvalidInput(
             f"{file} has {num_states:,} states with up to {max_choices:,} choices, and "
-            f"tables hold {MOST_PAIRS:,} pairs of a state and an action at the most; a "
+            f"tables hold {MAX_PAIRS:,} pairs of a state and an action at the most; a "
             "smaller instance of the model fits."
         )
     choice_states = np.repeat(np.arange(num_states), choice_counts)
@@ -129,7 +129,7 @@ def build_explicit(
             step_rewards += np.insert(reward.branch, branch_at, 0.0)
         return step_rewards
 
-    return Explicit(
+    return ExplicitModel(
         file=file,
         start=np.concatenate([[0], np.cumsum(per_row)]).astype(np.int64),
         target=np.insert(listed.target, branch_at, deadlock_states).astype(np.int64),

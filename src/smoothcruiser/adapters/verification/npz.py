@@ -24,18 +24,18 @@ import numpy as np
 
 from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damage_error
 from smoothcruiser.adapters.verification.model import (
-    MOST_PAIRS,
-    Explicit,
+    MAX_PAIRS,
+    ExplicitModel,
     check_starts,
     check_targets,
 )
 from smoothcruiser.errors import InvalidInput
 
-NEEDED = ("data", "indices", "indptr", "legal", "goal", "initial", "maximize")
-OPTIONAL = ("reference",)
+NEEDED_ARRAYS = ("data", "indices", "indptr", "legal", "goal", "initial", "maximize")
+OPTIONAL_ARRAYS = ("reference",)
 
 
-def read_model(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
+def read_model(path: Path, file: str) -> tuple[ExplicitModel, dict[str, Any]]:
     """The model of an ``.npz`` file, and the objective that it names.
 
     Args:
@@ -43,8 +43,10 @@ def read_model(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
         file: its name in sentences.
     """
     arrays = _read_arrays(path, file)
-    missing_names = [array_name for array_name in NEEDED if array_name not in arrays]
-    extra_names = sorted(set(arrays) - {*NEEDED, *OPTIONAL})
+    missing_names = [
+        array_name for array_name in NEEDED_ARRAYS if array_name not in arrays
+    ]
+    extra_names = sorted(set(arrays) - {*NEEDED_ARRAYS, *OPTIONAL_ARRAYS})
     if missing_names or extra_names:
         fault = (
             f"has no {missing_names[0]!r}"
@@ -52,13 +54,13 @@ def read_model(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
             else f"has {extra_names[0]!r} too"
         )
         raise InvalidInput(
-            f"{file} must hold the arrays {', '.join(NEEDED)} and nothing else (but "
-            f"{OPTIONAL[0]}), and it {fault}."
+            f"{file} must hold the arrays {', '.join(NEEDED_ARRAYS)} and nothing else (but "
+            f"{OPTIONAL_ARRAYS[0]}), and it {fault}."
         )
     legal = arrays["legal"]
-    if legal.ndim != 2 or 0 in legal.shape or legal.size > MOST_PAIRS:
+    if legal.ndim != 2 or 0 in legal.shape or legal.size > MAX_PAIRS:
         raise InvalidInput(
-            f"legal of {file} must have shape (S, A) with at most {MOST_PAIRS:,} "
+            f"legal of {file} must have shape (S, A) with at most {MAX_PAIRS:,} "
             f"entries, got {legal.shape}."
         )
     num_states = legal.shape[0]
@@ -87,7 +89,7 @@ def read_model(path: Path, file: str) -> tuple[Explicit, dict[str, Any]]:
     check_targets(file, next_states, num_states)
     initial_state = _whole_numbers(file, "initial", arrays)
     goal = arrays["goal"].astype(np.bool_)
-    model = Explicit(
+    model = ExplicitModel(
         file=file,
         start=row_starts,
         target=next_states,

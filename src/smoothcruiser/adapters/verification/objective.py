@@ -47,7 +47,7 @@ from smoothcruiser.adapters.verification.labels import (
     combine_labels,
     is_combination,
 )
-from smoothcruiser.adapters.verification.model import Explicit
+from smoothcruiser.adapters.verification.model import ExplicitModel
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import (
@@ -125,7 +125,7 @@ def _reached_error(state: int, label: str) -> InvalidInput:
 
 
 def problem_of(
-    model: Explicit,
+    model: ExplicitModel,
     parameters: Mapping[str, Any],
     *,
     prefix: str,
@@ -204,7 +204,7 @@ def problem_of(
 
 
 def _objective(
-    model: Explicit, parameters: Mapping[str, Any], prefix: str
+    model: ExplicitModel, parameters: Mapping[str, Any], prefix: str
 ) -> Objective:
     """The parameters, checked against each other."""
     check_keywords(f"{prefix}:", parameters, WORDS)
@@ -265,7 +265,7 @@ def _list_names(noun: str, names: Mapping[str, Any]) -> str:
     return f"{noun} {', '.join(map(repr, shown_names))}{more_text}"
 
 
-def _states_with_label(model: Explicit, label: str) -> Bools:
+def _states_with_label(model: ExplicitModel, label: str) -> Bools:
     if label in model.labels:
         return model.labels[label]
     reason = ""
@@ -280,7 +280,7 @@ def _states_with_label(model: Explicit, label: str) -> Bools:
     )
 
 
-def _reward(model: Explicit, name: str) -> Any:
+def _reward(model: ExplicitModel, name: str) -> Any:
     if name not in model.rewards:
         raise InvalidInput(
             f"{model.file} has no reward {name!r}; it has "
@@ -289,7 +289,7 @@ def _reward(model: Explicit, name: str) -> Any:
     return model.rewards[name]
 
 
-def _initial(model: Explicit, objective: Objective) -> int:
+def _initial(model: ExplicitModel, objective: Objective) -> int:
     """Where plans begin."""
     if objective.initial is not None:
         if not (
@@ -314,7 +314,7 @@ def _initial(model: Explicit, objective: Objective) -> int:
     return model.initial[0]
 
 
-def _name(model: Explicit, objective: Objective, prefix: str) -> str:
+def _name(model: ExplicitModel, objective: Objective, prefix: str) -> str:
     default_objective = Objective()
     name_parts = [f"{name}={value}" for name, value in model.constants.items()] + [
         f"{field.name}={getattr(objective, field.name)}"
@@ -327,7 +327,7 @@ def _name(model: Explicit, objective: Objective, prefix: str) -> str:
 # --- players ------------------------------------------------------------------
 
 
-def _players(model: Explicit, objective: Objective) -> Any:
+def _players(model: ExplicitModel, objective: Objective) -> Any:
     """(S,) of 1 (max) and 2 (min); None if one player maximizes, or only chance."""
     if model.num_players < 2:
         if objective.coalition is not None:
@@ -345,7 +345,7 @@ def _players(model: Explicit, objective: Objective) -> Any:
     return np.where(is_member == (objective.opt == "max"), 1, 2)
 
 
-def _choosing_players(model: Explicit) -> set[int]:
+def _choosing_players(model: ExplicitModel) -> set[int]:
     """The players with a state of theirs where there is a choice.
 
     Storm writes deadlocks of a game as states of one more player, which has no choice.
@@ -356,7 +356,7 @@ def _choosing_players(model: Explicit) -> set[int]:
     return set(np.unique(model.player[has_choice]).tolist())
 
 
-def _coalition(model: Explicit, objective: Objective) -> set[int]:
+def _coalition(model: ExplicitModel, objective: Objective) -> set[int]:
     """The numbers of the players that do as ``opt`` says."""
     player_names = model.player_names
     if objective.coalition is None:
@@ -395,7 +395,7 @@ def _coalition(model: Explicit, objective: Objective) -> set[int]:
 # --- facts of the tables ------------------------------------------------------
 
 
-def _paying_states(model: Explicit, branch_rewards: Any) -> Bools:
+def _paying_states(model: ExplicitModel, branch_rewards: Any) -> Bools:
     """(S,): whether some branch of the state pays."""
     branch_rows = np.repeat(np.arange(model.legal.size), np.diff(model.start))
     state_pays = np.zeros(model.num_states, dtype=np.bool_)
@@ -404,7 +404,7 @@ def _paying_states(model: Explicit, branch_rewards: Any) -> Bools:
 
 
 def _check_total(
-    model: Explicit, objective: Objective, tables: Tables, problem: Problem
+    model: ExplicitModel, objective: Objective, tables: Tables, problem: Problem
 ) -> None:
     """Refuse a total up to a label where model checkers mean another number by it."""
     if problem.horizon is not None or problem.discount < 1.0:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
-from smoothcruiser.adapters.verification.model import Explicit
+from smoothcruiser.adapters.verification.model import ExplicitModel
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.problem.arguments import shortened
 
@@ -54,7 +54,7 @@ def read_model(
     language: str,
     constants: dict[str, Any],
     words: Iterable[str],
-) -> Explicit:
+) -> ExplicitModel:
     """The model of a file in one of the two languages.
 
     Args:
@@ -154,7 +154,7 @@ def _quiet() -> Iterator[None]:
         developer.set_log_level(log_level)
 
 
-def _build_model(file: str, description: Any, properties: list[Any]) -> Explicit:
+def _build_model(file: str, description: Any, properties: list[Any]) -> ExplicitModel:
     options = stormpy.BuilderOptions(properties)
     options.set_build_all_labels()
     options.set_build_all_reward_models()

@@ -35,7 +35,7 @@ import numpy as np
 from smoothcruiser.adapters.verification.files import DAMAGED, check_size, damage_error
 from smoothcruiser.adapters.verification.model import (
     Choices,
-    Explicit,
+    ExplicitModel,
     Rewards,
     build_explicit,
 )
@@ -49,19 +49,19 @@ except ImportError as error:
         "UMB files need umbi: pip install 'smoothcruiser[umb]'."
     ) from error
 
-COUNTED = ("#states", "#choices", "#branches", "#choice-actions", "#players")
+COUNT_FIELDS = ("#states", "#choices", "#branches", "#choice-actions", "#players")
 # a list of umbi's takes about 40 bytes for each entry, and reading it 10 microseconds
-MOST_ENTRIES = 20_000_000
+MAX_ENTRIES = 20_000_000
 UNIT = 2.0**-53  # of rounding to the nearest double
 SMALLEST = 2.0**-1022
-INTERVALS = ("double-interval", "rational-interval")
-TIMES = {
+INTERVAL_TYPES = ("double-interval", "rational-interval")
+REFUSED_TIMES = {
     "stochastic": "time is continuous (a CTMC or CTMDP)",
     "urgent-stochastic": "time is continuous (a Markov automaton)",
 }
 
 
-def read_model(path: Path, file: str) -> Explicit:
+def read_model(path: Path, file: str) -> ExplicitModel:
     """The model of a UMB file.
 
     Args:
@@ -123,17 +123,19 @@ def _read_index(path: Path, file: str) -> dict[str, Any]:
 def _check_kind(file: str, index: dict[str, Any]) -> None:
     """Refuse everything but Markov chains, MDPs and games in discrete time."""
     system = index["transition-system"]
-    for name in COUNTED:
+    for name in COUNT_FIELDS:
         num_entries = system.get(name, 0)
-        if isinstance(num_entries, int) and num_entries > MOST_ENTRIES:
+        if isinstance(num_entries, int) and num_entries > MAX_ENTRIES:
             raise InvalidInput(
-                f"{file} has {num_entries:,} {name[1:]}, and at most {MOST_ENTRIES:,} "
+                f"{file} has {num_entries:,} {name[1:]}, and at most {MAX_ENTRIES:,} "
                 "are read; a smaller instance of the model fits."
             )
-    reasons = [TIMES[time] for time in [system.get("time")] if time in TIMES]
+    reasons = [
+        REFUSED_TIMES[time] for time in [system.get("time")] if time in REFUSED_TIMES
+    ]
     if system.get("#observations", 0):
         reasons.append("states are observed in part (a POMDP)")
-    if _type(system, "branch-probability-type") in INTERVALS:
+    if _type(system, "branch-probability-type") in INTERVAL_TYPES:
         reasons.append("probabilities are intervals")
     annotation_groups = index.get("annotations")
     for group in (
@@ -157,7 +159,7 @@ def _type(owner: dict[str, Any], name: str) -> Any:
 # --- from lists to arrays -----------------------------------------------------
 
 
-def _model(file: str, umb_file: Any) -> Explicit:
+def _model(file: str, umb_file: Any) -> ExplicitModel:
     system = umb_file.index.transition_system
     first_choice = _starts(umb_file.state_to_choices, system.num_states)
     first_branch = _starts(umb_file.choice_to_branches, system.num_choices)
