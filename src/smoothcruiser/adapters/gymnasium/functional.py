@@ -151,8 +151,8 @@ def functional_problem(
     ]
     if missing_functions:
         raise InvalidInput(
-            f"{class_name} must define {', '.join(NEEDED_FUNCTIONS)} to be planned in, and has "
-            f"no {missing_functions[0]}; add it to the class."
+            f"{class_name} must define {', '.join(NEEDED_FUNCTIONS)} to be planned in, "
+            f"and has no {missing_functions[0]}; add it to the class."
         )
     if access not in ("auto", NUMPY, JAX):
         raise InvalidInput(

@@ -14,10 +14,8 @@ from typing import Any
 
 from smoothcruiser.errors import OracleError
 
-REWARD_RANGE = (
-    -1.0,
-    1.0,
-)  # of every game below: 1 and -1 for a win, 0 and 0 for a draw
+# of every game below: 1 and -1 for a win, 0 and 0 for a draw
+REWARD_RANGE = (-1.0, 1.0)
 # attributes that a constructor sets and nothing changes; copies of a copy share them
 FIXED_FIELDS = (
     "action_spaces",

@@ -200,8 +200,8 @@ def _build_game(text: str, parameters: dict[str, Any]) -> Any:
     except Exception as error:
         raise InvalidInput(
             f"Pgx cannot make {text!r} with {parameters}: {said(error)}; its own "
-            f"parameters here are {', '.join(OWN_OPTIONS)} and reward_range, and module:Class "
-            "takes those of a class."
+            f"parameters here are {', '.join(OWN_OPTIONS)} and reward_range, and "
+            "module:Class takes those of a class."
         ) from error
 
 

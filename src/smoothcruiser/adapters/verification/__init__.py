@@ -32,9 +32,8 @@ from smoothcruiser.problem.problem import Problem
 if TYPE_CHECKING:
     from smoothcruiser.adapters.verification.model import ExplicitModel
 
-    Read = tuple[
-        ExplicitModel, dict[str, Any]
-    ]  # a model, and the words of its objective
+    # a model, and the words of its objective
+    ModelAndObjective = tuple[ExplicitModel, dict[str, Any]]
 
 
 # possible declarations of a model; min_probability is a word of its objectives
@@ -50,7 +49,7 @@ class FileAdapter(ABC):
     declares = True
 
     @abstractmethod
-    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of a file, and its objective."""
 
     def build(
@@ -85,7 +84,7 @@ class UmbAdapter(FileAdapter):
     needs = "smoothcruiser[umb]"
     modules = ("umbi",)
 
-    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of ``umb:text``."""
         from smoothcruiser.adapters.verification.files import find_file
         from smoothcruiser.adapters.verification.umb import read_model
@@ -101,7 +100,7 @@ class NpzAdapter(FileAdapter):
     example = "model.npz"
     needs = ""
 
-    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of ``npz:text``; parameters replace the objective of the file."""
         from smoothcruiser.adapters.verification.files import find_file
         from smoothcruiser.adapters.verification.npz import read_model
@@ -119,7 +118,7 @@ class StormAdapter(FileAdapter):
     def __init__(self, name: str, summary: str, example: str) -> None:
         self.name, self.summary, self.example = name, summary, example
 
-    def read_model(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """A model; parameters that are no part of the objective are its constants."""
         from smoothcruiser.adapters.verification.files import find_file
         from smoothcruiser.adapters.verification.objective import WORDS, word

@@ -54,8 +54,8 @@ def read_model(path: Path, file: str) -> tuple[ExplicitModel, dict[str, Any]]:
             else f"has {extra_names[0]!r} too"
         )
         raise InvalidInput(
-            f"{file} must hold the arrays {', '.join(NEEDED_ARRAYS)} and nothing else (but "
-            f"{OPTIONAL_ARRAYS[0]}), and it {fault}."
+            f"{file} must hold the arrays {', '.join(NEEDED_ARRAYS)} and nothing else "
+            f"(but {OPTIONAL_ARRAYS[0]}), and it {fault}."
         )
     legal = arrays["legal"]
     if legal.ndim != 2 or 0 in legal.shape or legal.size > MAX_PAIRS:
