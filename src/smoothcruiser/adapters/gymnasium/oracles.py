@@ -238,7 +238,7 @@ class EnvOracle:
 class SetOracle(EnvOracle):
     """States are written into the private copy, which may be a new instance."""
 
-    def env_copy(self, env: Any) -> Any:
+    def twin(self, env: Any) -> Any:
         """A copy, or an environment from the same constructor where copying fails."""
         try:
             return super().twin(env)
