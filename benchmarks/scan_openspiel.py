@@ -28,7 +28,7 @@ import pyspiel
 
 import smoothcruiser as sc
 from smoothcruiser.adapters.openspiel import games as openspiel
-from smoothcruiser.adapters.openspiel.keys import SpielKey, compared
+from smoothcruiser.adapters.openspiel.keys import SpielKey, compare_futures
 from smoothcruiser.jit.streams import stream
 
 PLAYOUT_SECONDS = 2.0
@@ -105,8 +105,8 @@ def row(name: str, moves: int) -> tuple[str, bool]:
     key = problem.key
     pairs, fault = 0, None
     if key.merge != "history":
-        pairs, fault = compared(game, SpielKey(key.merge), moves, moves, seed=1)
-    bare, hidden = compared(game, SpielKey("observation"), moves, moves, seed=1)
+        pairs, fault = compare_futures(game, SpielKey(key.merge), moves, moves, seed=1)
+    bare, hidden = compare_futures(game, SpielKey("observation"), moves, moves, seed=1)
     alone = f"{bare} pairs" if hidden is None else f"wrong, found after {bare} pairs"
     try:
         play, law = played(problem, game), "ok"

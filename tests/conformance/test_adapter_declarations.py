@@ -237,7 +237,7 @@ class TestKnown:
         import gymnasium
         from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 
-        from smoothcruiser.adapters.gymnasium.known import keeps_rewards, known
+        from smoothcruiser.adapters.gymnasium.known import keeps_rewards, look_up_facts
 
         env = gymnasium.make("Blackjack-v1")
         assert keeps_rewards(env)
@@ -251,7 +251,7 @@ class TestKnown:
         class Mine(BlackjackEnv):
             pass
 
-        assert known(Mine()) is None
+        assert look_up_facts(Mine()) is None
         changed = gymnasium.wrappers.TransformReward(env, lambda r: r + 1)
         problem = sc.adapters.gymnasium.problem(
             changed, discount=0.9, operator=sc.Max(), reward_range=(0.0, 2.5)

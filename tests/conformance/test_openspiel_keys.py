@@ -18,7 +18,7 @@ import smoothcruiser as sc
 
 spiel = pytest.importorskip("pyspiel")
 from smoothcruiser.adapters.openspiel import games as openspiel  # noqa: E402
-from smoothcruiser.adapters.openspiel.keys import SpielKey, compared  # noqa: E402
+from smoothcruiser.adapters.openspiel.keys import SpielKey, compare_futures  # noqa: E402
 
 GAMMA, OPERATOR = 0.9, sc.Entropy(0.1)
 
@@ -236,7 +236,7 @@ def test_a_merge_that_is_wrong_is_refused(name, merge, sentence):
     ],
 )
 def test_playouts_find_what_a_string_hides(name, merge):
-    _, fault = compared(spiel.load_game(name), SpielKey(merge))
+    _, fault = compare_futures(spiel.load_game(name), SpielKey(merge))
     assert fault is not None
 
 

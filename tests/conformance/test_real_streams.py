@@ -35,9 +35,9 @@ def shared():
 def gymnasium_episodes(plans, name, reward_range=None, **made):
     import gymnasium
 
-    from smoothcruiser.adapters.gymnasium.families import registered
+    from smoothcruiser.adapters.gymnasium.families import register_family
 
-    registered(name)
+    register_family(name)
     env = gymnasium.make(name, **made)
     env.reset(seed=3)
     env.action_space.seed(4)

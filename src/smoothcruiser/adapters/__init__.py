@@ -1,11 +1,11 @@
 """Simulators of other libraries as problems: Gymnasium environments, OpenSpiel games.
 
-Every module or package of this folder registers one adapter when it is
-imported, and all of them are imported here. They are cheap to import: each
-loads its library when it builds its first problem. To add an adapter, put a
-file here that calls ``register`` (docs/extending.md), and name what it needs as
-an extra in pyproject.toml. A file that cannot be imported leaves the others
-alone: its fault is kept, and told to whoever lists adapters or asks for it.
+Every module or package of this folder registers one adapter when it is imported, and
+all of them are imported here. They are cheap to import: each loads its library when it
+builds its first problem. To add an adapter, put a file here that calls ``register``
+(docs/extending.md), and name its requirements as an extra in pyproject.toml. A file
+that cannot be imported leaves the others alone: its fault is recorded, and reported to
+callers that list adapters or request it.
 """
 
 from __future__ import annotations

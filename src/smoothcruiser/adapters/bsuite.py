@@ -1,8 +1,8 @@
 """The adapter of bsuite, DeepMind's set of small experiments.
 
-``make("bsuite:catch/0", …)`` is the environment that ``bsuite.load_from_id`` makes, as a
-``dm_env`` environment (``adapters.dm_env``). The ranges below were read in the source of
-bsuite 0.3.6; its variants with noise or scaled rewards need ``reward_low=`` and
+``make("bsuite:catch/0", …)`` is the environment that ``bsuite.load_from_id`` makes, as
+a ``dm_env`` environment (``adapters.dm_env``). The ranges below were read in the source
+of bsuite 0.3.6; its variants with noise or scaled rewards need ``reward_low=`` and
 ``reward_high=``. mnist downloads its pictures, which is left to bsuite.
 """
 
@@ -57,16 +57,22 @@ class BsuiteAdapter:
             raise MissingExtra(
                 f"bsuite's experiments need bsuite: pip install '{self.needs}'."
             ) from error
-        from smoothcruiser.adapters.dm_env.access import built
+        from smoothcruiser.adapters.dm_env.access import build_problem
 
-        known = RANGES.get(text.partition("/")[0])
-        given = {"reward_range", "reward_low", "reward_high"} & parameters.keys()
-        if known is not None and not given:
-            parameters["reward_range"] = known
-        return built("bsuite", text, _loaded, parameters, discount, operator)
+        known_range = RANGES.get(text.partition("/")[0])
+        given_options = {
+            "reward_range",
+            "reward_low",
+            "reward_high",
+        } & parameters.keys()
+        if known_range is not None and not given_options:
+            parameters["reward_range"] = known_range
+        return build_problem(
+            "bsuite", text, _load_experiment, parameters, discount, operator
+        )
 
 
-def _loaded(text: str, parameters: dict[str, Any]) -> Any:
+def _load_experiment(text: str, parameters: dict[str, Any]) -> Any:
     """The environment of an experiment; bsuite has no parameters beside its name."""
     import bsuite
     from bsuite import sweep
@@ -76,11 +82,17 @@ def _loaded(text: str, parameters: dict[str, Any]) -> Any:
             f"{text} has no parameter {next(iter(parameters))!r}; drop it."
         )
     if text not in sweep.SWEEP:
-        near = difflib.get_close_matches(text, sweep.SWEEP, 1, 0.5)
-        meant = f"; did you mean {near[0]}?" if near else ", such as catch/0."
-        raise InvalidInput(f"bsuite has no experiment {text!r}{meant}")
+        close_matches = difflib.get_close_matches(text, sweep.SWEEP, 1, 0.5)
+        suggestion = (
+            f"; did you mean {close_matches[0]}?"
+            if close_matches
+            else ", such as catch/0."
+        )
+        raise InvalidInput(f"bsuite has no experiment {text!r}{suggestion}")
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it says what it loads
+        with contextlib.redirect_stdout(
+            io.StringIO()
+        ):  # it prints the name that it loads
             return bsuite.load_from_id(text)
     except Exception as error:
         raise InvalidInput(

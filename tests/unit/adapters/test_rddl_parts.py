@@ -9,7 +9,7 @@ import math
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.adapters.rddl.actions import listed
+from smoothcruiser.adapters.rddl.actions import list_actions
 from smoothcruiser.adapters.rddl.code import functions, pick
 from smoothcruiser.adapters.rddl.expressions import (
     ApplyNode,
@@ -40,44 +40,44 @@ MOVE = Fluent("move", ("r1",), "way", ("stay", "left", "right"), 0)
 
 
 def test_one_at_a_time():
-    found = listed(bools("a", "b", "c"), 1, 10)
+    found = list_actions(bools("a", "b", "c"), 1, 10)
     assert found.labels == ("noop", "a", "b", "c")
     assert found.values[2] == (False, True, False)
-    assert found.grounded(2) == {"b": True}
-    assert found.grounded(0) == {}
+    assert found.ground_action(2) == {"b": True}
+    assert found.ground_action(0) == {}
 
 
 def test_several_at_once_are_counted_by_binomials():
     for n, m in ((5, 2), (6, 6), (4, 0), (3, 9)):
-        found = listed(bools(*(f"a{i}" for i in range(n))), m, 10**6)
+        found = list_actions(bools(*(f"a{i}" for i in range(n))), m, 10**6)
         assert len(found.values) == sum(math.comb(n, k) for k in range(min(n, m) + 1))
         assert len(set(found.values)) == len(found.values)
-    assert listed(bools("a", "b"), 2, 10).labels[-1] == "a b"
+    assert list_actions(bools("a", "b"), 2, 10).labels[-1] == "a b"
 
 
 def test_other_values_than_bools():
-    found = listed([MOVE, *bools("push")], 2, 100)
+    found = list_actions([MOVE, *bools("push")], 2, 100)
     assert found.labels == (
         *("noop", "move(r1)=left", "move(r1)=right", "push"),
         *("move(r1)=left push", "move(r1)=right push"),
     )
     whole = Fluent("force", (), "int", (), 0, limits=(-1, 1))
-    assert listed([whole], 1, 10).labels == ("noop", "force=-1", "force=1")
+    assert list_actions([whole], 1, 10).labels == ("noop", "force=-1", "force=1")
     on = Fluent("valve", (), "bool", (), True)
-    assert listed([on], 1, 10).labels == ("noop", "~valve")
+    assert list_actions([on], 1, 10).labels == ("noop", "~valve")
 
 
 def test_too_many_are_refused_with_their_number_and_the_limit():
     with pytest.raises(
         sc.InvalidInput, match=r"1,099,511,627,776 joint actions .*more than 1,024"
     ):
-        listed(bools(*(f"a{i}" for i in range(40))), 40, 1024)
+        list_actions(bools(*(f"a{i}" for i in range(40))), 40, 1024)
 
 
 @pytest.mark.parametrize("kind, word", [("real", "continuous"), ("int", "any whole")])
 def test_actions_without_a_list_are_refused(kind, word):
     with pytest.raises(sc.InvalidInput, match=rf"action fluent heat is {word}"):
-        listed([Fluent("heat", (), kind, (), 0)], 1, 10)
+        list_actions([Fluent("heat", (), kind, (), 0)], 1, 10)
 
 
 # --- expressions --------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.adapters.verification import files
-from smoothcruiser.adapters.verification.labels import NoCombination, combined
+from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
 from smoothcruiser.adapters.verification.objective import Objective, _name
 
 GOOD = {
@@ -311,7 +311,7 @@ def test_rationals_have_to_sum_to_1_exactly(here):
 def test_labels_are_combined_as_property_files_write_them(text, states):
     rows = {"a": [1, 1, 0, 0], "b": [0, 1, 1, 0], "c": [0, 0, 1, 1]}
     rows["odd one"] = [1, 1, 0, 1]
-    found = combined(text, {k: np.array(v, bool) for k, v in rows.items()})
+    found = combine_labels(text, {k: np.array(v, bool) for k, v in rows.items()})
     assert found.tolist() == [bool(x) for x in states]
 
 
@@ -328,7 +328,7 @@ def test_labels_are_combined_as_property_files_write_them(text, states):
 )
 def test_what_is_no_combination_says_why(text, why):
     with pytest.raises(NoCombination, match=why):
-        combined(text, {"a": np.array([True])})
+        combine_labels(text, {"a": np.array([True])})
 
 
 def test_a_model_is_reached_by_combined_labels_within_a_horizon():

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("gymnasium")
-from smoothcruiser.adapters.gymnasium.whole import Hidden, shows_all, whole
+from smoothcruiser.adapters.gymnasium.whole import HiddenContents, shows_all, whole
 
 Pair = collections.namedtuple("Pair", "one two")
 
@@ -136,7 +136,7 @@ def chain(length):
     ids=range(10),
 )
 def test_what_cannot_be_looked_into_is_refused(value):
-    with pytest.raises(Hidden, match=r"inner\.x holds a|too long to follow"):
+    with pytest.raises(HiddenContents, match=r"inner\.x holds a|too long to follow"):
         whole(Held(inner=Held(x=value)))
 
 

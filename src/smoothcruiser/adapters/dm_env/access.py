@@ -1,10 +1,10 @@
 """A ``dm_env`` environment by its class, and the problem that it makes.
 
-The rest is the Gymnasium adapter's: copies that keep all and draw from the planner's
-stream, the trial, actions, rewards. States are told apart by all that an environment
-holds (``gymnasium.whole``) where that can be looked into, unless ``key=`` is given.
-The range of rewards is that of ``reward_spec()`` where it has one, and has to be given
-otherwise.
+Everything else comes from the Gymnasium adapter: copies that keep the whole state and
+sample from the planner's stream, the trial, actions, rewards. States are distinguished
+by the whole content of an environment (``gymnasium.whole``) where that can be
+inspected, unless the user passes ``key=``. The range of rewards is that of
+``reward_spec()`` where it has one; otherwise it must be declared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ except ImportError as error:
 
 from smoothcruiser.adapters.dm_env.steps import StepsView
 from smoothcruiser.adapters.gymnasium import access
-from smoothcruiser.adapters.gymnasium.whole import Hidden, whole
+from smoothcruiser.adapters.gymnasium.whole import HiddenContents, whole
 
-OWN = (*DECLARATIONS, "seed", "call_seconds", "reward_range")
+OWN_OPTIONS = (*DECLARATIONS, "seed", "call_seconds", "reward_range")
 
 
 def problem(
@@ -65,35 +65,41 @@ def problem(
         try:
             whole(env)
             more["key"] = "contents"
-        except Hidden:
+        except HiddenContents:
             more["key"] = None
     return access.problem(
         StepsView(env),
         discount=discount,
         operator=operator,
-        reward_range=reward_range or _declared(env),
+        reward_range=reward_range or _read_reward_range(env),
         access="snapshot",
         **more,
     )
 
 
-def _declared(env: Any) -> tuple[float, float] | None:
+def _read_reward_range(env: Any) -> tuple[float, float] | None:
     """The range of ``reward_spec()``, where it is bounded."""
     spec = env.reward_spec()
     if not isinstance(spec, dm_env.specs.BoundedArray):
         return None
-    low, high = float(np.min(spec.minimum)), float(np.max(spec.maximum))
-    return (low, high) if np.isfinite([low, high]).all() else None
+    lower_bound, upper_bound = float(np.min(spec.minimum)), float(np.max(spec.maximum))
+    return (
+        (lower_bound, upper_bound)
+        if np.isfinite([lower_bound, upper_bound]).all()
+        else None
+    )
 
 
 def named(
     text: str, parameters: dict[str, Any], *, discount: float, operator: Operator
 ) -> Problem:
     """The problem of ``dm_env:module:Class``; other parameters go to the class."""
-    return built("dm_env", text, _made, parameters, discount, operator)
+    return build_problem(
+        "dm_env", text, _build_environment, parameters, discount, operator
+    )
 
 
-def built(
+def build_problem(
     prefix: str,
     text: str,
     build: Callable[[str, dict[str, Any]], Any],
@@ -101,26 +107,27 @@ def built(
     discount: float,
     operator: Operator,
 ) -> Problem:
-    """The problem of ``prefix:text,name=value,…``, whose environment ``build`` makes."""
-    own = own_options(parameters, OWN)
-    own.setdefault("seed", 0)
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    """The problem of ``prefix:text,name=value,…``; ``build`` makes its environment."""
+    problem_options = own_options(parameters, OWN_OPTIONS)
+    problem_options.setdefault("seed", 0)
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     env = build(text, parameters)
-    own["name"] = f"{prefix}:{text}{shown}"
-    return problem(env, discount=discount, operator=operator, **own)
+    problem_options["name"] = f"{prefix}:{text}{shown_parameters}"
+    return problem(env, discount=discount, operator=operator, **problem_options)
 
 
-def _made(text: str, parameters: dict[str, Any]) -> Any:
+def _build_environment(text: str, parameters: dict[str, Any]) -> Any:
     """The environment of ``module:Class``."""
-    module, colon, name = text.partition(":")
+    module_name, colon, class_name = text.partition(":")
     if not colon:
         raise InvalidInput(
-            f"dm_env environments have no names; give dm_env:module:Class, got {text!r}."
+            "dm_env environments have no names; give dm_env:module:Class, got "
+            f"{text!r}."
         )
     try:
-        return getattr(import_module(module), name)(**parameters)
+        return getattr(import_module(module_name), class_name)(**parameters)
     except Exception as error:
         raise InvalidInput(
-            f"{text} with {parameters} makes no environment: {said(error)}; name a class "
-            "or a function that returns one."
+            f"{text} with {parameters} makes no environment: {said(error)}; name a "
+            "class or a function that returns one."
         ) from error

@@ -2,14 +2,14 @@
 
   dm_env                         Gymnasium
   LAST with discount 0           terminated
-  LAST with a discount above 0   truncated: cut off; nothing is paid after either
+  LAST with a discount above 0   truncated; nothing is paid after either
   MID with discount 1            goes on
   MID with another discount      an error: a planner has one discount for all steps
-  FIRST                          an error: the environment began anew by itself, since
-                                 it was never reset or its episode was over
+  FIRST                          an error: the environment restarted by itself, since it
+                                 was never reset or its episode was over
   reward None                    0, as in a FIRST step
 
-What this file leaves out: how it is copied and tried (``adapters.gymnasium``).
+Out of scope: how it is copied and tried (``adapters.gymnasium``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StepsView(View):
 
     def __init__(self, env: Any) -> None:
         self.inside = env
-        self.action_space = _space(env.action_spec(), type(env).__name__)
+        self.action_space = _action_space(env.action_spec(), type(env).__name__)
 
     def like(self, other: Any) -> Any:
         """A view of another environment of dm_env; anything else as it is."""
@@ -43,31 +43,35 @@ class StepsView(View):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step."""
-        found = self.inside.step(action)
-        name = type(self.inside).__name__
-        if found.step_type == dm_env.StepType.FIRST:
+        time_step = self.inside.step(action)
+        env_name = type(self.inside).__name__
+        if time_step.step_type == dm_env.StepType.FIRST:
             raise OracleError(
-                f"{name} began anew in place of a step: it was not reset, or its episode "
-                "was over; reset it, then plan."
+                f"{env_name} began anew in place of a step: it was not reset, or its "
+                "episode was over; reset it, then plan."
             )
-        last = found.step_type == dm_env.StepType.LAST
-        weight = 1.0 if found.discount is None else float(np.asarray(found.discount))
-        if not last and weight != 1.0:
+        is_last = time_step.step_type == dm_env.StepType.LAST
+        step_discount = (
+            1.0 if time_step.discount is None else float(np.asarray(time_step.discount))
+        )
+        if not is_last and step_discount != 1.0:
             raise OracleError(
-                f"{name} has a discount of its own ({weight:g}) in the middle of an "
-                "episode; only 1, and 0 at the end, can be planned with."
+                f"{env_name} has a discount of its own ({step_discount:g}) in the "
+                "middle of an episode; only 1, and 0 at the end, can be planned with."
             )
-        reward = 0.0 if found.reward is None else float(np.asarray(found.reward))
+        reward = (
+            0.0 if time_step.reward is None else float(np.asarray(time_step.reward))
+        )
         return (
-            found.observation,
+            time_step.observation,
             reward,
-            last and weight == 0.0,
-            last and weight > 0,
+            is_last and step_discount == 0.0,
+            is_last and step_discount > 0,
             {},
         )
 
 
-def _space(spec: Any, name: str) -> Any:
+def _action_space(spec: Any, name: str) -> Any:
     """The space of an action spec."""
     if isinstance(spec, dm_env.specs.DiscreteArray):
         return gymnasium.spaces.Discrete(int(spec.num_values))
@@ -77,12 +81,14 @@ def _space(spec: Any, name: str) -> Any:
         and spec.shape == ()
         and whole_numbers
     ):
-        start = int(spec.minimum)
-        return gymnasium.spaces.Discrete(int(spec.maximum) - start + 1, start=start)
+        first_action = int(spec.minimum)
+        return gymnasium.spaces.Discrete(
+            int(spec.maximum) - first_action + 1, start=first_action
+        )
     if isinstance(spec, dm_env.specs.BoundedArray):
-        low = np.broadcast_to(spec.minimum, spec.shape)
-        high = np.broadcast_to(spec.maximum, spec.shape)
-        return gymnasium.spaces.Box(low, high, dtype=spec.dtype)
+        lower_bound = np.broadcast_to(spec.minimum, spec.shape)
+        upper_bound = np.broadcast_to(spec.maximum, spec.shape)
+        return gymnasium.spaces.Box(lower_bound, upper_bound, dtype=spec.dtype)
     raise InvalidInput(
         f"The actions of {name} are {spec!r}; a DiscreteArray or a BoundedArray is "
         "needed."

@@ -6,12 +6,12 @@ problems.
   access      which way leads into an environment, and the problem it makes
   tables      environments that have their model: tabular problems
   oracles     environments that are put into a state, or copied
-  observations  what an environment shows in a state
-  functional  environments whose state is explicit
-  meanings    what actions are called
+  observations  the observation of a state
+  functional  environments with an explicit state
+  meanings    names of actions
   families    packages that register environments
-  known       what is known of environments: rewards, payoffs, ends
-  copies      private copies, and what an environment holds
+  known       known facts of environments: rewards, payoffs, ends
+  copies      private copies, and the contents of an environment
   whole       a key of all that an environment holds
   trial       whether an environment put into a state continues as one never touched
 
@@ -44,17 +44,22 @@ class GymnasiumAdapter(LateAdapter):
     modules = ("gymnasium",)
     options = (*LIVE_OPTIONS, "reward", "access")
 
-    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
-        """The problem of ``gym:text``; who needs more than Gymnasium is told what."""
-        from smoothcruiser.adapters.gymnasium.families import missing, package
+    def build(
+        self, text: str, parameters: dict[str, Any], **build_options: Any
+    ) -> Problem:
+        """The problem of ``gym:text``; a missing package is named with its extra."""
+        from smoothcruiser.adapters.gymnasium.families import (
+            find_family,
+            missing_package,
+        )
 
         try:
-            return super().build(text, parameters, **asked)
+            return super().build(text, parameters, **build_options)
         except MissingExtra as error:
-            family = package(text)
+            family = find_family(text)
             if family is None:
                 raise
-            raise missing(text, *family) from error
+            raise missing_package(text, *family) from error
 
     def accepts(self, simulator: Any) -> bool:
         """Whether ``simulator`` looks like an environment with one agent."""

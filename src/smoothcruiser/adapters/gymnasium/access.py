@@ -20,20 +20,18 @@ None is trusted before it has passed its trial (``trial``,
 ``tables.check_tables``): an environment put into a state has to continue as one
 that was never touched.
 
-In every case the planner steps a copy that samples from the planner's own
-stream (``jit.generator``). So the planner cannot foresee what the real
-environment will sample, and the real one is never stepped, reset or reseeded.
-The problem starts where the environment is; one that was never reset is reset
-in a copy. Wrappers of Gymnasium's own that only watch or count (TimeLimit, …)
-are taken off the copy. With any other wrapper, access is by snapshot. A time
-limit is not part of the state: use ``horizon=``.
+In every case the planner steps a copy that samples from the planner's own stream
+(``jit.generator``). So the planner cannot foresee the samples of the real environment,
+and the real one is never stepped, reset or reseeded. The problem starts where the
+environment is; one that was never reset is reset in a copy. Wrappers of Gymnasium's own
+that only watch or count (TimeLimit, …) are removed from the copy. With any other
+wrapper, access is by snapshot. A time limit is not part of the state: use ``horizon=``.
 
-Rewards go through ``reward=`` (a function of the environment's reward) and have
-to lie in ``reward_range``. That range is read from tables, known for some
-environments (``known``), and required otherwise. What else is known is declared: that
-only ends pay, how soon episodes end. ``reward=`` and wrappers that may change rewards
-make all of it unknown. What this folder leaves out: observations, since a planner needs
-states.
+Rewards go through ``reward=`` (a function of the environment's reward) and have to lie
+in ``reward_range``. That range is read from tables, known for some environments
+(``known``), and required otherwise. Further known facts are declared: that only ends
+pay, how soon episodes end. ``reward=`` and wrappers that may change rewards make all of
+it unknown. Out of scope: observations, since a planner needs states.
 """
 
 from __future__ import annotations
@@ -69,17 +67,21 @@ except ImportError as error:
     ) from error
 
 from smoothcruiser.adapters.gymnasium.copies import (
-    global_generators_kept,
     has_reset,
+    keep_global_generators,
     kinds,
     private_copy,
 )
-from smoothcruiser.adapters.gymnasium.families import registered
+from smoothcruiser.adapters.gymnasium.families import register_family
 from smoothcruiser.adapters.gymnasium.functional import (
     functional_problem,
     is_functional,
 )
-from smoothcruiser.adapters.gymnasium.known import KnownFacts, keeps_rewards, known
+from smoothcruiser.adapters.gymnasium.known import (
+    KnownFacts,
+    keeps_rewards,
+    look_up_facts,
+)
 from smoothcruiser.adapters.gymnasium.meanings import meanings
 from smoothcruiser.adapters.gymnasium.oracles import (
     CloneOracle,
@@ -93,7 +95,7 @@ from smoothcruiser.adapters.gymnasium.tables import check_tables, table_problem
 from smoothcruiser.adapters.gymnasium.trial import trial
 from smoothcruiser.adapters.gymnasium.whole import Contents, whole
 
-WAYS: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
+ORACLE_TYPES: dict[str, type[EnvOracle]] = {  # in the order of preference, after tables
     "mujoco": MujocoOracle,
     "state": StateOracle,
     "clone": CloneOracle,
@@ -109,7 +111,7 @@ class EnvironmentOptions(Declarations, total=False):
     name: str | None
 
 
-@global_generators_kept()
+@keep_global_generators()
 def problem(
     env: Any,
     *,
@@ -129,17 +131,17 @@ def problem(
         reward_range: (low, high), which holds every reward. Needed unless the
             environment has tables or its range is known (``known``).
         reward: a function of the environment's reward that is planned for instead.
-        actions: what the planner's actions 0, 1, … are in the environment. A number n
-            makes a grid of n values per dimension of a Box. The default is all actions
-            of a discrete space. A list of words names them.
+        actions: the environment's actions for the planner's numbers 0, 1, and so on. A
+            number n makes a grid of n values per dimension of a Box. The default is all
+            actions of a discrete space. A list of words names them.
         horizon: steps until the end; None for no limit.
         access: "auto", "tables", "mujoco", "state", "clone" or "snapshot"; of a
-            functional environment "auto", "numpy" or "jax", by what it takes as rng.
+            functional environment "auto", "numpy" or "jax", by the type of its rng.
         deterministic: whether a step from one state always has one outcome.
         key: a function to a hashable summary that determines the future: of the
-            environment, so that searches can recognize snapshots, and of the state where
-            access is not by snapshot; "contents" for all that an environment holds
-            (``whole``), the default for MiniGrid and Blackjack.
+            environment, so that searches can recognize snapshots, and of the state
+            where access is not by snapshot; "contents" for all that an environment
+            holds (``whole``), the default for MiniGrid and Blackjack.
         seed: start at a reset with this seed. By default the problem starts where the
             environment is, or at a reset with seed 0 if it was never reset.
         call_seconds: a step that takes longer counts as hanging; None for no limit.
@@ -165,70 +167,76 @@ def problem(
         "problem", more, (*EnvironmentOptions.__annotations__, *DECLARATIONS)
     )
     seed, name = more.get("seed"), more.get("name")
-    declared = taken({k: v for k, v in more.items() if k in DECLARATIONS})
-    choice, labels = _choice(env, declared.pop("actions", None))
-    chosen = _actions(env, choice)
+    declarations = taken({k: v for k, v in more.items() if k in DECLARATIONS})
+    action_choice, action_labels = _split_labels(env, declarations.pop("actions", None))
+    env_actions = _list_actions(env, action_choice)
     facts: dict[str, Any] = {
         "discount": discount,
         "operator": operator,
-        "actions": labels or meanings(env, chosen),
+        "actions": action_labels or meanings(env, env_actions),
     }
     if functional:
-        label = name or f"gym:{type(env).__name__}"
+        problem_name = name or f"gym:{type(env).__name__}"
         facts |= {
-            "num_actions": len(chosen),
-            "reward_range": _bounds(None, reward_range, label),
+            "num_actions": len(env_actions),
+            "reward_range": _choose_reward_range(None, reward_range, problem_name),
             "terminal": True,
-            "key": _key(declared.pop("key", None), None, None),
+            "key": _choose_key(declarations.pop("key", None), None, None),
             "call_seconds": more.get("call_seconds"),
-            "name": label,
+            "name": problem_name,
         }
         return functional_problem(
             env,
-            chosen,
+            env_actions,
             reward=reward,
             access=access,
             seed=seed or 0,
-            **merged(facts, declared),
+            **merged(facts, declarations),
         )
-    here = seed is None and has_reset(env)
-    inner = env.unwrapped  # reading the spec of a wrapper would store it there
-    label = (
-        name
-        or f"gym:{inner.spec.id if inner.spec is not None else type(inner).__name__}"
-    )
-    probe = _probe(env, here)
-    able = _able(probe, access)
-    if able["tables"] and _has_its_tables(probe, chosen, access):
-        tables = table_problem(
+    starts_here = seed is None and has_reset(env)
+    inner_env = env.unwrapped  # reading the spec of a wrapper would store it there
+    problem_name = name or f"gym:{_env_name(inner_env)}"
+    probe = _probe(env, starts_here)
+    available_ways = _list_ways(probe, access)
+    if available_ways["tables"] and _has_its_tables(probe, env_actions, access):
+        tabular_problem = table_problem(
             probe,
-            chosen,
+            env_actions,
             reward,
-            int(env.unwrapped.s) if here else stream(seed or 0),
+            int(env.unwrapped.s) if starts_here else stream(seed or 0),
             reward_range=reward_range,
-            horizon=declared.pop("horizon", None),
-            name=label,
+            horizon=declarations.pop("horizon", None),
+            name=problem_name,
             **facts,
         )
-        return declare(tables, declared)
-    what = known(inner) if reward is None and keeps_rewards(env) else None
-    key = _key(declared.pop("key", None), inner, what)
-    oracle, first = _tried(
-        able,
-        lambda way: way(env, chosen, reward, key, None if here else stream(seed or 0)),
+        return declare(tabular_problem, declarations)
+    known_facts = (
+        look_up_facts(inner_env) if reward is None and keeps_rewards(env) else None
+    )
+    key = _choose_key(declarations.pop("key", None), inner_env, known_facts)
+    oracle, first_state = _find_oracle(
+        available_ways,
+        lambda way: way(
+            env, env_actions, reward, key, None if starts_here else stream(seed or 0)
+        ),
     )
     facts |= {
-        "num_actions": len(chosen),
-        "reward_range": _bounds(what, reward_range, label),
+        "num_actions": len(env_actions),
+        "reward_range": _choose_reward_range(known_facts, reward_range, problem_name),
         "terminal": True,
-        "initial_state": oracle.read(env) if here else first,
+        "initial_state": oracle.read(env) if starts_here else first_state,
         "call_seconds": more.get("call_seconds"),
         "key": _key_of_states(oracle),
-        "name": label,
+        "name": problem_name,
     }
-    if what is not None:
-        facts |= what.declared
-    return MDP(oracle, **merged(facts, declared))
+    if known_facts is not None:
+        facts |= known_facts.declared
+    return MDP(oracle, **merged(facts, declarations))
+
+
+def _env_name(env: Any) -> str:
+    """The registered name of an environment, or that of its class."""
+    return type(env).__name__ if env.spec is None else str(env.spec.id)
 
 
 def _key_of_states(oracle: EnvOracle) -> Any:
@@ -238,7 +246,7 @@ def _key_of_states(oracle: EnvOracle) -> Any:
     return None if oracle.key is whole else oracle.key
 
 
-OWN = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
+OWN_OPTIONS = (*DECLARATIONS, "access", "seed", "call_seconds", "reward_range")
 
 
 def named(
@@ -248,112 +256,122 @@ def named(
 
     Parameters that are not this adapter's own go to ``gymnasium.make``.
     """
-    own = own_options(parameters, OWN)
-    env = _environment(text, parameters)
-    own.setdefault("seed", 0)
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    problem_options = own_options(parameters, OWN_OPTIONS)
+    env = _build_environment(text, parameters)
+    problem_options.setdefault("seed", 0)
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     return problem(
         env,
         discount=discount,
         operator=operator,
-        name=f"gym:{text}{shown}",
-        **own,
+        name=f"gym:{text}{shown_parameters}",
+        **problem_options,
     )
 
 
-def _environment(text: str, parameters: dict[str, Any]) -> Any:
+def _build_environment(text: str, parameters: dict[str, Any]) -> Any:
     """A registered environment, or one of a class: ``module:Class``."""
-    module, colon, name = text.partition(":")
+    module_name, colon, attribute_name = text.partition(":")
     try:
-        found = getattr(import_module(module), name, None) if colon else None
-        if callable(found):
-            return found(**parameters)
-        registered(text)
+        factory = (
+            getattr(import_module(module_name), attribute_name, None) if colon else None
+        )
+        if callable(factory):
+            return factory(**parameters)
+        register_family(text)
         return gymnasium.make(text, **parameters)
     except SmoothcruiserError:
         raise
     except Exception as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else ""
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else ""
         raise InvalidInput(
             f"Gymnasium cannot make {text!r} with {parameters}: "
-            f"{type(error).__name__}: {first}"
+            f"{type(error).__name__}: {first_line}"
         ) from error
 
 
-def _bounds(
-    what: KnownFacts | None, given: tuple[float, float] | None, label: str
+def _choose_reward_range(
+    known_facts: KnownFacts | None, given_range: tuple[float, float] | None, label: str
 ) -> tuple[float, float]:
-    """(low, high) of all rewards: as given, or as known of the environment."""
-    bounds = given or (None if what is None else what.rewards)
-    if bounds is None:
+    """(low, high) of all rewards: the user's, or that known of the environment."""
+    reward_bounds = given_range or (
+        None if known_facts is None else known_facts.rewards
+    )
+    if reward_bounds is None:
         raise InvalidInput(
             f"{label} does not say in which range its rewards lie; give "
             "reward_range=(low, high), such as reward_range=(-1,1)."
         )
-    return bounds
+    return reward_bounds
 
 
-def _key(given: Any, env: Any, what: KnownFacts | None) -> Callable[[Any], Any] | None:
+def _choose_key(
+    key_option: Any, env: Any, known_facts: KnownFacts | None
+) -> Callable[[Any], Any] | None:
     """The key of snapshots: the user's, all that they hold, or None."""
-    plain = what is not None and what.plain
-    found: Any = ("contents" if plain else None) if given is None else given
-    if found is None or callable(found):
-        return found  # type: ignore[no-any-return]
-    if found == "contents" and env is not None:
+    is_plain = known_facts is not None and known_facts.plain
+    key_choice: Any = (
+        ("contents" if is_plain else None) if key_option is None else key_option
+    )
+    if key_choice is None or callable(key_choice):
+        return key_choice  # type: ignore[no-any-return]
+    if key_choice == "contents" and env is not None:
         return whole
     raise InvalidInput(
-        f"key must be a function of the environment or 'contents', got {found!r}."
+        f"key must be a function of the environment or 'contents', got {key_choice!r}."
     )
 
 
 # --- choosing -----------------------------------------------------------------
 
 
-def _probe(env: Any, here: bool) -> Any:
+def _probe(env: Any, starts_here: bool) -> Any:
     """A copy that has been reset: many environments have their state only then."""
     try:
         probe = private_copy(env, np.random.default_rng(0))
     except InvalidInput:
         return env  # some questions can be answered without a copy
-    if not here:
+    if not starts_here:
         probe.reset(seed=0)
     return probe
 
 
-def _able(env: Any, access: str) -> dict[str, bool]:
+def _list_ways(env: Any, access: str) -> dict[str, bool]:
     """Which ways into the environment exist; a trial says whether they work."""
-    inner = env.unwrapped
-    bare = len(kinds(env)) == 1
+    inner_env = env.unwrapped
+    is_bare = len(kinds(env)) == 1
     # Taxi's fickle passenger is neither in its tables nor in its state
-    fickle = getattr(inner, "fickle_passenger", False)
-    able = {
-        "tables": bare
-        and isinstance(getattr(inner, "P", None), dict)
-        and hasattr(inner, "s")
-        and not fickle,
-        "mujoco": bare
-        and hasattr(inner, "model")
-        and hasattr(inner, "data")
-        and hasattr(inner, "set_state"),
-        "state": bare
-        and not fickle
-        and (getattr(inner, "s", None) is not None or hasattr(inner, "state")),
-        "clone": bare
-        and hasattr(inner, "clone_state")
-        and hasattr(inner, "restore_state"),
+    is_fickle = getattr(inner_env, "fickle_passenger", False)
+    available_ways = {
+        "tables": is_bare
+        and isinstance(getattr(inner_env, "P", None), dict)
+        and hasattr(inner_env, "s")
+        and not is_fickle,
+        "mujoco": is_bare
+        and hasattr(inner_env, "model")
+        and hasattr(inner_env, "data")
+        and hasattr(inner_env, "set_state"),
+        "state": is_bare
+        and not is_fickle
+        and (getattr(inner_env, "s", None) is not None or hasattr(inner_env, "state")),
+        "clone": is_bare
+        and hasattr(inner_env, "clone_state")
+        and hasattr(inner_env, "restore_state"),
         "snapshot": True,
     }
     if access == "auto":
-        return able
-    if access not in able:
-        raise InvalidInput(f"access must be auto, {', '.join(able)}; got {access!r}.")
-    if not able[access]:
-        name = type(inner).__name__
+        return available_ways
+    if access not in available_ways:
         raise InvalidInput(
-            f"{name} cannot be accessed by {access} (a wrapper hides it, or it has "
-            "none); use snapshot."
+            f"access must be auto, {', '.join(available_ways)}; got {access!r}."
         )
-    return {kind: kind == access for kind in able}
+    if not available_ways[access]:
+        class_name = type(inner_env).__name__
+        raise InvalidInput(
+            f"{class_name} cannot be accessed by {access} (a wrapper hides it, or it "
+            "has none); use snapshot."
+        )
+    return {way_name: way_name == access for way_name in available_ways}
 
 
 def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
@@ -367,74 +385,84 @@ def _has_its_tables(probe: Any, actions: Sequence[Any], access: str) -> bool:
     return True
 
 
-def _tried(
-    able: dict[str, bool], build: Callable[[type[EnvOracle]], EnvOracle]
+def _find_oracle(
+    available_ways: dict[str, bool], build: Callable[[type[EnvOracle]], EnvOracle]
 ) -> tuple[EnvOracle, Any]:
     """The first oracle that passes its trial, and its state before the trial."""
     refusals: dict[str, InvalidInput] = {}
-    for kind in [kind for kind in WAYS if able[kind]]:
+    for way_name in [way_name for way_name in ORACLE_TYPES if available_ways[way_name]]:
         try:
-            oracle = build(WAYS[kind])
-            first = oracle.here()
+            oracle = build(ORACLE_TYPES[way_name])
+            first_state = oracle.current_state()
             trial(oracle)
         except InvalidInput as error:
-            refusals[kind] = error
+            refusals[way_name] = error
         else:
-            return oracle, first
+            return oracle, first_state
     raise refusals.get("clone") or list(refusals.values())[-1]
 
 
-def _choice(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
-    """Which actions, and what they are called where all are taken."""
-    spaces = gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
-    listed = isinstance(env.action_space, spaces)
-    return chosen_or_named(actions) if listed else (actions, None)
+def _split_labels(env: Any, actions: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """The chosen actions, and their names where the user named all of them."""
+    listed_spaces = gymnasium.spaces.Discrete, gymnasium.spaces.MultiDiscrete
+    is_listed = isinstance(env.action_space, listed_spaces)
+    return chosen_or_named(actions) if is_listed else (actions, None)
 
 
-def _actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
-    """What the planner's actions are in the environment."""
-    space = env.action_space
+def _list_actions(env: Any, choice: Sequence[Any] | int | None) -> list[Any]:
+    """The environment's actions for the planner's numbers 0, 1, and so on."""
+    action_space = env.action_space
     if isinstance(choice, Iterable) and not isinstance(choice, str):
-        return [_in_space(space, action) for action in choice]
-    if isinstance(space, gymnasium.spaces.Discrete) and choice is None:
-        return [int(space.start) + a for a in range(int(space.n))]
-    if isinstance(space, gymnasium.spaces.MultiDiscrete) and choice is None:
+        return [_check_action(action_space, action) for action in choice]
+    if isinstance(action_space, gymnasium.spaces.Discrete) and choice is None:
         return [
-            np.array(point)
-            for point in itertools.product(*(range(int(n)) for n in space.nvec))
+            int(action_space.start) + offset for offset in range(int(action_space.n))
+        ]
+    if isinstance(action_space, gymnasium.spaces.MultiDiscrete) and choice is None:
+        return [
+            np.array(grid_point)
+            for grid_point in itertools.product(
+                *(range(int(num_values)) for num_values in action_space.nvec)
+            )
         ]
     if (
-        isinstance(space, gymnasium.spaces.Box)
+        isinstance(action_space, gymnasium.spaces.Box)
         and isinstance(choice, int)
         and choice >= 2
-        and np.all(np.isfinite([space.low, space.high]))
+        and np.all(np.isfinite([action_space.low, action_space.high]))
     ):
-        ends = zip(space.low.reshape(-1), space.high.reshape(-1), strict=True)
-        grid = itertools.product(
-            *(np.linspace(low, high, choice) for low, high in ends)
+        axis_ends = zip(
+            action_space.low.reshape(-1), action_space.high.reshape(-1), strict=True
+        )
+        grid_points = itertools.product(
+            *(
+                np.linspace(lower_bound, upper_bound, choice)
+                for lower_bound, upper_bound in axis_ends
+            )
         )
         return [
-            np.array(point, dtype=space.dtype).reshape(space.shape) for point in grid
+            np.array(grid_point, dtype=action_space.dtype).reshape(action_space.shape)
+            for grid_point in grid_points
         ]
     raise InvalidInput(
-        f"The actions {space} are not a short list; give actions=[…], or actions=n "
-        "for a grid of n >= 2 values per dimension of a Box."
+        f"The actions {action_space} are not a short list; give actions=[…], or "
+        "actions=n for a grid of n >= 2 values per dimension of a Box."
     )
 
 
-def _in_space(space: Any, action: Any) -> Any:
-    """An action as the environment takes it: of a Box, an array of its shape."""
-    found, ok = action, True
+def _check_action(space: Any, action: Any) -> Any:
+    """An action in the environment's form: an array of its shape for a Box."""
+    env_action, is_member = action, True
     if isinstance(space, gymnasium.spaces.Box):
-        ok = False
+        is_member = False
         with suppress(TypeError, ValueError):  # another shape, or no numbers
-            found = np.asarray(action, dtype=space.dtype).reshape(space.shape)
-            ok = space.contains(found)
+            env_action = np.asarray(action, dtype=space.dtype).reshape(space.shape)
+            is_member = space.contains(env_action)
     elif isinstance(space, gymnasium.spaces.Discrete):
-        ok = space.contains(action)
-    if not ok:
+        is_member = space.contains(action)
+    if not is_member:
         raise InvalidInput(
             f"actions= must list actions of {space}, got {shortened(action)}; drop it, "
             "or change it."
         )
-    return found
+    return env_action

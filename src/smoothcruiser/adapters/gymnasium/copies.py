@@ -1,22 +1,20 @@
-"""Private copies of environments, and what an environment holds.
+"""Private copies of environments, and the contents of an environment.
 
-A planner steps copies, so a promise about an environment is one about its
-copies. Two things make a copy another world: what it forgets, and what it
-shares.
+A planner steps copies, so a promise about an environment is one about its copies. Two
+things make a copy another world: forgotten and shared state.
 
   forgotten   ``EzPickle`` copies an environment by calling its constructor
               again: the copy stands at the beginning. Here it is copied
               attribute by attribute instead.
-  shared      a generator, a class attribute, a variable of the module: a step
-              of one copy changes what another will do. Generators (NumPy's, and
-              its older RandomStates) are replaced by the planner's, functions
-              that close over the environment are made anew for each copy, and
-              ``surroundings`` sees the rest.
+  shared      a generator, a class attribute, a variable of the module: a step of one
+              copy changes the behaviour of another. Generators (NumPy's, and its older
+              RandomStates) are replaced by the planner's, functions that close over the
+              environment are rebuilt for each copy, and ``surroundings`` sees
+              everything else.
 
-A simulator of another library takes part as what a ``View`` has ``inside``: it is a
-layer like any other. What this file leaves out: memory inside compiled objects (an emulator, a
-physics engine). Nothing here can see it; ``trial`` compares what such
-environments do.
+A simulator of another library takes part ``inside`` a ``View``: it is a layer like any
+other. Out of scope: memory inside compiled objects (an emulator, a physics engine).
+Nothing here can see it; ``trial`` compares the behaviour of such environments.
 """
 
 from __future__ import annotations
@@ -59,14 +57,20 @@ OPAQUE = (
     types.BuiltinFunctionType,
     logging.Logger,
 )
-UNKNOWN = (np.random.BitGenerator, random.Random)
-# generators that the planner's takes the place of
-REPLACED = (np.random.Generator, np.random.RandomState)
+FOREIGN_GENERATORS = (np.random.BitGenerator, random.Random)
+# generators that the planner's replaces
+GENERATORS = (np.random.Generator, np.random.RandomState)
 # generators that are created when they are first used, and descriptions
-UNREAD = ("_np_random", "_np_random_seed", "spec", "action_space", "observation_space")
+UNREAD_FIELDS = (
+    "_np_random",
+    "_np_random_seed",
+    "spec",
+    "action_space",
+    "observation_space",
+)
 # most things of a module that are read: a notebook may hold anything
-MOST_PARTS = 50_000
-MOST_BYTES = 10**6  # and the largest array of it that is read
+MAX_PARTS = 50_000
+MAX_BYTES = 10**6  # and the largest array of it that is read
 Path = tuple[str, ...]
 
 
@@ -74,10 +78,10 @@ Path = tuple[str, ...]
 
 
 class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
-    """A simulator of another library, seen as an environment of Gymnasium.
+    """A simulator of another library as an environment of Gymnasium.
 
-    Its ``step`` and ``reset`` are those of Gymnasium. Copies of the view hold copies
-    of what is ``inside``.
+    Its ``step`` and ``reset`` are those of Gymnasium. Copies of the view hold copies of
+    ``inside``.
     """
 
     inside: Any
@@ -87,19 +91,19 @@ class View(gymnasium.Env):  # type: ignore[misc,unused-ignore]
         return other
 
 
-def wrapped(env: Any) -> Any:
-    """What a layer wraps; None where it is the innermost one."""
+def wrapped_layer(env: Any) -> Any:
+    """The layer inside a layer; None for the innermost one."""
     if isinstance(env, View):
         return env.inside
     return env.env if isinstance(env, gymnasium.Wrapper) else None
 
 
 def layers(env: Any) -> list[Any]:
-    """The environment and what it wraps, outermost first."""
-    found = [env]
-    while (env := wrapped(env)) is not None:
-        found.append(env)
-    return found
+    """The environment and its wrapped layers, outermost first."""
+    env_layers = [env]
+    while (env := wrapped_layer(env)) is not None:
+        env_layers.append(env)
+    return env_layers
 
 
 def kinds(env: Any) -> list[type]:
@@ -107,36 +111,36 @@ def kinds(env: Any) -> list[type]:
     return [type(layer) for layer in layers(env) if type(layer) not in WATCHERS]
 
 
-def unwatched(env: Any) -> Any:
+def strip_watchers(env: Any) -> Any:
     """The environment without the outermost wrappers that only watch or count."""
     while type(env) in WATCHERS:
         env = env.env
     return env
 
 
-def _unwatched_inside(twin: Any) -> Any:
-    """A private copy without wrappers that only watch or count, at whatever depth."""
-    for layer in layers(twin):
+def _strip_inner_watchers(env_copy: Any) -> Any:
+    """A private copy without wrappers that only watch or count, at any depth."""
+    for layer in layers(env_copy):
         while isinstance(layer, gymnasium.Wrapper) and type(layer.env) in WATCHERS:
             layer.env = layer.env.env
-    return unwatched(twin)
+    return strip_watchers(env_copy)
 
 
 def title(env: Any) -> str:
-    """What an environment is called in sentences: its class, or that inside a view."""
-    inner = env.unwrapped
-    return type(inner.inside if isinstance(inner, View) else inner).__name__
+    """The name of an environment in sentences: its class, or that inside a view."""
+    inner_env = env.unwrapped
+    return type(inner_env.inside if isinstance(inner_env, View) else inner_env).__name__
 
 
-def one_number(env: Any, reward: Any) -> float:
+def reward_number(env: Any, reward: Any) -> float:
     """A reward as a number; several at once, as of many objectives, are refused."""
     try:
         return float(reward)
     except (TypeError, ValueError):
         pass
-    found = np.asarray(reward)
-    if found.size == 1 and found.dtype.kind in "fiub":
-        return float(found.reshape(-1)[0])
+    reward_array = np.asarray(reward)
+    if reward_array.size == 1 and reward_array.dtype.kind in "fiub":
+        return float(reward_array.reshape(-1)[0])
     raise InvalidInput(
         f"{title(env)} pays {shortened(reward)} for one step, and a planner needs one "
         "number; wrap it in an environment that adds up what counts."
@@ -156,17 +160,17 @@ def has_reset(env: Any) -> bool:
     if any(getattr(env.unwrapped, name, None) is not None for name in ("s", "state")):
         return True
     try:
-        twin = private_copy(env, np.random.default_rng(0))
+        env_copy = private_copy(env, np.random.default_rng(0))
     except InvalidInput:
         return True
     try:
-        twin.step(twin.action_space.sample())
+        env_copy.step(env_copy.action_space.sample())
     except Exception:
         return False
     return True
 
 
-# --- what an environment holds ------------------------------------------------
+# --- contents of an environment -----------------------------------------------
 
 
 def parts(
@@ -176,49 +180,51 @@ def parts(
 
     ``inside`` names a module: only objects of its own classes are opened then.
     """
-    waiting, seen, most = (
+    pending_parts, seen_ids, max_parts = (
         [(name, root)],
         {id(root)},
-        math.inf if inside is None else MOST_PARTS,
+        math.inf if inside is None else MAX_PARTS,
     )
-    while waiting and len(seen) <= most:
-        path, part = waiting.pop()
-        yield path, part
-        for step, child in _children(part, inside):
-            child = unwatched(child)
-            if isinstance(child, PLAIN) or id(child) not in seen:
-                seen.add(id(child))
-                waiting.append(((*path, step), child))
+    while pending_parts and len(seen_ids) <= max_parts:
+        path, component = pending_parts.pop()
+        yield path, component
+        for step_name, child in _children(component, inside):
+            child = strip_watchers(child)
+            if isinstance(child, PLAIN) or id(child) not in seen_ids:
+                seen_ids.add(id(child))
+                pending_parts.append(((*path, step_name), child))
 
 
-def _children(part: Any, inside: str | None) -> list[tuple[str, Any]]:
-    if isinstance(part, dict):
-        keys = (
-            repr(key) if isinstance(key, (*PLAIN, tuple)) else f"#{i}"
-            for i, key in enumerate(part)
+def _children(component: Any, inside: str | None) -> list[tuple[str, Any]]:
+    if isinstance(component, dict):
+        key_texts = (
+            repr(key) if isinstance(key, (*PLAIN, tuple)) else f"#{index}"
+            for index, key in enumerate(component)
         )
-        return list(zip(keys, part.values(), strict=True))
-    if isinstance(part, list | tuple | collections.deque):
-        return [(str(i), value) for i, value in enumerate(part)]
-    if isinstance(part, (*PLAIN, *OPAQUE, *CONTAINERS, *UNKNOWN, *REPLACED)):
+        return list(zip(key_texts, component.values(), strict=True))
+    if isinstance(component, list | tuple | collections.deque):
+        return [(str(index), value) for index, value in enumerate(component)]
+    if isinstance(
+        component, (*PLAIN, *OPAQUE, *CONTAINERS, *FOREIGN_GENERATORS, *GENERATORS)
+    ):
         return []
-    if isinstance(part, np.ndarray):
+    if isinstance(component, np.ndarray):
         return (
-            [(str(i), v) for i, v in enumerate(part.flat)]
-            if part.dtype == object
+            [(str(index), element) for index, element in enumerate(component.flat)]
+            if component.dtype == object
             else []
         )
-    if inside is not None and type(part).__module__ != inside:
+    if inside is not None and type(component).__module__ != inside:
         return []
-    slots = [
-        name
-        for cls in type(part).__mro__
-        for name in getattr(cls, "__slots__", ())
-        if hasattr(part, name)
+    slot_names = [
+        slot_name
+        for cls in type(component).__mro__
+        for slot_name in getattr(cls, "__slots__", ())
+        if hasattr(component, slot_name)
     ]
     return [
-        *getattr(part, "__dict__", {}).items(),
-        *((name, getattr(part, name)) for name in slots),
+        *getattr(component, "__dict__", {}).items(),
+        *((slot_name, getattr(component, slot_name)) for slot_name in slot_names),
     ]
 
 
@@ -227,11 +233,11 @@ def contents(env: Any) -> dict[Path, Any]:
     return dict(_leaves(parts(env)))
 
 
-def fixed(
+def layer_fields(
     env: Any, harmless: tuple[str, ...] = ()
 ) -> list[tuple[type, dict[str, Any]]]:
     """The class and the fields of each layer, without descriptions and ``harmless``."""
-    left_out = {"env", "inside", *UNREAD, *harmless}
+    left_out = {"env", "inside", *UNREAD_FIELDS, *harmless}
     return [
         (type(layer), {k: v for k, v in vars(layer).items() if k not in left_out})
         for layer in layers(env)
@@ -239,54 +245,65 @@ def fixed(
 
 
 def surroundings(env: Any) -> dict[Path, Any]:
-    """What all copies share: the contents of its classes and of their modules."""
-    found: dict[Path, Any] = {}
+    """The state that all copies share: contents of its classes and their modules."""
+    shared_contents: dict[Path, Any] = {}
     for cls in {cls: None for layer in layers(env) for cls in type(layer).__mro__}:
-        module = cls.__module__
-        if module.partition(".")[0] in ("gymnasium", "builtins", "typing", "abc"):
+        module_name = cls.__module__
+        if module_name.partition(".")[0] in ("gymnasium", "builtins", "typing", "abc"):
             continue
-        around = vars(sys.modules[module]) if module in sys.modules else {}
-        for place, names in (
+        module_variables = (
+            vars(sys.modules[module_name]) if module_name in sys.modules else {}
+        )
+        for owner_label, variables in (
             (f"class {cls.__name__}", vars(cls)),
-            (f"module {module}", around),
+            (f"module {module_name}", module_variables),
         ):
-            own = {
+            readable_variables = {
                 k: v
-                for k, v in names.items()
+                for k, v in variables.items()
                 if not k.startswith("__") and not _is_large(v)
             }
-            found |= _leaves(parts(own, (place,), module))
-    return found
+            shared_contents |= _leaves(
+                parts(readable_variables, (owner_label,), module_name)
+            )
+    return shared_contents
 
 
-def _is_large(thing: Any) -> bool:
-    """Whether this is an array that is too large to read at every look."""
-    return isinstance(thing, np.ndarray) and thing.nbytes > MOST_BYTES
+def _is_large(candidate: Any) -> bool:
+    """Whether this is an array that is too large to read at every check."""
+    return isinstance(candidate, np.ndarray) and candidate.nbytes > MAX_BYTES
 
 
-def _leaves(found: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
-    for path, part in found:
-        if any(step in UNREAD for step in path):
+def _leaves(components: Iterator[tuple[Path, Any]]) -> Iterator[tuple[Path, Any]]:
+    for path, component in components:
+        if any(step_name in UNREAD_FIELDS for step_name in path):
             continue
-        if isinstance(part, PLAIN):
-            yield path, repr(part)
-        elif isinstance(part, np.ndarray) and part.dtype != object:
-            yield path, (part.dtype.str, part.shape, part.tobytes())
-        elif isinstance(part, set | frozenset):
+        if isinstance(component, PLAIN):
+            yield path, repr(component)
+        elif isinstance(component, np.ndarray) and component.dtype != object:
+            yield path, (component.dtype.str, component.shape, component.tobytes())
+        elif isinstance(component, set | frozenset):
             yield (
                 path,
                 (
-                    len(part),
-                    *sorted(repr(x) for x in part if isinstance(x, (*PLAIN, tuple))),
+                    len(component),
+                    *sorted(
+                        repr(member)
+                        for member in component
+                        if isinstance(member, (*PLAIN, tuple))
+                    ),
                 ),
             )
-        elif isinstance(part, CONTAINERS):
-            yield path, (type(part).__name__, len(part))
-        elif isinstance(part, REPLACED) and path[0].startswith(("class ", "module ")):
-            yield path, _seat(part)  # an environment's own are replaced in copies
+        elif isinstance(component, CONTAINERS):
+            yield path, (type(component).__name__, len(component))
+        elif isinstance(component, GENERATORS) and path[0].startswith(
+            ("class ", "module ")
+        ):
+            # an environment's own are replaced in copies
+            yield path, _generator_position(component)
 
 
-def _seat(generator: Any) -> str:
+def _generator_position(generator: Any) -> str:
     """Where a generator is in its sequence."""
     if isinstance(generator, np.random.RandomState):
         with np.printoptions(threshold=10_000):
@@ -294,18 +311,20 @@ def _seat(generator: Any) -> str:
     return repr(generator.bit_generator.state)
 
 
-def different(one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
-    """Where two environments hold different things, or None."""
-    for path in (*one, *other):
-        if one.get(path) != other.get(path):
+def first_difference(
+    first_contents: dict[Path, Any], second_contents: dict[Path, Any]
+) -> Path | None:
+    """The path at which two environments hold different values, or None."""
+    for path in (*first_contents, *second_contents):
+        if first_contents.get(path) != second_contents.get(path):
             return path
     return None
 
 
-def spelled(path: Path) -> str:
-    """A path as the user knows it: ``board.0``, ``class Lake.count``."""
-    shown = [step.strip("'") for step in path if step not in ("env", "inside")]
-    return ".".join(shown) or "itself"
+def format_path(path: Path) -> str:
+    """A path as the user writes it: ``board.0``, ``class Lake.count``."""
+    shown_steps = [step.strip("'") for step in path if step not in ("env", "inside")]
+    return ".".join(shown_steps) or "itself"
 
 
 # --- copies -------------------------------------------------------------------
@@ -313,159 +332,193 @@ def spelled(path: Path) -> str:
 
 def private_copy(env: Any, generator: np.random.Generator) -> Any:
     """A copy that shares nothing with ``env`` and samples from ``generator`` only."""
-    env = unwatched(env)
-    older = legacy(generator)
-    memo: dict[int, Any] = {id(generator): generator, id(older): older}
-    found = list(parts(env))
-    memo |= modules_among(found)
-    _refuse_closures(env, found)
-    for path, part in found:
-        if isinstance(part, REPLACED):
-            memo[id(part)] = (
-                generator if isinstance(part, np.random.Generator) else older
+    env = strip_watchers(env)
+    legacy_generator = legacy(generator)
+    memo: dict[int, Any] = {
+        id(generator): generator,
+        id(legacy_generator): legacy_generator,
+    }
+    components = list(parts(env))
+    memo |= modules_among(components)
+    _refuse_closures(env, components)
+    for path, component in components:
+        if isinstance(component, GENERATORS):
+            memo[id(component)] = (
+                generator
+                if isinstance(component, np.random.Generator)
+                else legacy_generator
             )
-        elif isinstance(part, UNKNOWN):
+        elif isinstance(component, FOREIGN_GENERATORS):
             raise InvalidInput(
-                f"{title(env)} draws from {spelled(path)}, a "
-                f"{type(part).__name__} that a planner cannot replace; let it draw "
-                "from self.np_random."
+                f"{title(env)} draws from {format_path(path)}, a "
+                f"{type(component).__name__} that a planner cannot replace; let it "
+                "draw from self.np_random."
             )
-    twin = _unwatched_inside(remembering_copy(env, memo))
-    adopt(twin, generator)
-    return twin
+    env_copy = _strip_inner_watchers(remembering_copy(env, memo))
+    adopt(env_copy, generator)
+    return env_copy
 
 
-def modules_among(found: Iterable[tuple[Path, Any]]) -> dict[int, Any]:
+def modules_among(components: Iterable[tuple[Path, Any]]) -> dict[int, Any]:
     """The modules that an environment keeps (``self._np = numpy``), by their ids.
 
-    Copies share them, as they share what their code imports; ``deepcopy`` would fail.
+    Copies share them, as they share the imports of their code; ``deepcopy`` would fail.
     """
-    return {id(part): part for _, part in found if isinstance(part, types.ModuleType)}
+    return {
+        id(component): component
+        for _, component in components
+        if isinstance(component, types.ModuleType)
+    }
 
 
-def adopt(twin: Any, generator: np.random.Generator) -> None:
+def adopt(env_copy: Any, generator: np.random.Generator) -> None:
     """Let a private copy and its spaces sample from ``generator``."""
-    inner = twin.unwrapped
-    inner.np_random = generator
-    for name in ("action_space", "observation_space"):
-        if name not in vars(inner) and isinstance(
-            getattr(type(inner), name, None), gymnasium.Space
+    inner_env = env_copy.unwrapped
+    inner_env.np_random = generator
+    for space_name in ("action_space", "observation_space"):
+        if space_name not in vars(inner_env) and isinstance(
+            getattr(type(inner_env), space_name, None), gymnasium.Space
         ):
             # all copies share the class's
-            setattr(inner, name, deepcopy(getattr(type(inner), name)))
-    for _, part in parts(twin):
-        if isinstance(part, gymnasium.Space):
-            part._np_random = generator
+            setattr(
+                inner_env, space_name, deepcopy(getattr(type(inner_env), space_name))
+            )
+    for _, component in parts(env_copy):
+        if isinstance(component, gymnasium.Space):
+            component._np_random = generator
 
 
 def remembering_copy(env: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy that also keeps what a copy by constructor would lose."""
-    forgetful = [x for x in layers(env) if is_forgetful(x) or _asks_itself(x)]
-    for layer in forgetful:
+    """A deep copy that also keeps the state that a copy by constructor would lose."""
+    forgetful_layers = [x for x in layers(env) if is_forgetful(x) or _asks_itself(x)]
+    for layer in forgetful_layers:
         memo[id(layer)] = object.__new__(type(layer))
-    closed = [f for layer in layers(env) for f in vars(layer).values() if _closes(f)]
-    for f in closed:
-        memo[id(f)] = _with_empty_cells(f)
+    closures = [
+        function
+        for layer in layers(env)
+        for function in vars(layer).values()
+        if _is_closure(function)
+    ]
+    for function in closures:
+        memo[id(function)] = _with_empty_cells(function)
     try:
-        twin = deepcopy(env, memo)
-        for layer in forgetful:
+        env_copy = deepcopy(env, memo)
+        for layer in forgetful_layers:
             vars(memo[id(layer)]).update(deepcopy(vars(layer), memo))
-        for f in closed:
-            for old, new in zip(f.__closure__, memo[id(f)].__closure__, strict=True):
+        for function in closures:
+            for old_cell, new_cell in zip(
+                function.__closure__, memo[id(function)].__closure__, strict=True
+            ):
                 with suppress(ValueError):  # a cell that is not filled yet
-                    new.cell_contents = deepcopy(old.cell_contents, memo)
+                    new_cell.cell_contents = deepcopy(old_cell.cell_contents, memo)
     except Exception as error:
-        raise InvalidInput(_not_copied(env, memo, error)) from error
-    return twin
+        raise InvalidInput(_explain_copy_failure(env, memo, error)) from error
+    return env_copy
 
 
-def _closes(thing: Any) -> bool:
+def _is_closure(candidate: Any) -> bool:
     """Whether this is a function that holds more than numbers and texts."""
-    return isinstance(thing, types.FunctionType) and any(
-        not isinstance(held, (*PLAIN, *OPAQUE)) for held in cells(thing)
+    return isinstance(candidate, types.FunctionType) and any(
+        not isinstance(cell_value, (*PLAIN, *OPAQUE)) for cell_value in cells(candidate)
     )
 
 
-def cells(f: Any) -> list[Any]:
-    """What a function closes over."""
-    found = []
-    for cell in f.__closure__ or ():
+def cells(function: Any) -> list[Any]:
+    """The values that a function closes over."""
+    cell_values = []
+    for cell in function.__closure__ or ():
         with suppress(ValueError):  # a cell that is not filled yet
-            found.append(cell.cell_contents)
-    return found
+            cell_values.append(cell.cell_contents)
+    return cell_values
 
 
 def _with_empty_cells(f: Any) -> Any:
-    """A function like ``f``, to be given what a copy of its environment holds.
+    """A function like ``f`` with empty cells, which a copy fills with its own values.
 
     ``deepcopy`` returns functions as they are: ``self.start = lambda:
-    self.rng.random()`` would draw from the generator of the original.
+    self.rng.random()`` would sample from the generator of the original.
     """
-    empty = tuple(types.CellType() for _ in f.__closure__)
-    twin = types.FunctionType(f.__code__, f.__globals__, f.__name__, None, empty)
-    twin.__defaults__, twin.__kwdefaults__ = f.__defaults__, f.__kwdefaults__
-    twin.__qualname__, twin.__module__ = f.__qualname__, f.__module__
-    vars(twin).update(vars(f))
-    return twin
+    empty_cells = tuple(types.CellType() for _ in f.__closure__)
+    function_copy = types.FunctionType(
+        f.__code__, f.__globals__, f.__name__, None, empty_cells
+    )
+    function_copy.__defaults__, function_copy.__kwdefaults__ = (
+        f.__defaults__,
+        f.__kwdefaults__,
+    )
+    function_copy.__qualname__, function_copy.__module__ = f.__qualname__, f.__module__
+    vars(function_copy).update(vars(f))
+    return function_copy
 
 
-def _refuse_closures(env: Any, found: list[tuple[Path, Any]]) -> None:
-    """Refuse a function, not a layer's own attribute, that holds part of the whole."""
-    own = {id(f) for layer in layers(env) for f in vars(layer).values()}
-    ids = {id(part) for _, part in found if not isinstance(part, PLAIN)}
-    for path, part in found:
-        if id(part) in own or not _closes(part):
+def _refuse_closures(env: Any, components: list[tuple[Path, Any]]) -> None:
+    """Refuse a function, other than a layer's attribute, that holds a component."""
+    attribute_ids = {
+        id(attribute) for layer in layers(env) for attribute in vars(layer).values()
+    }
+    component_ids = {
+        id(component) for _, component in components if not isinstance(component, PLAIN)
+    }
+    for path, component in components:
+        if id(component) in attribute_ids or not _is_closure(component):
             continue
-        for held in cells(part):
-            if id(held) in ids or isinstance(held, (*REPLACED, *UNKNOWN)):
+        for cell_value in cells(component):
+            if id(cell_value) in component_ids or isinstance(
+                cell_value, (*GENERATORS, *FOREIGN_GENERATORS)
+            ):
                 raise InvalidInput(
                     f"{title(env)} keeps a function in "
-                    f"{spelled(path)} that holds a {type(held).__name__}, which all "
-                    "copies would share; let it be a method."
+                    f"{format_path(path)} that holds a {type(cell_value).__name__}, "
+                    "which all copies would share; let it be a method."
                 )
 
 
 def is_forgetful(layer: Any) -> bool:
     """Whether ``deepcopy`` calls the constructor again, as EzPickle does."""
-    kind = type(layer)
-    restores = getattr(kind, "__setstate__", None)
-    by_constructor = getattr(restores, "__qualname__", "") == "EzPickle.__setstate__"
-    return by_constructor and not hasattr(kind, "__deepcopy__")
+    layer_type = type(layer)
+    restore_method = getattr(layer_type, "__setstate__", None)
+    by_constructor = (
+        getattr(restore_method, "__qualname__", "") == "EzPickle.__setstate__"
+    )
+    return by_constructor and not hasattr(layer_type, "__deepcopy__")
 
 
 def _asks_itself(layer: Any) -> bool:
     """Whether ``deepcopy`` never ends, as with a ``__getattr__`` that asks a field.
 
     It asks the empty copy for ``__setstate__`` before the field is there. Such an
-    object, with no copying of its own, is what its fields are.
+    object, with no copying of its own, is determined by its fields.
     """
-    kind: Any = type(layer)
-    own = (
+    layer_type: Any = type(layer)
+    copy_methods = (
         "__deepcopy__",
         "__setstate__",
         "__reduce_ex__",
         "__reduce__",
         "__getstate__",
     )
-    plain = all(getattr(kind, n, None) is getattr(object, n, None) for n in own)
-    slots = any(vars(cls).get("__slots__") for cls in kind.__mro__)
-    return plain and hasattr(kind, "__getattr__") and not slots
+    has_default_copy = all(
+        getattr(layer_type, name, None) is getattr(object, name, None)
+        for name in copy_methods
+    )
+    has_slots = any(vars(cls).get("__slots__") for cls in layer_type.__mro__)
+    return has_default_copy and hasattr(layer_type, "__getattr__") and not has_slots
 
 
-def _not_copied(env: Any, memo: dict[int, Any], error: Exception) -> str:
-    name = title(env)
-    # from the inside: a wrapper fails for what it wraps
+def _explain_copy_failure(env: Any, memo: dict[int, Any], error: Exception) -> str:
+    env_title = title(env)
+    # from the inside: a wrapper fails because of the layer inside it
     for layer in layers(env)[::-1]:
-        for attribute, value in vars(layer).items():
+        for attribute_name, attribute_value in vars(layer).items():
             try:
-                deepcopy(value, dict(memo))
+                deepcopy(attribute_value, dict(memo))
             except Exception as reason:
-                what = (
-                    f"its attribute {attribute} ({type(value).__name__}) does not "
-                    "allow it"
+                cause = (
+                    f"its attribute {attribute_name} "
+                    f"({type(attribute_value).__name__}) does not allow it"
                 )
-                return f"{name} cannot be copied: {what} ({reason}); {REMEDY}"
-    return f"{name} cannot be copied ({type(error).__name__}: {error}); {REMEDY}"
+                return f"{env_title} cannot be copied: {cause} ({reason}); {REMEDY}"
+    return f"{env_title} cannot be copied ({type(error).__name__}: {error}); {REMEDY}"
 
 
 REMEDY = (
@@ -478,11 +531,11 @@ REMEDY = (
 
 
 @contextmanager
-def global_generators_kept() -> Iterator[None]:
+def keep_global_generators() -> Iterator[None]:
     """Leave global generators as they were: the user's own samples do not change."""
-    plain, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
     finally:
-        random.setstate(plain)
-        np.random.set_state(numpy)  # noqa: NPY002
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002

@@ -1,8 +1,8 @@
-"""What the actions of a Gymnasium environment are called.
+"""Names of the actions of a Gymnasium environment.
 
   ``get_action_meanings()``   where the environment has it (ALE: NOOP, FIRE, …)
   ``actions``                 an enumeration 0, 1, … (MiniGrid: left, right, forward, …)
-  MEANINGS                    what Gymnasium's documentation says of its own discrete
+  MEANINGS                    the names in Gymnasium's documentation of its own discrete
                               environments, by class
   a value                     of a continuous action that was chosen, such as [-2]
 
@@ -38,37 +38,54 @@ def meanings(env: Any, actions: Sequence[Any]) -> tuple[str, ...] | None:
 
     Args:
         env: the environment, wrapped or not.
-        actions: what the problem's actions 0, 1, … are in the environment.
+        actions: the environment's actions for the problem's numbers 0, 1, and so on.
     """
-    space = env.action_space
-    if isinstance(space, gymnasium.spaces.Box):
-        found = [_value(action) for action in actions]
-    elif isinstance(space, gymnasium.spaces.Discrete):
-        known = _known(getattr(env, "unwrapped", env), int(space.n))
-        if known is None:
+    action_space = env.action_space
+    if isinstance(action_space, gymnasium.spaces.Box):
+        action_names = [_format_value(action) for action in actions]
+    elif isinstance(action_space, gymnasium.spaces.Discrete):
+        known_names = _look_up_names(
+            getattr(env, "unwrapped", env), int(action_space.n)
+        )
+        if known_names is None:
             return None
-        found = [known[int(action) - int(space.start)] for action in actions]
+        action_names = [
+            known_names[int(action) - int(action_space.start)] for action in actions
+        ]
     else:
         return None
-    words = all(isinstance(x, str) and x.strip() and x.isprintable() for x in found)
-    return tuple(found) if words and len(set(found)) == len(found) else None
+    are_printable = all(
+        isinstance(action_name, str)
+        and action_name.strip()
+        and action_name.isprintable()
+        for action_name in action_names
+    )
+    return (
+        tuple(action_names)
+        if are_printable and len(set(action_names)) == len(action_names)
+        else None
+    )
 
 
-def _known(inner: Any, size: int) -> Sequence[str] | None:
+def _look_up_names(inner: Any, num_actions: int) -> Sequence[str] | None:
     """A name for each action of the environment; None where there are not as many."""
-    found: Any = None
+    action_names: Any = None
     if callable(getattr(inner, "get_action_meanings", None)):
         with suppress(Exception):  # of a name, no problem should fail
-            found = list(inner.get_action_meanings())
+            action_names = list(inner.get_action_meanings())
     elif isinstance(getattr(inner, "actions", None), enum.EnumMeta):
-        listed: Any = list(inner.actions)
-        if [member.value for member in listed] == list(range(len(listed))):
-            found = [member.name for member in listed]
+        enum_members: Any = list(inner.actions)
+        if [member.value for member in enum_members] == list(range(len(enum_members))):
+            action_names = [member.name for member in enum_members]
     elif type(inner).__module__.startswith("gymnasium.envs."):
-        found = MEANINGS.get(type(inner).__name__)
-    return found if found is not None and len(found) == size else None
+        action_names = MEANINGS.get(type(inner).__name__)
+    return (
+        action_names
+        if action_names is not None and len(action_names) == num_actions
+        else None
+    )
 
 
-def _value(action: Any) -> str:
+def _format_value(action: Any) -> str:
     """A continuous action as its value: [-2], or [0.5, 1]."""
-    return f"[{', '.join(f'{x:g}' for x in np.ravel(action).tolist())}]"
+    return f"[{', '.join(f'{number:g}' for number in np.ravel(action).tolist())}]"

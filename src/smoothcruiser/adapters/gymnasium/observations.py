@@ -1,11 +1,11 @@
 """The observation of a state, for policies that were learned from observations.
 
-An environment shows something at a reset and after a step, and not in between. What it
-shows in a state is computed anew, by the function that most environments have for it
-(``_get_obs``, ``_get_ob``, ``gen_obs``), or from its state attribute, cast to the
-observation space; then through the observation wrappers, from the inside out. Nothing of
-this is a rule of Gymnasium. So wherever the last step led to the state that is asked
-about, the result is compared with what that step showed, and a difference is refused:
+An environment shows something at a reset and after a step, and not in between. The
+observation of a state is computed anew, by the function that most environments have for
+it (``_get_obs``, ``_get_ob``, ``gen_obs``), or from its state attribute, cast to the
+observation space; then through the observation wrappers, from the inside out. Nothing
+of this is a rule of Gymnasium. So wherever the last step led to the requested state,
+the result is compared with the observation of that step, and a difference is refused:
 memory in a wrapper, noise, or an environment that computes observations elsewhere.
 """
 
@@ -23,71 +23,74 @@ FUNCTIONS = ("_get_obs", "_get_ob", "gen_obs")
 ATTRIBUTES = ("s", "state")
 
 
-def observed(env: Any, state: Any, last: Any, shown: Any) -> Any:
-    """What ``env``, which was put into ``state``, shows there.
+def compute_observation(
+    env: Any, state: Any, last_state: Any, last_observation: Any
+) -> Any:
+    """The observation of ``env``, which was put into ``state``.
 
     Args:
         env: a private copy, which may be written into.
         state: the state it is in.
-        last: the state that the last step led to.
-        shown: what that step showed.
+        last_state: the state that the last step led to.
+        last_observation: the observation of that step.
     """
-    computed = _computed(env)
-    if last is state and not _equal(computed, shown):
+    computed_observation = _observe_layers(env)
+    if last_state is state and not _equal(computed_observation, last_observation):
         raise InvalidInput(
             f"What {title(env)} shows in a state is not known to the adapter: its step "
-            f"showed {_short(shown)}, and {_short(computed)} was computed; give a function of "
-            "the state that asks the model, such as lambda state: "
+            f"showed {_shorten(last_observation)}, and "
+            f"{_shorten(computed_observation)} was computed; give a function of the "
+            "state that asks the model, such as lambda state: "
             "model.predict(see(state))[0]."
         )
-    return computed
+    return computed_observation
 
 
-def _computed(env: Any) -> Any:
+def _observe_layers(env: Any) -> Any:
     """The observation that the innermost environment and its wrappers compute."""
-    observation = _innermost(env.unwrapped)
+    observation = _observe_innermost(env.unwrapped)
     for layer in reversed(layers(env)[:-1]):
         if isinstance(layer, gymnasium.ObservationWrapper):
             observation = layer.observation(observation)
     return observation
 
 
-def _innermost(inner: Any) -> Any:
-    for name in FUNCTIONS:
-        compute = getattr(inner, name, None)
+def _observe_innermost(inner: Any) -> Any:
+    for attribute_name in FUNCTIONS:
+        compute = getattr(inner, attribute_name, None)
         if callable(compute):
             try:
                 return compute()
             except TypeError:  # one that wants arguments
                 continue
     space = inner.observation_space
-    for name in ATTRIBUTES:
-        value = getattr(inner, name, None)
-        if value is not None and isinstance(space, gymnasium.spaces.Discrete):
-            return int(value)
-        if value is not None and isinstance(space, gymnasium.spaces.Box):
-            array = np.array(value, dtype=space.dtype)
-            if array.shape == space.shape:
-                return array
+    for attribute_name in ATTRIBUTES:
+        state_value = getattr(inner, attribute_name, None)
+        if state_value is not None and isinstance(space, gymnasium.spaces.Discrete):
+            return int(state_value)
+        if state_value is not None and isinstance(space, gymnasium.spaces.Box):
+            state_array = np.array(state_value, dtype=space.dtype)
+            if state_array.shape == space.shape:
+                return state_array
     raise InvalidInput(
-        f"What {title(inner)} shows in a state is not known to the adapter (it has neither "
-        f"{' nor '.join(FUNCTIONS)}, nor a state like its observations); give a function "
-        "of the state that asks the model."
+        f"What {title(inner)} shows in a state is not known to the adapter (it has "
+        f"neither {' nor '.join(FUNCTIONS)}, nor a state like its observations); give "
+        "a function of the state that asks the model."
     )
 
 
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            _equal(one[name], other[name]) for name in one
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            _equal(left[entry_name], right[entry_name]) for entry_name in left
         )
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(_equal, left, right))
     try:
-        return bool(np.array_equal(one, other, equal_nan=True))
+        return bool(np.array_equal(left, right, equal_nan=True))
     except TypeError:  # texts
-        return bool(np.array_equal(one, other))
+        return bool(np.array_equal(left, right))
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return " ".join(f"{value!r:.80}".split())

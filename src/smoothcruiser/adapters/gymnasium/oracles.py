@@ -1,11 +1,11 @@
 """Ways to step an environment from any state: set, restore a clone, or copy.
 
-Each oracle owns one private copy of the environment (``env``) that samples from
-the planner's stream. It knows how to write a state into a copy (``restored``)
-and how to read one (``state_of``). ``read`` is for the user's own environment,
-which is read or copied, and never stepped, reset or reseeded. ``trial`` uses
-``mark``, a state together with the randomness that it holds, and ``rewound``, an
-environment that continues from there.
+Each oracle owns one private copy of the environment (``env``) that samples from the
+planner's stream. It knows how to write a state into a copy (``restore``) and how to
+read one (``state_of``). ``read`` is for the user's own environment, which is read or
+copied, and never stepped, reset or reseeded. ``trial`` uses ``mark``, a state together
+with the randomness that it holds, and ``rewind``, an environment that continues from
+there.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ import gymnasium
 import numpy as np
 
 from smoothcruiser.adapters.gymnasium.copies import (
-    REPLACED,
+    GENERATORS,
     Path,
     View,
     adopt,
     contents,
-    different,
-    fixed,
+    first_difference,
+    format_path,
     is_forgetful,
     kinds,
+    layer_fields,
     modules_among,
-    one_number,
     parts,
     private_copy,
     remembering_copy,
-    spelled,
+    reward_number,
+    strip_watchers,
     title,
-    unwatched,
 )
-from smoothcruiser.adapters.gymnasium.observations import observed
+from smoothcruiser.adapters.gymnasium.observations import compute_observation
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.jit.generator import legacy, stream_generator
 from smoothcruiser.problem.states import is_fixed
 
 Reward = Callable[[float], float]
-# what copies of a copy share: spaces sample from the planner's stream, and a spec
+# shared by copies of a copy: spaces sample from the planner's stream, and a spec
 # only describes
-SHARED = ("spec", "action_space", "observation_space")
+SHARED_FIELDS = ("spec", "action_space", "observation_space")
 # attributes of Gymnasium's own environments for pictures and warnings
-DRAWN = ("lastaction", "last_u", "steps_beyond_terminated")
+PICTURE_FIELDS = ("lastaction", "last_u", "steps_beyond_terminated")
 # tables of its toy texts, which steps only read: copying Taxi's takes 40 ms
-TABLES = ("P", "desc", "initial_state_distrib")
+TABLE_FIELDS = ("P", "desc", "initial_state_distrib")
 
 
 def _no_numbers() -> InvalidInput:
@@ -63,7 +63,7 @@ class EnvOracle:
     """Steps from any state, in a private copy that uses the planner's stream."""
 
     harmless: tuple[str, ...] = ()  # attributes that no later step depends on
-    what = "a copy"  # what holds a state
+    state_holder = "a copy"  # the holder of a state, for sentences
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class EnvOracle:
         self.generator, self.bits = stream_generator()
         self.actions, self.reward, self.key = list(actions), reward, key
         self.kinds = kinds(env)
-        self.shown_last: tuple[Any, Any] = (None, None)  # a state, and what it showed
+        self.shown_last: tuple[Any, Any] = (None, None)  # a state and its observation
         self.env = self.twin(env)
         if rng is not None:
             self.bits.bind(rng)
-            self.env = self.begun(self.env)
+            self.env = self.begin_episode(self.env)
 
     def __fingerprint__(self) -> Any:
-        """What steps depend on beside the state, which the private copy holds too."""
-        held = fixed(self.env, self.harmless)
-        return type(self), self.kinds, self.actions, self.reward, self.key, held
+        """Everything that steps depend on beside the state; the copy holds both."""
+        fixed_fields = layer_fields(self.env, self.harmless)
+        return type(self), self.kinds, self.actions, self.reward, self.key, fixed_fields
 
     @property
     def inner(self) -> Any:
@@ -104,10 +104,10 @@ class EnvOracle:
     def reset(self, rng: Any) -> Any:
         """An initial state, sampled from ``rng``."""
         self.bits.bind(rng)
-        self.env = self.begun(self.env)
-        return self.here()
+        self.env = self.begin_episode(self.env)
+        return self.current_state()
 
-    def here(self) -> Any:
+    def current_state(self) -> Any:
         """The state that the private copy is in."""
         return self.state_of(self.env)
 
@@ -115,11 +115,11 @@ class EnvOracle:
         """The number of the action that a trial takes at its ``turn``."""
         return turn % len(self.actions)
 
-    def shown(self, env: Any, observation: Any) -> Any:
-        """What a trial compares after a step: what the step showed."""
+    def trial_view(self, env: Any, observation: Any) -> Any:
+        """The view that a trial compares after a step: the observation of the step."""
         return observation
 
-    def begun(self, twin: Any) -> Any:
+    def begin_episode(self, twin: Any) -> Any:
         """A private copy at the start of an episode.
 
         Generators that the reset created are replaced by the planner's.
@@ -131,79 +131,90 @@ class EnvOracle:
 
     def strange_generator(self, twin: Any) -> Path | None:
         """Where a private copy holds a generator that is not the planner's."""
-        ours = (self.generator, legacy(self.generator))
-        for path, part in parts(twin):
-            if isinstance(part, REPLACED) and not any(part is mine for mine in ours):
+        own_generators = (self.generator, legacy(self.generator))
+        for path, component in parts(twin):
+            if isinstance(component, GENERATORS) and not any(
+                component is own_generator for own_generator in own_generators
+            ):
                 return path
         return None
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One step from ``state``: (reward, next state, whether the episode ended)."""
         self.bits.bind(rng)
-        env = self.restored(state)
-        shown, reward, terminated, truncated, _ = env.step(self.actions[action])
-        paid = one_number(env, reward)
+        env = self.restore(state)
+        observation, reward, terminated, truncated, _ = env.step(self.actions[action])
+        step_reward = reward_number(env, reward)
         if self.reward is not None:
-            paid = float(self.reward(paid))
-        after = self.state_of(env)
-        self.shown_last = (after, shown)
-        return paid, after, bool(terminated or truncated)
+            step_reward = float(self.reward(step_reward))
+        next_state = self.state_of(env)
+        self.shown_last = (next_state, observation)
+        return step_reward, next_state, bool(terminated or truncated)
 
     def observe(self, state: Any) -> Any:
-        """What a policy sees in ``state``; compared with what the last step showed."""
-        return observed(self.restored(state), state, *self.shown_last)
+        """The observation in ``state``; compared with the one of the last step."""
+        return compute_observation(self.restore(state), state, *self.shown_last)
 
     def parse(self, state: Any) -> Any:
         """``state``, or the state of a running environment in its place."""
-        seen = self.seen(state)
-        return self.read(seen) if isinstance(seen, gymnasium.Env) else state
+        running_env = self.as_environment(state)
+        return (
+            self.read(running_env) if isinstance(running_env, gymnasium.Env) else state
+        )
 
-    def seen(self, env: Any) -> Any:
+    def as_environment(self, env: Any) -> Any:
         """A running simulator as an environment; anything else as it is."""
         return self.inner.like(env) if isinstance(self.inner, View) else env
 
     def read(self, env: Any) -> Any:
         """The state that the user's environment is in."""
         self.check_kind(env)
-        where = self.unlike(unwatched(env), self.env)
-        if where is not None:
+        differing_path = self.difference_between(strip_watchers(env), self.env)
+        if differing_path is not None:
             raise InvalidInput(
-                f"This {title(env)} differs in {spelled(where)} from "
+                f"This {title(env)} differs in {format_path(differing_path)} from "
                 "the one that the problem was made of; make a problem of this one, or "
                 "use access='snapshot'."
             )
         return self.state_of(env)
 
     def check_kind(self, env: Any) -> None:
-        """Refuse an environment of another kind, or one whose episode is over."""
+        """Refuse an environment of another kind, or one at the end of its episode."""
         if kinds(env) != self.kinds:
-            shown = " of ".join(kind.__name__ for kind in self.kinds)
+            kind_names = " of ".join(layer_type.__name__ for layer_type in self.kinds)
             raise InvalidInput(
-                f"The problem was made of {shown}, and {env} was given; pass that one."
+                f"The problem was made of {kind_names}, and {env} was given; pass that "
+                "one."
             )
         if getattr(env.unwrapped, "steps_beyond_terminated", None) is not None:
             raise InvalidInput(
                 f"The episode of {title(env)} is over; reset it, then plan."
             )
 
-    def unlike(self, one: Any, other: Any) -> Path | None:
+    def difference_between(self, first_env: Any, second_env: Any) -> Path | None:
         """Where two environments differ beside their states, or None."""
-        return self.different(contents(one), contents(other))
+        return self.difference_outside(contents(first_env), contents(second_env))
 
-    def different(self, one: dict[Path, Any], other: dict[Path, Any]) -> Path | None:
+    def difference_outside(
+        self, first_contents: dict[Path, Any], second_contents: dict[Path, Any]
+    ) -> Path | None:
         """Where two environments differ outside their states, or None."""
-        ignored = {(name,) for name in self.harmless}
-        return different(
+        ignored_paths = {(name,) for name in self.harmless}
+        return first_difference(
             *(
-                {path: part for path, part in held.items() if path[:1] not in ignored}
-                for held in (one, other)
+                {
+                    path: component
+                    for path, component in env_contents.items()
+                    if path[:1] not in ignored_paths
+                }
+                for env_contents in (first_contents, second_contents)
             )
         )
 
-    def forgets(self, name: str) -> InvalidInput:
+    def forgetting_error(self, name: str) -> InvalidInput:
         """The refusal of an environment that keeps ``name`` outside its state."""
         return InvalidInput(
-            f"{title(self.env)} keeps more than {self.what} holds "
+            f"{title(self.env)} keeps more than {self.state_holder} holds "
             f"({name}), so it cannot be put back; use access='snapshot'."
         )
 
@@ -211,11 +222,11 @@ class EnvOracle:
         """The state that an environment is in, with its randomness."""
         return self.state_of(env)
 
-    def rewound(self, mark: Any) -> Any:
+    def rewind(self, mark: Any) -> Any:
         """An environment that continues from ``mark``."""
-        return self.restored(mark)
+        return self.restore(mark)
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """An environment in ``state``, free to be stepped."""
         raise NotImplementedError
 
@@ -232,33 +243,35 @@ class SetOracle(EnvOracle):
         try:
             return super().twin(env)
         except InvalidInput:
-            inner = unwatched(env)
-            if inner is not env.unwrapped or not is_forgetful(inner):
+            inner_env = strip_watchers(env)
+            if inner_env is not env.unwrapped or not is_forgetful(inner_env):
                 raise
-            twin = deepcopy(inner)
-            twin.reset(seed=0)
-            adopt(twin, self.generator)
-            return twin
+            env_copy = deepcopy(inner_env)
+            env_copy.reset(seed=0)
+            adopt(env_copy, self.generator)
+            return env_copy
 
 
 class StateOracle(SetOracle):
     """States are the values of ``unwrapped.s`` or ``unwrapped.state``, as numbers."""
 
-    what = "its state attribute"
+    state_holder = "its state attribute"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         super().__init__(env, *arguments)
         self.attribute = "s" if getattr(self.inner, "s", None) is not None else "state"
-        known = type(self.inner).__module__.startswith("gymnasium.envs.")
-        self.harmless = (self.attribute, *DRAWN) if known else (self.attribute,)
+        is_gymnasium_own = type(self.inner).__module__.startswith("gymnasium.envs.")
+        self.harmless = (
+            (self.attribute, *PICTURE_FIELDS) if is_gymnasium_own else (self.attribute,)
+        )
         self.example = getattr(self.inner, self.attribute, None)
         if not is_fixed(self.state_of(self.inner)) or self.example is None:
             raise _no_numbers()
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
         example = self.example
-        exact = (
+        array_dtype = (
             example.dtype
             if isinstance(example, np.ndarray) and example.dtype.kind in "iub"
             else np.float64
@@ -266,7 +279,9 @@ class StateOracle(SetOracle):
         setattr(
             self.inner,
             self.attribute,
-            np.array(state, dtype=exact) if isinstance(example, np.ndarray) else state,
+            np.array(state, dtype=array_dtype)
+            if isinstance(example, np.ndarray)
+            else state,
         )
         # CartPole's count of steps after the end
         if hasattr(self.inner, "steps_beyond_terminated"):
@@ -275,13 +290,15 @@ class StateOracle(SetOracle):
 
     def state_of(self, env: Any) -> Any:
         """The state as a number or a tuple of numbers."""
-        value = getattr(env.unwrapped, self.attribute, None)
-        if isinstance(value, np.ndarray | tuple | list):
+        state_value = getattr(env.unwrapped, self.attribute, None)
+        if isinstance(state_value, np.ndarray | tuple | list):
             try:
-                return tuple(np.asarray(value).tolist())
+                return tuple(np.asarray(state_value).tolist())
             except ValueError as error:  # lists of several lengths
                 raise _no_numbers() from error
-        return value.item() if isinstance(value, np.generic) else value
+        return (
+            state_value.item() if isinstance(state_value, np.generic) else state_value
+        )
 
     def parse(self, state: Any) -> Any:
         """A state read from JSON, or that of a running environment."""
@@ -291,7 +308,7 @@ class StateOracle(SetOracle):
 class MujocoOracle(SetOracle):
     """States are MuJoCo's integration states, as bytes."""
 
-    what = "MuJoCo's integration state"
+    state_holder = "MuJoCo's integration state"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         import mujoco
@@ -300,7 +317,7 @@ class MujocoOracle(SetOracle):
         self.mujoco, self.part = mujoco, mujoco.mjtState.mjSTATE_INTEGRATION
         self.size = mujoco.mj_stateSize(self.inner.model, self.part)
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """The private copy, put into ``state``.
 
         Positions of bodies are recomputed, since rewards read them before the
@@ -322,7 +339,7 @@ class MujocoOracle(SetOracle):
 
 
 class Clone:
-    """What ``clone_state`` returned, as a state; equal if the bytes are."""
+    """The result of ``clone_state`` as a state; equal if the bytes are."""
 
     __slots__ = ("bytes", "state")
 
@@ -345,63 +362,64 @@ class Clone:
 class CloneOracle(SetOracle):
     """States are clones without their generator (``clone_state``: ALE).
 
-    An emulator may sample from a generator of its own, which the planner cannot
-    replace. A clone that holds it would let the planner foresee what is random.
-    So clones leave it out, and every step begins with ``reset(seed=...)`` under
-    a seed from the planner's stream. ALE without repeated actions samples
-    nothing. With them it is refused: it repeats the last action, which no clone
-    holds.
+    An emulator may sample from its own generator, which the planner cannot replace. A
+    clone that holds it would let the planner foresee random numbers. So clones leave it
+    out, and every step begins with ``reset(seed=...)`` under a seed from the planner's
+    stream. ALE without repeated actions samples nothing. With them it is refused: it
+    repeats the last action, which no clone holds.
     """
 
-    what = "clone_state"
+    state_holder = "clone_state"
 
     def __init__(self, env: Any, *arguments: Any) -> None:
-        inner = env.unwrapped
-        self.choosy = "include_rng" in inspect.signature(inner.clone_state).parameters
-        ale = hasattr(getattr(inner, "ale", None), "getFloat")
-        if ale and inner.ale.getFloat("repeat_action_probability") > 0.0:
+        inner_env = env.unwrapped
+        self.choosy = (
+            "include_rng" in inspect.signature(inner_env.clone_state).parameters
+        )
+        is_ale = hasattr(getattr(inner_env, "ale", None), "getFloat")
+        if is_ale and inner_env.ale.getFloat("repeat_action_probability") > 0.0:
             raise InvalidInput(
-                f"{type(inner).__name__} repeats the last action at random, which "
+                f"{type(inner_env).__name__} repeats the last action at random, which "
                 "clone_state does not hold; make it with repeat_action_probability=0."
             )
-        self.chance = not ale
+        self.chance = not is_ale
         super().__init__(env, *arguments)
         if any(
-            isinstance(part, REPLACED)
-            for _, part in parts(self.cloned(self.inner, False))
+            isinstance(component, GENERATORS)
+            for _, component in parts(self.clone(self.inner, False))
         ):
             raise InvalidInput(
                 "clone_state clones a generator, so nothing after it is random; "
                 "leave it out."
             )
 
-    def cloned(self, env: Any, with_generator: bool) -> Any:
-        """What ``clone_state`` returns."""
-        options = {"include_rng": with_generator} if self.choosy else {}
-        return env.unwrapped.clone_state(**options)
+    def clone(self, env: Any, with_generator: bool) -> Any:
+        """The result of ``clone_state``."""
+        clone_options = {"include_rng": with_generator} if self.choosy else {}
+        return env.unwrapped.clone_state(**clone_options)
 
-    def begun(self, twin: Any) -> Any:
+    def begin_episode(self, twin: Any) -> Any:
         """A private copy at the start of an episode, seeded from the stream."""
         twin.reset(seed=int(self.generator.integers(2**31)))
         adopt(twin, self.generator)
         return twin
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """The private copy, put into ``state``."""
         if self.chance:
-            self.begun(self.env)
+            self.begin_episode(self.env)
         self.inner.restore_state(state.state)
         return self.env
 
     def state_of(self, env: Any) -> Clone:
         """The state without its generator."""
-        return Clone(self.cloned(env, False))
+        return Clone(self.clone(env, False))
 
     def mark(self, env: Any) -> Any:
         """The state with its generator."""
-        return self.cloned(env, True)
+        return self.clone(env, True)
 
-    def rewound(self, mark: Any) -> Any:
+    def rewind(self, mark: Any) -> Any:
         """The private copy, continuing from ``mark``."""
         self.inner.restore_state(mark)
         return self.env
@@ -436,12 +454,12 @@ class Snapshot:
         )
 
     def __fingerprint__(self) -> Any:
-        return fixed(self.env), self.key
+        return layer_fields(self.env), self.key
 
     def __repr__(self) -> str:
         key = self.key.hex()[:8] if isinstance(self.key, bytes) else self.key
-        shown = "" if key is None else f", {key!r}"
-        return f"Snapshot({title(self.env)}{shown})"
+        key_text = "" if key is None else f", {key!r}"
+        return f"Snapshot({title(self.env)}{key_text})"
 
 
 class SnapshotOracle(EnvOracle):
@@ -451,8 +469,8 @@ class SnapshotOracle(EnvOracle):
         """The fields of the environment belong to the state."""
         return type(self), self.kinds, self.actions, self.reward, self.key
 
-    def forgets(self, name: str) -> InvalidInput:
-        """The refusal of an environment whose copies do not hold ``name``."""
+    def forgetting_error(self, name: str) -> InvalidInput:
+        """The refusal of an environment with copies that do not hold ``name``."""
         return InvalidInput(
             f"A copy of {title(self.env)} forgets {name}; "
             "let its __deepcopy__ or __getstate__ keep everything that a step depends "
@@ -461,24 +479,33 @@ class SnapshotOracle(EnvOracle):
 
     def __init__(self, env: Any, *arguments: Any) -> None:
         super().__init__(env, *arguments)
-        trusted = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
-        self.shared_names = SHARED + TABLES if trusted else SHARED
-        shared = [getattr(self.inner, name, None) for name in self.shared_names]
-        shared += [self.generator, legacy(self.generator)]
-        self.same = {id(part): part for part in shared if part is not None}
+        is_toy_text = type(self.inner).__module__.startswith("gymnasium.envs.toy_text")
+        self.shared_names = (
+            SHARED_FIELDS + TABLE_FIELDS if is_toy_text else SHARED_FIELDS
+        )
+        shared_values = [
+            getattr(self.inner, attribute_name, None)
+            for attribute_name in self.shared_names
+        ]
+        shared_values += [self.generator, legacy(self.generator)]
+        self.same = {
+            id(component): component
+            for component in shared_values
+            if component is not None
+        }
         self.same |= modules_among(parts(self.env))
 
-    def here(self) -> Any:
+    def current_state(self) -> Any:
         """The state that the private copy is in."""
-        return self.state_of(self.again(self.env))
+        return self.state_of(self.copy_twin(self.env))
 
-    def again(self, twin: Any) -> Any:
+    def copy_twin(self, twin: Any) -> Any:
         """A copy of a private copy."""
         return remembering_copy(twin, dict(self.same))
 
-    def restored(self, state: Any) -> Any:
+    def restore(self, state: Any) -> Any:
         """A fresh copy, since many steps start from the same snapshot."""
-        return self.again(state.env)
+        return self.copy_twin(state.env)
 
     def state_of(self, env: Any) -> Snapshot:
         """A private copy as a state; nobody else may step it."""
@@ -486,14 +513,14 @@ class SnapshotOracle(EnvOracle):
 
     def read(self, env: Any) -> Snapshot:
         """A snapshot of the user's environment."""
-        env = self.seen(env)
+        env = self.as_environment(env)
         self.check_kind(env)
-        twin = private_copy(env, self.generator)
-        where = self.unlike(unwatched(env), twin)
-        if where is not None:
-            raise self.forgets(spelled(where))
-        return self.state_of(twin)
+        env_copy = private_copy(env, self.generator)
+        differing_path = self.difference_between(strip_watchers(env), env_copy)
+        if differing_path is not None:
+            raise self.forgetting_error(format_path(differing_path))
+        return self.state_of(env_copy)
 
     def mark(self, env: Any) -> Snapshot:
         """A copy as a state."""
-        return Snapshot(self.again(env), None)
+        return Snapshot(self.copy_twin(env), None)

@@ -7,11 +7,12 @@ Where every transition into a state is flagged, that state is terminal; where
 some are and some are not (Taxi's delivered states), the flagged ones lead to
 one extra state behind all others.
 
-What the tables show is declared: that only ends pay, or, where steps that do not end cost
-(or pay nothing), that no total exceeds the best reward (Taxi: 20), and likewise from below.
-Let all rewards of steps that go on be at most 0, and u the largest reward. If u > 0, an
-end pays it, at most once and with a weight of at most 1, and all else is at most 0: the
-total is at most u. If u <= 0, the total is at most its first reward, so at most u again.
+Facts that the tables show are declared: that only ends pay, or, where steps that do not
+end cost (or pay nothing), that no total exceeds the best reward (Taxi: 20), and
+likewise from below. Let all rewards of steps that go on be at most 0, and u the largest
+reward. If u > 0, an end pays it, at most once and with a weight of at most 1, and all
+else is at most 0: the total is at most u. If u <= 0, the total is at most its first
+reward, so at most u again.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ class GymTables(TabularOracle):
 
     def read(self, env: Any) -> int:
         """The state that the user's environment is in."""
-        inner = env.unwrapped
-        if _digest(getattr(inner, "P", None)) != self.digest:
+        inner_env = env.unwrapped
+        if _digest(getattr(inner_env, "P", None)) != self.digest:
             raise InvalidInput(
                 f"The problem was made of other tables than those of {env}; make a "
                 "problem of this one."
             )
-        if getattr(inner, "s", None) is None:
+        if getattr(inner_env, "s", None) is None:
             raise InvalidInput(f"{env} is in no state yet; reset it, then plan.")
-        return int(inner.s)
+        return int(inner_env.s)
 
     def observe(self, state: Any) -> int:
         """The state: a toy-text environment without wrappers shows it as it is."""
@@ -75,115 +76,128 @@ def table_problem(
     reward: Callable[[float], float] | None,
     start: Any,
     /,
-    **rest: Any,
+    **tabular_options: Any,
 ) -> Problem:
     """A tabular problem with the environment's model.
 
     Args:
         env: an environment with tables, in any state.
-        actions: what the problem's actions 0, 1, … are in the tables.
+        actions: the actions of the tables for the problem's numbers 0, 1, and so on.
         reward: maps the rewards of the tables, or None.
         start: the initial state, or a stream that it is sampled from.
-        rest: arguments of ``tabular``.
+        tabular_options: arguments of ``tabular``.
     """
-    inner = env.unwrapped
-    P, over = inner.P, len(inner.P)
+    inner_env = env.unwrapped
+    P, end_state = inner_env.P, len(inner_env.P)
     K = len(actions)
-    rows = _rows(P, actions, reward)
-    into_flagged = {z for s in rows for z, _, _, flag in s if flag}
-    into_open = {z for s in rows for z, _, _, flag in s if not flag}
-    dead = into_flagged - into_open
-    first_entry, target, prob, paid = [0], [], [], []
-    for row in rows:
-        for z, p, r, flag in row:
-            target.append(over if flag and z not in dead else z)
-            prob.append(p)
-            paid.append(r)
-        first_entry.append(len(target))
-    size = over + 1
+    table_rows = _merge_rows(P, actions, reward)
+    into_flagged = {z for s in table_rows for z, _, _, is_end in s if is_end}
+    into_open = {z for s in table_rows for z, _, _, is_end in s if not is_end}
+    terminal_states = into_flagged - into_open
+    first_entry, next_states, probabilities, entry_rewards = [0], [], [], []
+    for row in table_rows:
+        for z, p, r, is_end in row:
+            next_states.append(end_state if is_end and z not in terminal_states else z)
+            probabilities.append(p)
+            entry_rewards.append(r)
+        first_entry.append(len(next_states))
+    num_states = end_state + 1
     first_entry += [first_entry[-1]] * K  # the extra state's rows are empty
-    terminal = np.array([s in dead or s == over for s in range(size)])
-    matrix = CompressedRows(
-        np.array(first_entry), np.array(target), np.array(prob), (size * K, size)
+    terminal = np.array(
+        [s in terminal_states or s == end_state for s in range(num_states)]
     )
-    first = getattr(inner, "initial_state_distrib", None)
-    weights = (
-        np.append(np.asarray(first, dtype=float), 0.0)
-        if first is not None
-        else np.eye(size)[int(inner.s)]
+    transition_rows = CompressedRows(
+        np.array(first_entry),
+        np.array(next_states),
+        np.array(probabilities),
+        (num_states * K, num_states),
     )
-    problem = tabular(matrix, np.array(paid), terminal=terminal, **rest)
+    start_weights = getattr(inner_env, "initial_state_distrib", None)
+    start_distribution = (
+        np.append(np.asarray(start_weights, dtype=float), 0.0)
+        if start_weights is not None
+        else np.eye(num_states)[int(inner_env.s)]
+    )
+    problem = tabular(
+        transition_rows, np.array(entry_rewards), terminal=terminal, **tabular_options
+    )
     assert problem.tables is not None
     oracle = GymTables(
-        problem.tables, tuple(weights.tolist()), tuple(actions), _digest(P)
+        problem.tables, tuple(start_distribution.tolist()), tuple(actions), _digest(P)
     )
     return replace(
         problem,
         oracle=oracle,
         initial_state=start if isinstance(start, int) else oracle.reset(start),
-        **_shown_totals(problem),
+        **_declare_totals(problem),
     )
 
 
-def _shown_totals(problem: Problem) -> dict[str, Any]:
-    """What the tables show of totals, as arguments of a problem."""
+def _declare_totals(problem: Problem) -> dict[str, Any]:
+    """Declarations of totals that the tables prove, as arguments of a problem."""
     tables = problem.tables
     assert tables is not None
-    live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
-    used = np.repeat(live, np.diff(tables.start)) & (tables.prob > 0.0)
-    ends = tables.terminal[tables.next_state]
-    on_the_way = tables.reward[used & ~ends]
-    if not (used & ends).any():
+    live_pairs = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+    used_entries = np.repeat(live_pairs, np.diff(tables.start)) & (tables.prob > 0.0)
+    ends_play = tables.terminal[tables.next_state]
+    on_the_way = tables.reward[used_entries & ~ends_play]
+    if not (used_entries & ends_play).any():
         return {}
     if not on_the_way.any():
         return {"payoffs": AT_THE_END}
     steps = problem.facts.steps(problem.horizon)
-    least, most = (
-        # outwards: the other end is what the rewards allow anyway
+    lowest_total, highest_total = (
+        # outwards: the other end is the bound that the rewards imply anyway
         times(x, steps) * (1.0 + BOUNDS_ROUNDING)
         for x in problem.reward_range
     )
-    low, high = min(0.0, least), max(0.0, most)
+    lower_bound, upper_bound = min(0.0, lowest_total), max(0.0, highest_total)
     if on_the_way.max() <= 0.0:
-        high = min(high, float(tables.reward[used].max()))
+        upper_bound = min(upper_bound, float(tables.reward[used_entries].max()))
     elif on_the_way.min() >= 0.0:
-        low = max(low, float(tables.reward[used].min()))
+        lower_bound = max(lower_bound, float(tables.reward[used_entries].min()))
     else:
         return {}
-    if not math.isfinite(high - low):
+    if not math.isfinite(upper_bound - lower_bound):
         return {}
-    return {"total_reward_range": (low, high)}
+    return {"total_reward_range": (lower_bound, upper_bound)}
 
 
 # next state, probability, reward, terminated
 Row = list[tuple[int, float, float, bool]]
 
 
-def _rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
+def _merge_rows(P: Any, actions: Sequence[Any], reward: Any) -> list[Row]:
     """The successors of every pair; those with equal state, reward and flag merged."""
-    found: list[Row] = []
+    table_rows: list[Row] = []
     for s in range(len(P)):
-        missing = [a for a in actions if a not in P[s]]
-        if missing:
+        missing_actions = [a for a in actions if a not in P[s]]
+        if missing_actions:
             raise InvalidInput(
-                f"State {s} of the environment's table has no action {missing[0]}; "
-                "use access='state'."
+                f"State {s} of the environment's table has no action "
+                f"{missing_actions[0]}; use access='state'."
             )
         for a in actions:
-            merged: dict[tuple[int, float, bool], float] = {}
-            for p, z, r, flag in P[s][a]:
-                paid = float(r) if reward is None else float(reward(float(r)))
-                where = (int(z), paid, bool(flag))
-                merged[where] = merged.get(where, 0.0) + float(p)
-            found.append(
-                [(z, p, r, flag) for (z, r, flag), p in merged.items() if p > 0.0]
+            merged_entries: dict[tuple[int, float, bool], float] = {}
+            for p, z, r, is_end in P[s][a]:
+                mapped_reward = float(r) if reward is None else float(reward(float(r)))
+                entry_key = (int(z), mapped_reward, bool(is_end))
+                merged_entries[entry_key] = merged_entries.get(entry_key, 0.0) + float(
+                    p
+                )
+            table_rows.append(
+                [
+                    (z, p, r, is_end)
+                    for (z, r, is_end), p in merged_entries.items()
+                    if p > 0.0
+                ]
             )
-    return found
+    return table_rows
 
 
 # --- the tables against the environment ---------------------------------------
 
-WALKED = 5000  # steps of a copy that are looked up in the tables
+NUM_CHECKED_STEPS = 5000  # steps of a copy that are looked up in the tables
 # probability that correct tables are refused for the frequencies of these steps
 FALSE_ALARM = 1e-6
 
@@ -191,30 +205,32 @@ FALSE_ALARM = 1e-6
 def check_tables(walker: Any, actions: Sequence[Any], choices: Any) -> None:
     """Refuse tables that a walk contradicts.
 
-    A step is not listed, or it comes too often or too rarely.
+    Some step is not listed, or it occurs too often or too rarely.
     """
-    inner, name = walker.unwrapped, type(walker.unwrapped).__name__
-    seen: Counter[tuple[int, Any]] = Counter()
-    came: Counter[tuple[int, Any, int, float, bool]] = Counter()
-    for _ in range(WALKED):
-        s, a = int(inner.s), actions[int(choices.integers(len(actions)))]
+    inner_env, class_name = walker.unwrapped, type(walker.unwrapped).__name__
+    visit_counts: Counter[tuple[int, Any]] = Counter()
+    outcome_counts: Counter[tuple[int, Any, int, float, bool]] = Counter()
+    for _ in range(NUM_CHECKED_STEPS):
+        s, a = int(inner_env.s), actions[int(choices.integers(len(actions)))]
         _, reward, terminated, truncated, _ = walker.step(a)
-        seen[s, a] += 1
-        came[s, a, int(inner.s), float(reward), bool(terminated)] += 1
+        visit_counts[s, a] += 1
+        outcome_counts[s, a, int(inner_env.s), float(reward), bool(terminated)] += 1
         if terminated or truncated:
             walker.reset()
-    for (s, a, z, r, flag), count in came.items():
-        n = seen[s, a]
+    for (s, a, z, r, is_end), count in outcome_counts.items():
+        n = visit_counts[s, a]
         p = math.fsum(
             p
-            for p, y, x, end in inner.P[s][a]
-            if (int(y), float(x), bool(end)) == (z, r, flag)
+            for p, listed_state, listed_reward, listed_end in inner_env.P[s][a]
+            if (int(listed_state), float(listed_reward), bool(listed_end))
+            == (z, r, is_end)
         )
-        radius = math.sqrt(math.log(2 * len(came) / FALSE_ALARM) / (2 * n))  # Hoeffding
+        # Hoeffding
+        radius = math.sqrt(math.log(2 * len(outcome_counts) / FALSE_ALARM) / (2 * n))
         if p == 0.0 or abs(count / n - p) > radius:
             raise InvalidInput(
-                f"The tables of {name} give (state {z}, reward {r:g}) probability "
-                f"{p:g} at state {s}, action {a}, and it "
+                f"The tables of {class_name} give (state {z}, reward {r:g}) "
+                f"probability {p:g} at state {s}, action {a}, and it "
                 f"came {count} times in {n}: they are not its own steps; use "
                 "access='state' or 'snapshot'."
             )

@@ -1,16 +1,16 @@
 """A trial: does an environment put into a state continue as one never touched?
 
-One environment walks without interruption. At some steps its state is marked.
-Then the oracle goes back to each mark and takes the same steps under equal
-streams, after a detour that leaves traces if traces can be left. Compared are
-rewards, ends, observations, and everything that the environment holds. So a
-copy that forgets, a state attribute that is only part of the state, a counter
-shared by all copies, and numbers from elsewhere than the planner's stream are
-found where they show in these steps, or in the attributes that they change.
+One environment walks without interruption. At some steps its state is marked. Then the
+oracle returns to each mark and repeats the same steps under equal streams, after a
+detour that leaves traces if traces can be left. Compared are rewards, ends,
+observations, and everything that the environment holds. So a copy that forgets, a state
+attribute that is only part of the state, a counter shared by all copies, and numbers
+from elsewhere than the planner's stream are found where they show in these steps, or in
+the attributes that they change.
 
-The walking environment is never restored: a broken way into it cannot pass by
-being compared with itself. A trial finds faults and proves nothing: what hides
-in compiled memory for longer than ``WALK`` steps goes unseen.
+The walking environment is never restored: a broken way into it cannot pass by being
+compared with itself. A trial finds faults and proves nothing: state that hides in
+compiled memory for longer than ``NUM_STEPS`` steps goes unnoticed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 
 from smoothcruiser.adapters.gymnasium.copies import (
     contents,
-    different,
-    one_number,
-    spelled,
+    first_difference,
+    format_path,
+    reward_number,
     surroundings,
     title,
 )
@@ -34,150 +34,169 @@ from smoothcruiser.jit.streams import stream
 from smoothcruiser.problem.states import is_opaque, same_state
 
 # steps walked, those marked, steps compared after each
-WALK, MARKS, AHEAD = 12, (0, 1, 3, 7), 4
-# the second begins with a reset, whose samples may be hidden beside the state
+NUM_STEPS, MARKED_STEPS, STEPS_AHEAD = 12, (0, 1, 3, 7), 4
+# the second begins with a reset: its samples may be hidden beside the state
 EPISODES = 2
 # some environments keep their first state in float32 and all later ones in float64
-CLOSE = 1e-5
-TRIAL = 105  # spawn key of the streams used here
+TOLERANCE = 1e-5
+TRIAL_KEY = 105  # spawn key of the streams used here
 
-Taken = tuple[Any, float, bool, bool]  # observation, reward, terminated, truncated
+TrialStep = tuple[Any, float, bool, bool]  # observation, reward, terminated, truncated
 
 
 def trial(oracle: EnvOracle) -> None:
-    """Refuse an oracle whose environments do not go on as the one they stand for."""
-    name = title(oracle.env)
+    """Refuse an oracle if its environments do not continue as the original does."""
+    env_title = title(oracle.env)
     try:
         for episode in range(EPISODES):
-            _walk(oracle, name, episode)
-        _equal_streams(oracle, name)
+            _check_episode(oracle, env_title, episode)
+        _check_equal_streams(oracle, env_title)
     except (SmoothcruiserError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        first = str(error).split("\n")[0]
+        first_line = str(error).split("\n")[0]
         raise InvalidInput(
-            f"A copy of {name} raised {type(error).__name__} in its first steps: "
-            f"{first}; it needs something that a copy does not have, or does not take "
-            "these actions."
+            f"A copy of {env_title} raised {type(error).__name__} in its first steps: "
+            f"{first_line}; it needs something that a copy does not have, or does not "
+            "take these actions."
         ) from error
 
 
-def _walk(oracle: EnvOracle, name: str, episode: int) -> None:
+def _check_episode(oracle: EnvOracle, env_title: str, episode: int) -> None:
     walker = oracle.twin(oracle.env)
-    oracle.bits.bind(stream(TRIAL, episode))
+    oracle.bits.bind(stream(TRIAL_KEY, episode))
     if episode:
-        walker = oracle.begun(walker)
-    before, marks, taken = _global_state(), {}, []
-    for i in range(WALK):
-        if i in MARKS:
-            marks[i] = oracle.mark(walker), contents(walker)
-        taken.append(_step(oracle, walker, episode, i))
-        if taken[-1][2] or taken[-1][3]:
+        walker = oracle.begin_episode(walker)
+    global_before, marks, steps_taken = _global_state(), {}, []
+    for step_number in range(NUM_STEPS):
+        if step_number in MARKED_STEPS:
+            marks[step_number] = oracle.mark(walker), contents(walker)
+        steps_taken.append(_take_step(oracle, walker, episode, step_number))
+        if steps_taken[-1][2] or steps_taken[-1][3]:
             break
-    if _global_state() != before:
+    if _global_state() != global_before:
         raise InvalidInput(
-            f"A step of {name} draws from the global generator of random or "
+            f"A step of {env_title} draws from the global generator of random or "
             "numpy.random; let it draw from self.np_random."
         )
-    strange = oracle.strange_generator(walker)
-    if strange is not None:
+    strange_path = oracle.strange_generator(walker)
+    if strange_path is not None:
         raise InvalidInput(
-            f"A step of {name} makes a generator of its own ({spelled(strange)}); "
-            "let it draw from self.np_random."
+            f"A step of {env_title} makes a generator of its own "
+            f"({format_path(strange_path)}); let it draw from self.np_random."
         )
-    after, around = contents(walker), surroundings(walker)
-    for i, (mark, held) in marks.items():
-        _go_back(oracle, name, episode, i, mark, held, taken)
-    shared = different(after, contents(walker)) or different(
-        around, surroundings(walker)
-    )
-    if shared is not None:
+    final_contents, final_surroundings = contents(walker), surroundings(walker)
+    for step_number, (mark, marked_contents) in marks.items():
+        _check_mark(
+            oracle, env_title, episode, step_number, mark, marked_contents, steps_taken
+        )
+    shared_path = first_difference(
+        final_contents, contents(walker)
+    ) or first_difference(final_surroundings, surroundings(walker))
+    if shared_path is not None:
         raise InvalidInput(
-            f"Copies of {name} share {spelled(shared)}: a step of one changes it for "
-            "all; keep it in the environment itself, so that a copy has its own."
+            f"Copies of {env_title} share {format_path(shared_path)}: a step of one "
+            "changes it for all; keep it in the environment itself, so that a copy has "
+            "its own."
         )
 
 
-def _go_back(
+def _check_mark(
     oracle: EnvOracle,
-    name: str,
+    env_title: str,
     episode: int,
-    i: int,
+    mark_number: int,
     mark: Any,
-    held: Any,
-    taken: list[Taken],
+    marked_contents: Any,
+    steps_taken: list[TrialStep],
 ) -> None:
     """Take the steps after a mark again, and compare."""
-    _step(oracle, oracle.rewound(mark), EPISODES + episode, i + 1)  # a detour
-    env = oracle.rewound(mark)
-    where = oracle.different(held, contents(env))
-    if where is not None:
-        raise oracle.forgets(spelled(where))
-    for j in range(i, min(i + AHEAD, len(taken))):
-        found = _step(oracle, env, episode, j)
-        what = _difference(taken[j], found)
-        if what:
+    # a detour
+    _take_step(oracle, oracle.rewind(mark), EPISODES + episode, mark_number + 1)
+    env = oracle.rewind(mark)
+    differing_path = oracle.difference_outside(marked_contents, contents(env))
+    if differing_path is not None:
+        raise oracle.forgetting_error(format_path(differing_path))
+    for step_number in range(
+        mark_number, min(mark_number + STEPS_AHEAD, len(steps_taken))
+    ):
+        repeated_step = _take_step(oracle, env, episode, step_number)
+        difference = _difference(steps_taken[step_number], repeated_step)
+        if difference:
             raise InvalidInput(
-                f"{name}, put back to where it was {i} steps into an episode, {what} "
-                f"{j - i + 1} steps later: it keeps "
-                f"something that {oracle.what} does not hold, or draws from elsewhere "
-                "than self.np_random."
+                f"{env_title}, put back to where it was {mark_number} steps into an "
+                f"episode, {difference} {step_number - mark_number + 1} steps later: "
+                f"it keeps something that {oracle.state_holder} does not hold, or "
+                "draws from elsewhere than self.np_random."
             )
 
 
-def _equal_streams(oracle: EnvOracle, name: str) -> None:
+def _check_equal_streams(oracle: EnvOracle, env_title: str) -> None:
     """A call is a function of the state, the action and the stream."""
-    state = oracle.here()
+    state = oracle.current_state()
     action = oracle.attempt(oracle.env, 0)
-    one, other = (oracle(state, action, stream(TRIAL, EPISODES)) for _ in range(2))
-    if one[0::2] != other[0::2] or not (
-        same_state(one[1], other[1]) or is_opaque(one[1])
+    first_answer, second_answer = (
+        oracle(state, action, stream(TRIAL_KEY, EPISODES)) for _ in range(2)
+    )
+    if first_answer[0::2] != second_answer[0::2] or not (
+        same_state(first_answer[1], second_answer[1]) or is_opaque(first_answer[1])
     ):
         raise InvalidInput(
-            f"Two steps of {name} from one state under equal streams differ; let "
+            f"Two steps of {env_title} from one state under equal streams differ; let "
             "it draw from self.np_random."
         )
 
 
-def _step(oracle: EnvOracle, env: Any, episode: int, i: int) -> Taken:
-    oracle.bits.bind(stream(TRIAL, episode, i))
-    action = oracle.actions[oracle.attempt(env, 7 * i + episode)]
+def _take_step(
+    oracle: EnvOracle, env: Any, episode: int, step_number: int
+) -> TrialStep:
+    oracle.bits.bind(stream(TRIAL_KEY, episode, step_number))
+    action = oracle.actions[oracle.attempt(env, 7 * step_number + episode)]
     observation, reward, terminated, truncated, _ = env.step(action)
-    seen = _kept(oracle.shown(env, observation))
-    return seen, one_number(env, reward), bool(terminated), bool(truncated)
+    frozen_view = _freeze_observation(oracle.trial_view(env, observation))
+    return frozen_view, reward_number(env, reward), bool(terminated), bool(truncated)
 
 
-def _kept(observation: Any) -> Any:
+def _freeze_observation(observation: Any) -> Any:
     """An observation that later steps cannot change."""
     if isinstance(observation, dict):
-        return {name: _kept(part) for name, part in observation.items()}
+        return {
+            entry_name: _freeze_observation(entry)
+            for entry_name, entry in observation.items()
+        }
     if isinstance(observation, tuple | list):
-        return [_kept(part) for part in observation]
+        return [_freeze_observation(entry) for entry in observation]
     return np.array(observation)
 
 
-def _difference(one: Taken, other: Taken) -> str:
-    if not np.isclose(one[1], other[1], rtol=CLOSE, atol=CLOSE, equal_nan=True):
-        return f"pays {other[1]!r} in place of {one[1]!r}"
-    if one[2:] != other[2:]:
+def _difference(expected: TrialStep, repeated: TrialStep) -> str:
+    if not np.isclose(
+        expected[1], repeated[1], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+    ):
+        return f"pays {repeated[1]!r} in place of {expected[1]!r}"
+    if expected[2:] != repeated[2:]:
         return "ends in one case and not in the other"
-    return "" if _close(one[0], other[0]) else "shows another observation"
+    return "" if _is_close(expected[0], repeated[0]) else "shows another observation"
 
 
-def _close(one: Any, other: Any) -> bool:
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(
-            _close(part, other[name]) for name, part in one.items()
+def _is_close(expected: Any, repeated: Any) -> bool:
+    if isinstance(expected, dict):
+        return expected.keys() == repeated.keys() and all(
+            _is_close(expected_entry, repeated[entry_name])
+            for entry_name, expected_entry in expected.items()
         )
-    if isinstance(one, list):
-        return len(one) == len(other) and all(
-            _close(x, y) for x, y in zip(one, other, strict=True)
+    if isinstance(expected, list):
+        return len(expected) == len(repeated) and all(
+            _is_close(expected_item, repeated_item)
+            for expected_item, repeated_item in zip(expected, repeated, strict=True)
         )
-    if one.shape != other.shape:
+    if expected.shape != repeated.shape:
         return False
-    if one.dtype.kind not in "fc":
-        return bool(np.all(one == other))
-    return bool(np.allclose(one, other, rtol=CLOSE, atol=CLOSE, equal_nan=True))
+    if expected.dtype.kind not in "fc":
+        return bool(np.all(expected == repeated))
+    return bool(
+        np.allclose(expected, repeated, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    )
 
 
 def _global_state() -> tuple[Any, str]:

@@ -1,6 +1,7 @@
 """A key of everything that an environment holds, so that searches know it again.
 
-A copy behaves by what it holds. Two environments that hold the same are one state:
+The behaviour of a copy depends on its contents. Two environments with equal contents
+are one state:
 
     key = BLAKE2b-256 of the walk through attributes and containers from the root
 
@@ -10,12 +11,12 @@ player is players[0]" and "… is players[1]" differ although each player does n
 walks that differ have one key with probability 2^-256. Generators are left out: the
 planner's takes their place.
 
-It is sound where all that steps depend on can be walked. So an object whose memory
-has room for more than its named fields is refused (``Hidden``): an emulator, a
-physics engine, an iterator, a Python function whose closure can be written into.
-What classes and modules hold is not walked: all copies share it, and ``trial``
-refuses steps that change it. What this file leaves out: in which order a set lists
-its members, which copies do not keep either.
+It is sound where all that steps depend on can be walked. So an object is refused
+(``HiddenContents``) if its memory can hold more than its named fields: an emulator, a
+physics engine, an iterator, a Python function with a closure that can be written into.
+The contents of classes and modules are not walked: all copies share them, and ``trial``
+refuses steps that change them. Out of scope: in which order a set lists its members,
+which copies do not keep either.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.gymnasium.copies import REPLACED, Path, spelled
+from smoothcruiser.adapters.gymnasium.copies import GENERATORS, Path, format_path
 from smoothcruiser.errors import InvalidInput
 
 ATOMS = frozenset((bool, int, float, complex, str, bytes, type(None), range))
 LISTS = (list, tuple, collections.deque)
 NAMED = (type, types.ModuleType, types.BuiltinFunctionType, logging.Logger)
-# which seed a generator was made with, where the planner's has taken its place
+# the seed of a generator that the planner's has replaced
 SEEDS = frozenset(("_np_random_seed",))
 POINTER = struct.calcsize("P")
 
 
-# what a certificate takes on trust where such keys merge states
-ASSUMED = (
+# the assumption of a certificate where such keys merge states
+ASSUMPTION = (
     "copies that hold the same in all their attributes are one state (their future "
     "depends on nothing else; tried when the problem was made)"
 )
@@ -52,35 +53,35 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Contents:
-    """The key of a problem whose snapshots have ``whole`` as theirs."""
+    """The key of a problem with snapshots that have ``whole`` as theirs."""
 
-    assumption: str = ASSUMED
+    assumption: str = ASSUMPTION
 
     def __call__(self, state: Any) -> Any:
         """The key of a snapshot."""
         return state.key
 
 
-class Hidden(InvalidInput):
-    """An environment holds something that cannot be looked into."""
+class HiddenContents(InvalidInput):
+    """An environment holds an object that cannot be inspected."""
 
 
 def whole(env: Any, left_out: frozenset[str] = frozenset()) -> bytes:
     """The key of an environment.
 
     Args:
-        env: an environment, or what a view has inside.
-        left_out: attributes that no step changes, at whatever depth.
+        env: an environment, or the simulator inside a view.
+        left_out: attributes that no step changes, at any depth.
     """
     walk = _Walk(left_out | SEEDS)
     try:
         walk.write(env, ())
     except RecursionError as error:
-        raise Hidden(
+        raise HiddenContents(
             f"{type(env).__name__} holds a chain of objects that is too long to follow."
         ) from error
-    text = "\x1f".join(walk.words).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(text, digest_size=32).digest()
+    walk_text = "\x1f".join(walk.words).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(walk_text, digest_size=32).digest()
 
 
 class _Walk:
@@ -91,148 +92,172 @@ class _Walk:
         self.words: list[str] = []
         self.met: dict[int, int] = {}
 
-    def write(self, part: Any, path: Path) -> None:
-        kind = type(part)
-        if kind in ATOMS or (kind is tuple and all(type(x) in ATOMS for x in part)):
-            self.words.append(repr(part))
+    def write(self, component: Any, path: Path) -> None:
+        value_type = type(component)
+        if value_type in ATOMS or (
+            value_type is tuple and all(type(element) in ATOMS for element in component)
+        ):
+            self.words.append(repr(component))
             return
-        if isinstance(part, np.generic):
-            if part.dtype.hasobject:
-                raise _hidden(part, path)
-            self.words.append(f"{part.dtype.str}{part.tobytes().hex()}")
+        if isinstance(component, np.generic):
+            if component.dtype.hasobject:
+                raise _hidden(component, path)
+            self.words.append(f"{component.dtype.str}{component.tobytes().hex()}")
             return
-        if isinstance(part, enum.Enum):
-            self.words.append(f"{_name(kind)}.{part.name}")
+        if isinstance(component, enum.Enum):
+            self.words.append(f"{_name(value_type)}.{component.name}")
             return
-        number = self.met.get(id(part))
-        if number is not None:
-            self.words.append(f"@{number}")
+        object_number = self.met.get(id(component))
+        if object_number is not None:
+            self.words.append(f"@{object_number}")
             return
-        self.met[id(part)] = len(self.met)
-        self.open(part, path)
+        self.met[id(component)] = len(self.met)
+        self.open(component, path)
 
-    def open(self, part: Any, path: Path) -> None:
+    def open(self, component: Any, path: Path) -> None:
         """Write an object that is met for the first time."""
-        kind: Any = type(part)
-        if isinstance(part, REPLACED):
+        value_type: Any = type(component)
+        if isinstance(component, GENERATORS):
             self.words.append("generator")
-        elif isinstance(part, NAMED):
-            self.words.append(f"{_name(kind)} {_name(part)}")
-        elif isinstance(part, np.dtype) and not part.hasobject:
-            self.words.append(f"dtype {part.str} {part.descr}")
-        elif kind is np.ndarray:
-            self.array(part, path)
-        elif isinstance(part, types.FunctionType):
-            self.function(part, path)
-        elif isinstance(part, types.MethodType):
-            self.words.append(f"method {_name(part.__func__)}")
-            self.write(part.__self__, (*path, "self"))
-        elif isinstance(part, set | frozenset):
-            self.members(part, path)
-        elif isinstance(part, (dict, *LISTS)):
-            self.container(part, path)
-        elif shows_all(kind):
-            self.fields(_fields(part), _name(kind), path)
+        elif isinstance(component, NAMED):
+            self.words.append(f"{_name(value_type)} {_name(component)}")
+        elif isinstance(component, np.dtype) and not component.hasobject:
+            self.words.append(f"dtype {component.str} {component.descr}")
+        elif value_type is np.ndarray:
+            self.array(component, path)
+        elif isinstance(component, types.FunctionType):
+            self.function(component, path)
+        elif isinstance(component, types.MethodType):
+            self.words.append(f"method {_name(component.__func__)}")
+            self.write(component.__self__, (*path, "self"))
+        elif isinstance(component, set | frozenset):
+            self.members(component, path)
+        elif isinstance(component, (dict, *LISTS)):
+            self.container(component, path)
+        elif shows_all(value_type):
+            self.fields(_fields(component), _name(value_type), path)
         else:
-            raise _hidden(part, path)
+            raise _hidden(component, path)
 
-    def array(self, part: Any, path: Path) -> None:
-        self.words.append(f"{part.dtype.str}{part.shape}")
-        if part.dtype == object:
-            for i, value in enumerate(part.flat):
-                self.write(value, (*path, str(i)))
-        elif part.dtype.hasobject:
-            raise _hidden(part, path)
+    def array(self, component: Any, path: Path) -> None:
+        self.words.append(f"{component.dtype.str}{component.shape}")
+        if component.dtype == object:
+            for index, element in enumerate(component.flat):
+                self.write(element, (*path, str(index)))
+        elif component.dtype.hasobject:
+            raise _hidden(component, path)
         else:
-            self.words.append(part.tobytes().hex())
+            self.words.append(component.tobytes().hex())
 
-    def function(self, part: Any, path: Path) -> None:
-        """A function by its place, with what it closes over."""
-        cells = [cell.cell_contents for cell in part.__closure__ or ()]
-        held = [
-            *cells,
-            *(part.__defaults__ or ()),
-            *(part.__kwdefaults__ or {}).values(),
+    def function(self, component: Any, path: Path) -> None:
+        """A function by its place, with the values that it closes over."""
+        cell_values = [cell.cell_contents for cell in component.__closure__ or ()]
+        bound_values = [
+            *cell_values,
+            *(component.__defaults__ or ()),
+            *(component.__kwdefaults__ or {}).values(),
         ]
-        if vars(part) or any(type(x) not in ATOMS for x in held):
-            raise _hidden(part, path)
-        self.words.append(f"{_name(part)} {part.__code__.co_firstlineno} {held!r}")
+        if vars(component) or any(
+            type(bound_value) not in ATOMS for bound_value in bound_values
+        ):
+            raise _hidden(component, path)
+        self.words.append(
+            f"{_name(component)} {component.__code__.co_firstlineno} {bound_values!r}"
+        )
 
-    def members(self, part: Any, path: Path) -> None:
-        """A set of plain things, in an order of its own."""
-        found = []
-        for member in part:
-            one = _Walk(self.left_out)
-            one.write(member, path)
+    def members(self, component: Any, path: Path) -> None:
+        """A set of plain values, in sorted order."""
+        member_words = []
+        for member in component:
+            member_walk = _Walk(self.left_out)
+            member_walk.write(member, path)
             if not _is_plain(member):
                 raise _hidden(member, path)
-            found.append(" ".join(one.words))
-        self.words.append(f"{_name(type(part))} {sorted(found)!r}")
+            member_words.append(" ".join(member_walk.words))
+        self.words.append(f"{_name(type(component))} {sorted(member_words)!r}")
 
-    def container(self, part: Any, path: Path) -> None:
+    def container(self, component: Any, path: Path) -> None:
         """A list or a dict in its order; with its fields, where its class has some."""
-        self.words.append(f"{_name(type(part))} {len(part)}")
-        if isinstance(part, dict):
-            for key, value in part.items():
+        self.words.append(f"{_name(type(component))} {len(component)}")
+        if isinstance(component, dict):
+            for key, value in component.items():
                 if not _is_plain(key):
                     raise _hidden(key, path)
                 self.write(key, path)
                 self.write(value, (*path, str(key)))
         else:
-            for i, value in enumerate(part):
-                self.write(value, (*path, str(i)))
-        more = _fields(part)
-        if more:
-            self.fields(more, "and", path)
+            for index, value in enumerate(component):
+                self.write(value, (*path, str(index)))
+        extra_fields = _fields(component)
+        if extra_fields:
+            self.fields(extra_fields, "and", path)
 
-    def fields(self, found: dict[str, Any], word: str, path: Path) -> None:
-        names = sorted(name for name in found if name not in self.left_out)
-        self.words.append(f"{word} {len(names)}")
-        for name in names:
-            self.words.append(name)
-            self.write(found[name], (*path, name))
+    def fields(self, field_values: dict[str, Any], word: str, path: Path) -> None:
+        field_names = sorted(
+            field_name for field_name in field_values if field_name not in self.left_out
+        )
+        self.words.append(f"{word} {len(field_names)}")
+        for field_name in field_names:
+            self.words.append(field_name)
+            self.write(field_values[field_name], (*path, field_name))
 
 
 @functools.cache
-def shows_all(kind: Any) -> bool:
+def shows_all(value_type: Any) -> bool:
     """Whether an object's memory holds its named fields and nothing else."""
-    named = bool(kind.__dictoffset__ > 0) + bool(kind.__weakrefoffset__ > 0)
-    room = object.__basicsize__ + POINTER * (len(_slots(kind)) + named)
-    return bool(kind.__itemsize__ == 0 and kind.__basicsize__ <= room)
+    num_offsets = bool(value_type.__dictoffset__ > 0) + bool(
+        value_type.__weakrefoffset__ > 0
+    )
+    largest_size = object.__basicsize__ + POINTER * (
+        len(_slots(value_type)) + num_offsets
+    )
+    return bool(
+        value_type.__itemsize__ == 0 and value_type.__basicsize__ <= largest_size
+    )
 
 
 @functools.cache
-def _slots(kind: Any) -> tuple[str, ...]:
+def _slots(value_type: Any) -> tuple[str, ...]:
     """The names of a class's slots, as they are stored."""
-    found = []
-    for cls in kind.__mro__:
+    slot_names = []
+    for cls in value_type.__mro__:
         slots = vars(cls).get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__"):
-                private = name.startswith("__") and not name.endswith("__")
-                found.append(f"_{cls.__name__.lstrip('_')}{name}" if private else name)
-    return tuple(found)
+        for slot_name in (slots,) if isinstance(slots, str) else slots:
+            if slot_name not in ("__dict__", "__weakref__"):
+                is_private = slot_name.startswith("__") and not slot_name.endswith("__")
+                slot_names.append(
+                    f"_{cls.__name__.lstrip('_')}{slot_name}"
+                    if is_private
+                    else slot_name
+                )
+    return tuple(slot_names)
 
 
-def _fields(part: Any) -> dict[str, Any]:
-    kind: Any = type(part)
-    slots = {n: getattr(part, n) for n in _slots(kind) if hasattr(part, n)}
-    return slots | getattr(part, "__dict__", {})
+def _fields(component: Any) -> dict[str, Any]:
+    value_type: Any = type(component)
+    slot_values = {
+        slot_name: getattr(component, slot_name)
+        for slot_name in _slots(value_type)
+        if hasattr(component, slot_name)
+    }
+    return slot_values | getattr(component, "__dict__", {})
 
 
 def _is_plain(key: Any) -> bool:
     if isinstance(key, tuple | frozenset):
-        return all(_is_plain(part) for part in key)
+        return all(_is_plain(component) for component in key)
     return type(key) in ATOMS or isinstance(key, np.generic | enum.Enum)
 
 
-def _name(thing: Any) -> str:
-    name = getattr(thing, "__qualname__", None) or getattr(thing, "__name__", None)
-    return f"{getattr(thing, '__module__', '')}.{name or getattr(thing, 'name', '')}"
+def _name(definition: Any) -> str:
+    name = getattr(definition, "__qualname__", None)
+    name = name or getattr(definition, "__name__", None)
+    name = name or getattr(definition, "name", "")
+    return f"{getattr(definition, '__module__', '')}.{name}"
 
 
-def _hidden(part: Any, path: Path) -> Hidden:
-    return Hidden(
-        f"{spelled(path)} holds a {type(part).__name__}, which does not show what is in "
-        "it; let it be numbers, texts, lists and dicts."
+def _hidden(component: Any, path: Path) -> HiddenContents:
+    return HiddenContents(
+        f"{format_path(path)} holds a {type(component).__name__}, which does not show "
+        "what is in it; let it be numbers, texts, lists and dicts."
     )

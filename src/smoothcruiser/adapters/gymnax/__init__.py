@@ -2,7 +2,7 @@
 
 ``problem(env, …)`` and ``make("gymnax:CartPole-v1", …)`` return problems.
 
-  known    what is known of gymnax's own environments: rewards, names of actions
+  known    known facts of gymnax's own environments: rewards, names of actions
   access   an environment as a problem
 
 Only ``access`` imports gymnax and JAX. It is loaded when a problem is first built.
@@ -32,10 +32,12 @@ class GymnaxAdapter(LateAdapter):
     needs = "smoothcruiser[gymnax]"
     modules = ("gymnax",)
 
-    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+    def build(
+        self, text: str, parameters: dict[str, Any], **build_options: Any
+    ) -> Problem:
         """The problem of ``gymnax:text``, if that can be one."""
         refuse(text)
-        return super().build(text, parameters, **asked)
+        return super().build(text, parameters, **build_options)
 
 
 __getattr__ = late_problem(register(GymnaxAdapter()))

@@ -1,15 +1,15 @@
-"""What is known of gymnax's own environments, read in the source of gymnax 1.0.1.
+"""Known facts of gymnax's own environments, read in the source of gymnax 1.0.1.
 
-``RANGES`` holds every reward of an environment, by its own name (``env.name``): a pair, or a
-function of its parameters. The grounds are the lines that compute the reward:
+``RANGES`` holds every reward of an environment, by its own name (``env.name``): a pair,
+or a function of its parameters. The grounds are the lines that compute the reward:
 
   flags and counts      CartPole, Pong: 1 or 0 by whether it is over. Acrobot: -1 or 0,
                         MountainCar: -1. Catch, MemoryChain, UmbrellaChain: -1, 0 or 1.
                         Breakout, Freeway, FourRooms, BernoulliBandit: 1 or 0.
                         Asterix: 8 entities, each met at most once before and once after
                         it moves. SpaceInvaders: aliens on a board of 10 x 10.
-  tables                SimpleBandit: numbers from 0 to 1. DiscountingChain: 1 or the best
-                        one. FrozenLake: its schedule.
+  tables                SimpleBandit: numbers from 0 to 1. DiscountingChain: 1 or the
+                        best one. FrozenLake: its schedule.
   formulas              Pendulum: angle**2 + 0.1 speed**2 + 0.001 torque**2, each at its
                         limit. MountainCarContinuous: -0.1 action**2, + 100 at the goal.
                         Reacher, Swimmer: exp of a number that is not positive, times
@@ -18,8 +18,8 @@ function of its parameters. The grounds are the lines that compute the reward:
 
 Formulas are computed in float32, so their ranges are widened by ``ROUNDED``. The others
 have no known range (normal noise: GaussianBandit, DeepSea with chance; distances:
-PointRobot if dense; Seaquest): it has to be declared. What this file leaves out: gymnax
-itself, which is not imported.
+PointRobot if dense; Seaquest): it has to be declared. Out of scope: gymnax itself,
+which is not imported.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ ROUNDED = 1e-5
 
 
 def _pendulum(env: Any, params: Any, actions: Any) -> Range:
-    worst = math.pi**2 + 0.1 * float(params.max_speed) ** 2
-    worst += 0.001 * float(params.max_torque) ** 2
-    return -worst * (1.0 + ROUNDED), 0.0
+    worst_cost = math.pi**2 + 0.1 * float(params.max_speed) ** 2
+    worst_cost += 0.001 * float(params.max_torque) ** 2
+    return -worst_cost * (1.0 + ROUNDED), 0.0
 
 
 def _continuous_car(env: Any, params: Any, actions: Sequence[Any]) -> Range:
-    farthest = max(abs(float(_number(action))) for action in actions)
-    return -0.1 * farthest**2 * (1.0 + ROUNDED), 100.0
+    largest_action = max(abs(float(_number(action))) for action in actions)
+    return -0.1 * largest_action**2 * (1.0 + ROUNDED), 100.0
 
 
 def _number(action: Any) -> Any:
@@ -53,19 +53,19 @@ def _number(action: Any) -> Any:
 def _deep_sea(env: Any, params: Any, actions: Any) -> Range | None:
     if not bool(params.deterministic):
         return None
-    cost = float(params.unscaled_move_cost) / int(env.size)
-    return min(0.0, -cost) - ROUNDED, max(1.0, 1.0 - cost) + ROUNDED
+    move_cost = float(params.unscaled_move_cost) / int(env.size)
+    return min(0.0, -move_cost) - ROUNDED, max(1.0, 1.0 - move_cost) + ROUNDED
 
 
 def _chain(env: Any, params: Any, actions: Any) -> Range:
-    best = float(params.optimal_return)
-    return min(0.0, best) - ROUNDED, max(1.0, best) + ROUNDED
+    best_return = float(params.optimal_return)
+    return min(0.0, best_return) - ROUNDED, max(1.0, best_return) + ROUNDED
 
 
 def _maze(env: Any, params: Any, actions: Any) -> Range:
-    ends = [0.0, float(params.reward), float(params.punishment)]
-    ends.append(ends[1] + ends[2])
-    return min(ends) - ROUNDED, max(ends) + ROUNDED
+    possible_rewards = [0.0, float(params.reward), float(params.punishment)]
+    possible_rewards.append(possible_rewards[1] + possible_rewards[2])
+    return min(possible_rewards) - ROUNDED, max(possible_rewards) + ROUNDED
 
 
 def _robot(env: Any, params: Any, actions: Any) -> Range | None:
@@ -73,8 +73,8 @@ def _robot(env: Any, params: Any, actions: Any) -> Range | None:
 
 
 def _lake(env: Any, params: Any, actions: Any) -> Range:
-    paid = [float(x) for x in env.reward_schedule]
-    return min(paid), max(paid)
+    scheduled_rewards = [float(x) for x in env.reward_schedule]
+    return min(scheduled_rewards), max(scheduled_rewards)
 
 
 RANGES: dict[str, Range | Callable[[Any, Any, Any], Range | None]] = {
@@ -103,7 +103,7 @@ RANGES: dict[str, Range | Callable[[Any, Any, Any], Range | None]] = {
     "FrozenLake-misc": _lake,
 }
 
-# whose rewards are whole numbers whatever their parameters are: nothing is rounded
+# rewards are whole numbers for all parameters: nothing is rounded
 WHOLE = frozenset(
     {
         "CartPole-v1",
@@ -151,15 +151,21 @@ def known_range(
     name: str, env: Any, params: Any, actions: Sequence[Any]
 ) -> Range | None:
     """(low, high) of all rewards of one of gymnax's own; None where it is not known."""
-    found = RANGES.get(name)
-    return found(env, params, actions) if callable(found) else found
+    reward_range = RANGES.get(name)
+    return (
+        reward_range(env, params, actions) if callable(reward_range) else reward_range
+    )
 
 
-def meanings(name: str, env: Any, number: int) -> tuple[str, ...] | None:
+def meanings(name: str, env: Any, num_actions: int) -> tuple[str, ...] | None:
     """The names of the actions of one of gymnax's own; None where they have none."""
     if name.endswith("-MinAtar") and hasattr(env, "action_set"):
-        places = [int(x) for x in env.action_set]
-        found = tuple(_MINATAR[x] for x in places if x < len(_MINATAR))
+        action_numbers = [int(x) for x in env.action_set]
+        action_names = tuple(_MINATAR[x] for x in action_numbers if x < len(_MINATAR))
     else:
-        found = MEANINGS.get(name, ())
-    return found if len(found) == number and len(set(found)) == number else None
+        action_names = MEANINGS.get(name, ())
+    return (
+        action_names
+        if len(action_names) == num_actions and len(set(action_names)) == num_actions
+        else None
+    )

@@ -1,9 +1,8 @@
 """OpenSpiel games as problems.
 
-Two players, zero sum, sequential, perfect information, with or without chance.
-Player 0 of OpenSpiel is the max player (1), player 1 the min player (2). The
-reward of a move is what it adds to player 0's return, so most games pay at the
-end only.
+Two players, zero sum, sequential, perfect information, with or without chance. Player 0
+of OpenSpiel is the max player (1), player 1 the min player (2). The reward of a move is
+its addition to player 0's return, so most games pay at the end only.
 
   action     a move, and then all that chance does until a player moves or the
              game ends
@@ -13,8 +12,8 @@ end only.
   outcomes   the law of a move through all its chance nodes: small games are
              solved exactly
 
-With discount 1 the horizon is the longest game. A game that pays at its end
-only has tighter bounds on V than its rewards tell: with h moves left,
+With discount 1 the horizon is the longest game. A game that pays at its end only has
+tighter bounds on V than its rewards imply: with h moves left,
 
     Q <= max(u, 0) + gamma M S(h-1)  for the largest payoff u
     V <= max(u, 0) + M S(h)
@@ -22,9 +21,8 @@ only has tighter bounds on V than its rewards tell: with h moves left,
 
 and likewise from below.
 
-A game that lasts longer than OpenSpiel says would break this, so a step refuses
-to continue there. What this file leaves out: simultaneous moves, hidden
-information, more players.
+A game that lasts longer than OpenSpiel says would break this, so a step refuses to
+continue there. Out of scope: simultaneous moves, hidden information, more players.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Unpack
 
-from smoothcruiser.adapters.openspiel.keys import Merge, chosen
+from smoothcruiser.adapters.openspiel.keys import Merge, choose_key
 from smoothcruiser.errors import InvalidInput, MissingExtra, OracleError
 from smoothcruiser.jit.streams import stream
 from smoothcruiser.operators import Operator
@@ -58,7 +56,7 @@ except ImportError as error:
         "OpenSpiel games need OpenSpiel: pip install 'smoothcruiser[openspiel]'."
     ) from error
 
-# games that may last for ever, whatever ``max_game_length`` says
+# games that may last forever, against their ``max_game_length``
 ENDLESS = frozenset({"maedn"})
 # board sizes of twixt in this process: all boards share one table of links
 _TWIXT_SIZES: set[int] = set()
@@ -107,18 +105,18 @@ class SpielState:
 
 
 class SpielOracle:
-    """The step of a game: a move, and what chance does after it."""
+    """The step of a game: a move, and the chance events after it."""
 
     def __init__(self, game: Any) -> None:
         self.game = game
-        self.longest = None if _endless(game) else int(game.max_game_length())
+        self.longest = None if _is_endless(game) else int(game.max_game_length())
 
     def __fingerprint__(self) -> Any:
         return str(self.game), self.longest, pyspiel  # the library by its version
 
     def reset(self, rng: Any) -> SpielState:
         """The beginning of a game, its chance nodes sampled from ``rng``."""
-        return SpielState(self._played(self.game.new_initial_state(), rng), 0)
+        return SpielState(self._play_chance(self.game.new_initial_state(), rng), 0)
 
     def parse(self, state: Any) -> Any:
         """The position after a list of all moves so far, those of chance included.
@@ -128,48 +126,48 @@ class SpielOracle:
         if isinstance(state, SpielState):
             return state
         if isinstance(state, pyspiel.State):
-            return self._read(state)
+            return self._replay_position(state)
         if not isinstance(state, list | tuple):
             raise InvalidInput(
                 f"A position of {self.game} is a list of all moves so far, or "
                 f"OpenSpiel's own, got {state!r}."
             )
-        position, moves = self.game.new_initial_state(), 0
+        position, num_moves = self.game.new_initial_state(), 0
         for move in state:
             if move not in position.legal_actions():
                 raise InvalidInput(
                     f"Move {move!r} of {list(state)} is not legal after "
                     f"{list(position.history())}."
                 )
-            moves += not position.is_chance_node()
+            num_moves += not position.is_chance_node()
             position.apply_action(move)
         if position.is_chance_node():
             raise InvalidInput(
                 f"After {list(state)} it is chance's turn; add its outcome to the list."
             )
-        return SpielState(position, moves)
+        return SpielState(position, num_moves)
 
-    def _read(self, running: Any) -> Any:
+    def _replay_position(self, running: Any) -> Any:
         """OpenSpiel's own position, played again from the beginning."""
         if str(running.get_game()) != str(self.game):
             raise InvalidInput(
                 f"The position is one of {running.get_game()}, and the problem is "
                 f"{self.game}; make the problem of the position's game."
             )
-        found = self.parse([int(move) for move in running.history()])
-        if str(found.state) != str(running):
+        replayed_state = self.parse([int(move) for move in running.history()])
+        if str(replayed_state.state) != str(running):
             raise InvalidInput(
                 f"The moves {list(running.history())} do not lead to the position from "
                 f"the beginning of {self.game}; plan where a game began there."
             )
-        return found
+        return replayed_state
 
     def plain(self, state: SpielState) -> list[int]:
         """The list of all moves, which ``parse`` reads."""
         return [int(move) for move in state.history]
 
     def label(self, state: SpielState, action: int) -> str | None:
-        """What OpenSpiel calls a move: that may depend on the position and the mover."""
+        """OpenSpiel's name of a move; it may depend on the position and the mover."""
         if action not in state.actions:
             return None
         position = state.state
@@ -179,24 +177,28 @@ class SpielOracle:
         self, state: SpielState, action: int, rng: Any
     ) -> tuple[float, SpielState]:
         """One sample of (reward of the max player, next position)."""
-        after = self._played(state.state.child(action), rng)
-        return self._answer(state, after)
+        next_position = self._play_chance(state.state.child(action), rng)
+        return self._reward_and_state(state, next_position)
 
-    def _answer(self, state: SpielState, after: Any) -> tuple[float, SpielState]:
-        moves = state.moves + 1
+    def _reward_and_state(
+        self, state: SpielState, next_position: Any
+    ) -> tuple[float, SpielState]:
+        num_moves = state.moves + 1
         if (
             self.longest is not None
-            and moves >= self.longest
-            and not after.is_terminal()
+            and num_moves >= self.longest
+            and not next_position.is_terminal()
         ):
             raise OracleError(
                 f"OpenSpiel says that {self.game.get_type().short_name} lasts "
                 f"{self.longest:,} moves at the most, but it goes on after {state!r}; "
                 "plan from an earlier position."
             )
-        return after.returns()[0] - state.state.returns()[0], SpielState(after, moves)
+        return next_position.returns()[0] - state.state.returns()[0], SpielState(
+            next_position, num_moves
+        )
 
-    def _played(self, position: Any, rng: Any) -> Any:
+    def _play_chance(self, position: Any, rng: Any) -> Any:
         """The position after chance has had its turns."""
         while position.is_chance_node():
             outcomes = position.chance_outcomes()
@@ -209,20 +211,20 @@ class SpielOracle:
         self, state: SpielState, action: int
     ) -> list[tuple[float, float, SpielState]]:
         """The law of a move: (probability, reward, next position)."""
-        waiting, found = [(1.0, state.state.child(action))], []
-        while waiting:
-            p, position = waiting.pop()
+        pending_positions, move_outcomes = [(1.0, state.state.child(action))], []
+        while pending_positions:
+            p, position = pending_positions.pop()
             if position.is_chance_node():
-                waiting += [
+                pending_positions += [
                     (p * q, position.child(outcome))
                     for outcome, q in position.chance_outcomes()
                 ]
             else:
-                found.append((p, *self._answer(state, position)))
-        return found
+                move_outcomes.append((p, *self._reward_and_state(state, position)))
+        return move_outcomes
 
 
-def _endless(game: Any) -> bool:
+def _is_endless(game: Any) -> bool:
     return not ENDLESS.isdisjoint(re.findall(r"\w+", str(game)))
 
 
@@ -264,8 +266,8 @@ def problem(
             find wrong is refused.
         seed: of the stream that samples the chance nodes before the first move.
         name: shown in answers; the default is ``openspiel:`` and the game's name.
-        more: declarations, as for ``make``: ``horizon`` (moves until the end, by default
-            as long as the game lasts), ``key``, …
+        more: declarations, as for ``make``: ``horizon`` (moves until the end, by
+            default as long as the game lasts), ``key``, …
 
     Example:
         >>> import smoothcruiser as sc
@@ -276,68 +278,78 @@ def problem(
         9
     """
     check_keywords("problem", more, DECLARATIONS)
-    declared = taken(dict(more))
-    horizon = declared.get("horizon")
+    declarations = taken(dict(more))
+    horizon = declarations.get("horizon")
     if isinstance(game, str):
-        game = _loaded(game, {})
+        game = _load_game(game, {})
     _check(game)
     oracle = SpielOracle(game)
-    kind = game.get_type()
+    game_type = game.get_type()
     if discount == 1 and horizon is None:
         if oracle.longest is None:
             remedy = "with discount 1 give horizon=, or a discount below 1"
-            raise InvalidInput(f"{kind.short_name} may go on for ever: {remedy}.")
+            raise InvalidInput(f"{game_type.short_name} may go on for ever: {remedy}.")
         horizon = oracle.longest
-    low, high = min(0.0, float(game.min_utility())), max(0.0, float(game.max_utility()))
-    bounds = None
-    at_end = kind.reward_model == pyspiel.GameType.RewardModel.TERMINAL
+    lowest_reward, highest_reward = (
+        min(0.0, float(game.min_utility())),
+        max(0.0, float(game.max_utility())),
+    )
+    value_bounds = None
+    at_end = game_type.reward_model == pyspiel.GameType.RewardModel.TERMINAL
     if not at_end:
         # a step may move the return from one end to the other
-        low, high = low - high, high - low
-    elif operator.shift_invariant:
-        steps = oracle.longest or (horizon if discount == 1 and horizon else math.inf)
-        total = (
-            float(steps)
-            if discount == 1
-            else (1.0 - discount**steps) / (1.0 - discount)
+        lowest_reward, highest_reward = (
+            lowest_reward - highest_reward,
+            highest_reward - lowest_reward,
         )
-        extra = total * max(
+    elif operator.shift_invariant:
+        max_steps = oracle.longest or (
+            horizon if discount == 1 and horizon else math.inf
+        )
+        weight_sum = (
+            float(max_steps)
+            if discount == 1
+            else (1.0 - discount**max_steps) / (1.0 - discount)
+        )
+        largest_offset = weight_sum * max(
             abs(operator.offset(k)) for k in (1, int(game.num_distinct_actions()))
         )
-        bounds = (low - extra, high + extra)
-    certain = kind.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
-    if declared.get("deterministic") and not certain:
+        value_bounds = (lowest_reward - largest_offset, highest_reward + largest_offset)
+    is_deterministic = (
+        game_type.chance_mode == pyspiel.GameType.ChanceMode.DETERMINISTIC
+    )
+    if declarations.get("deterministic") and not is_deterministic:
         raise InvalidInput(
-            f"{kind.short_name} has chance nodes, so a move has several outcomes; drop "
-            "deterministic=."
+            f"{game_type.short_name} has chance nodes, so a move has several outcomes; "
+            "drop deterministic=."
         )
-    if not at_end and declared.get("payoffs") == AT_THE_END:
+    if not at_end and declarations.get("payoffs") == AT_THE_END:
         raise InvalidInput(
-            f"{kind.short_name} pays on the way, by OpenSpiel's reward model; drop "
-            "payoffs=."
+            f"{game_type.short_name} pays on the way, by OpenSpiel's reward model; "
+            "drop payoffs=."
         )
     facts: dict[str, Any] = {
         "player": player,
         "num_actions": int(game.num_distinct_actions()),
         "discount": discount,
         "operator": operator,
-        "reward_range": (low, high),
-        "value_bounds": bounds,
+        "reward_range": (lowest_reward, highest_reward),
+        "value_bounds": value_bounds,
         "payoffs": AT_THE_END if at_end else EVERY_STEP,
-        "deterministic": certain,
+        "deterministic": is_deterministic,
         "legal": legal,
         "terminal": terminal,
         "initial_state": oracle.reset(stream(seed)),
         "horizon": horizon,
         "outcomes": oracle.outcomes,
-        "name": name or f"openspiel:{kind.short_name}",
+        "name": name or f"openspiel:{game_type.short_name}",
     }
-    if "key" not in declared:
-        facts["key"] = chosen(game, merge, discount, horizon)
+    if "key" not in declarations:
+        facts["key"] = choose_key(game, merge, discount, horizon)
     elif merge != "auto":
         raise InvalidInput("key= and merge= both say what one state is; drop one.")
-    declared["horizon"] = horizon
-    return Game(oracle, **merged(facts, declared))
+    declarations["horizon"] = horizon
+    return Game(oracle, **merged(facts, declarations))
 
 
 def named(
@@ -347,19 +359,19 @@ def named(
 
     Parameters that are not this adapter's own go to OpenSpiel.
     """
-    words = (*DECLARATIONS, "merge", "seed")
-    own = {k: parameters.pop(k) for k in words if k in parameters}
-    shown = "".join(f",{k}={v}" for k, v in parameters.items())
+    option_names = (*DECLARATIONS, "merge", "seed")
+    problem_options = {k: parameters.pop(k) for k in option_names if k in parameters}
+    shown_parameters = "".join(f",{k}={v}" for k, v in parameters.items())
     return problem(
-        _loaded(text, parameters),
+        _load_game(text, parameters),
         discount=discount,
         operator=operator,
-        name=f"openspiel:{text}{shown}",
-        **own,
+        name=f"openspiel:{text}{shown_parameters}",
+        **problem_options,
     )
 
 
-def _loaded(text: str, parameters: dict[str, Any]) -> Any:
+def _load_game(text: str, parameters: dict[str, Any]) -> Any:
     try:
         with _quiet():
             return (
@@ -368,24 +380,25 @@ def _loaded(text: str, parameters: dict[str, Any]) -> Any:
                 else pyspiel.load_game(text)
             )
     except pyspiel.SpielError as error:
-        first = str(error).strip().splitlines()[0][:200]
-        first = first.removesuffix(" Available games are:").rstrip(".")
-        given = f" with {parameters}" if parameters else ""
+        first_line = str(error).strip().splitlines()[0][:200]
+        first_line = first_line.removesuffix(" Available games are:").rstrip(".")
+        given_text = f" with {parameters}" if parameters else ""
         raise InvalidInput(
-            f"OpenSpiel cannot load {text!r}{given}: {first}; {_near(text)}"
+            f"OpenSpiel cannot load {text!r}{given_text}: {first_line}; "
+            f"{_suggest_game(text)}"
         ) from error
 
 
-def _near(text: str) -> str:
-    """What to write instead: the game of the nearest name, or where they are listed."""
-    name = text.partition("(")[0]
-    known = pyspiel.registered_names()
-    if name in known:
+def _suggest_game(text: str) -> str:
+    """A remedy: the game of the nearest name, or where all names are listed."""
+    game_name = text.partition("(")[0]
+    known_names = pyspiel.registered_names()
+    if game_name in known_names:
         return "change its parameters."
-    close = difflib.get_close_matches(name, known, 1)
+    close_matches = difflib.get_close_matches(game_name, known_names, 1)
     return (
-        f"did you mean {close[0]!r}?"
-        if close
+        f"did you mean {close_matches[0]!r}?"
+        if close_matches
         else "pyspiel.registered_names() lists them."
     )
 
@@ -393,48 +406,48 @@ def _near(text: str) -> str:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without OpenSpiel's own lines on standard error: its exception says the same."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+    saved_stderr, null_device = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+        os.dup2(saved_stderr, 2)
+        os.close(saved_stderr)
+        os.close(null_device)
 
 
 def _check(game: Any) -> None:
     """Refuse games that are not of the kind this library plans in."""
-    kind = game.get_type()
-    wrong: Sequence[tuple[bool, str]] = (
+    game_type = game.get_type()
+    refusal_checks: Sequence[tuple[bool, str]] = (
         (game.num_players() != 2, f"it has {game.num_players()} players"),
-        (kind.utility != pyspiel.GameType.Utility.ZERO_SUM, "it is not zero-sum"),
+        (game_type.utility != pyspiel.GameType.Utility.ZERO_SUM, "it is not zero-sum"),
         (
-            kind.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL,
+            game_type.dynamics != pyspiel.GameType.Dynamics.SEQUENTIAL,
             "players move at the same time",
         ),
         (
-            kind.information != pyspiel.GameType.Information.PERFECT_INFORMATION,
+            game_type.information != pyspiel.GameType.Information.PERFECT_INFORMATION,
             "information is hidden",
         ),
         (
-            kind.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC,
+            game_type.chance_mode == pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC,
             "its chance nodes do not list their outcomes",
         ),
     )
-    reasons = [reason for bad, reason in wrong if bad]
+    reasons = [reason for is_refused, reason in refusal_checks if is_refused]
     if reasons:
         raise InvalidInput(
-            f"{kind.short_name} cannot be planned in: {' and '.join(reasons)}; "
+            f"{game_type.short_name} cannot be planned in: {' and '.join(reasons)}; "
             "two-player, zero-sum, sequential games of perfect information can."
         )
-    if kind.short_name == "twixt":
-        size = game.get_parameters()["board_size"]
-        if _TWIXT_SIZES - {size}:
-            sizes = " and ".join(map(str, sorted(_TWIXT_SIZES | {size})))
+    if game_type.short_name == "twixt":
+        board_size = game.get_parameters()["board_size"]
+        if _TWIXT_SIZES - {board_size}:
+            size_list = " and ".join(map(str, sorted(_TWIXT_SIZES | {board_size})))
             raise InvalidInput(
                 "OpenSpiel keeps the links of all twixt boards in one table, so "
-                f"boards of sizes {sizes} spoil each other; plan in them in separate "
-                "processes."
+                f"boards of sizes {size_list} spoil each other; plan in them in "
+                "separate processes."
             )
-        _TWIXT_SIZES.add(size)
+        _TWIXT_SIZES.add(board_size)

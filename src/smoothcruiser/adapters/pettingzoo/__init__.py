@@ -2,9 +2,9 @@
 
 ``problem(game, …)`` and ``make("pettingzoo:connect_four_v3", …)`` return problems.
 
-  access   which games are taken, and the problem that one makes
+  access   which games are accepted, and the problem that one makes
   bare     a game without its wrappers
-  known    what is known of PettingZoo's own games
+  known    known facts of PettingZoo's own games
   turns    a game as an environment of Gymnasium, so that it is copied and tried as
            those are; its positions and its oracle
 

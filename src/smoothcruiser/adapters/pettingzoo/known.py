@@ -1,8 +1,8 @@
-"""What is known of PettingZoo's own games: read in their source, PettingZoo 1.27.
+"""Known facts of PettingZoo's own games, read in their source, PettingZoo 1.27.
 
-PettingZoo does not say whether a game hides anything, whether chance plays, what it
-pays and how long it lasts. Here it is said for the games of ``pettingzoo.classic``;
-of other games the user says it. What this file leaves out: third parties' games.
+PettingZoo does not say whether a game hides anything, whether chance plays, how much it
+pays and how long it lasts. This file says so for the games of ``pettingzoo.classic``;
+for other games the user declares it. Out of scope: third parties' games.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 
 from smoothcruiser.errors import OracleError
 
-PAYS = (-1.0, 1.0)  # of every game below: 1 and -1 for a win, 0 and 0 for a draw
+# of every game below: 1 and -1 for a win, 0 and 0 for a draw
+REWARD_RANGE = (-1.0, 1.0)
 # attributes that a constructor sets and nothing changes; copies of a copy share them
-FIXED = (
+FIXED_FIELDS = (
     "action_spaces",
     "observation_spaces",
     "possible_agents",
@@ -31,7 +32,7 @@ class KnownGame:
 
     longest: int | None = None  # moves; None where the rules do not bound them
     label: Callable[[Any, int], str] | None = None
-    fixed: tuple[str, ...] = FIXED
+    fixed: tuple[str, ...] = FIXED_FIELDS
     guard: Callable[[Any], None] | None = None  # before every step
 
 
@@ -46,15 +47,15 @@ def _square(game: Any, action: int) -> str:
 def _chess_move(game: Any, action: int) -> str:
     from pettingzoo.classic.chess import chess_utils
 
-    mover = game.agents.index(game.agent_selection)
-    return str(chess_utils.action_to_move(game.board, action, mover).uci())
+    mover_index = game.agents.index(game.agent_selection)
+    return str(chess_utils.action_to_move(game.board, action, mover_index).uci())
 
 
 def _go_point(game: Any, action: int) -> str:
-    size = game._N
-    if action == size * size:
+    board_size = game._N
+    if action == board_size * board_size:
         return "pass"
-    return f"row {action // size}, column {action % size}"
+    return f"row {action // board_size}, column {action % board_size}"
 
 
 def _one_go_board(game: Any) -> None:
@@ -71,7 +72,7 @@ def _one_go_board(game: Any) -> None:
 
 KNOWN: dict[str, KnownGame] = {
     "tictactoe": KnownGame(
-        longest=9, label=_square, fixed=(*FIXED, "board.winning_combinations")
+        longest=9, label=_square, fixed=(*FIXED_FIELDS, "board.winning_combinations")
     ),
     "connect_four": KnownGame(longest=42, label=_column),
     "chess": KnownGame(label=_chess_move),
@@ -84,24 +85,24 @@ HIDDEN = frozenset(
     )
 )
 AT_ONCE = frozenset(("rps", "rpsls"))
-# families whose players all move at the same time
+# families in which all players move at the same time
 FAMILIES_AT_ONCE = ("atari", "butterfly", "mpe", "sisl")
 
 
-def stem(name: str) -> str:
+def strip_version(name: str) -> str:
     """A game's name without its version: ``connect_four_v3`` is ``connect_four``."""
     return re.sub(r"_v\d+$", "", name)
 
 
-def known(game: Any) -> KnownGame | None:
-    """What is known of a game, by the module of its class; None of others' games."""
-    place = type(game).__module__.split(".")
-    if place[:2] != ["pettingzoo", "classic"] or len(place) < 3:
+def look_up_game(game: Any) -> KnownGame | None:
+    """The known facts of a game, by the module of its class; None for other games."""
+    module_path = type(game).__module__.split(".")
+    if module_path[:2] != ["pettingzoo", "classic"] or len(module_path) < 3:
         return None
-    return KNOWN.get(place[2])
+    return KNOWN.get(module_path[2])
 
 
-def hides(game: Any) -> bool:
+def hides_information(game: Any) -> bool:
     """Whether a game is known to hide something from its players."""
-    place = type(game).__module__.split(".")
-    return place[:2] == ["pettingzoo", "classic"] and place[-1] in HIDDEN
+    module_path = type(game).__module__.split(".")
+    return module_path[:2] == ["pettingzoo", "classic"] and module_path[-1] in HIDDEN

@@ -1,19 +1,20 @@
 """A PettingZoo game as an environment of Gymnasium, its positions and its oracle.
 
-So seen, a game is copied, tried and stepped as environments are
-(``adapters.gymnasium``): a copy keeps what EzPickle would forget, draws from the
-planner's stream, and has to continue as one that was never copied.
+In this form a game is copied, tried and stepped as environments are
+(``adapters.gymnasium``): a copy keeps the state that EzPickle would forget, samples
+from the planner's stream, and has to continue as one that was never copied.
 
   player   ``agent_selection``: the first of ``possible_agents`` is the max player
   legal    the mover's ``action_mask``, in its observation or its info; without one,
            all actions
-  reward   what a step adds to the max player's; the min player's must be minus that
+  reward   the addition of a step to the max player's; the min player's must be minus
+           that
   end      all ``terminations`` or ``truncations`` are set; a game that one player
            leaves while the other plays on is an error
 
-Whoever sees a mask may change it, and a mask may change by being looked at: it is
-read once for each position, and the trial compares what a game holds before and
-after a second look. What this file leaves out: which games are taken (``access``).
+A caller may change a mask, and reading may change it too: it is read once for each
+position, and the trial compares the contents of a game before and after a second
+reading. Out of scope: which games are accepted (``access``).
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ import numpy as np
 from smoothcruiser.adapters.gymnasium.copies import (
     View,
     contents,
-    different,
-    spelled,
+    first_difference,
+    format_path,
 )
 from smoothcruiser.adapters.gymnasium.oracles import Snapshot, SnapshotOracle
-from smoothcruiser.adapters.gymnasium.whole import ASSUMED, whole
-from smoothcruiser.adapters.pettingzoo.bare import bare, has_begun, title_of
-from smoothcruiser.adapters.pettingzoo.known import known
+from smoothcruiser.adapters.gymnasium.whole import ASSUMPTION, whole
+from smoothcruiser.adapters.pettingzoo.bare import has_begun, strip_wrappers, title_of
+from smoothcruiser.adapters.pettingzoo.known import look_up_game
 from smoothcruiser.errors import InvalidInput, OracleError
 from smoothcruiser.jit.streams import stream
 
@@ -51,87 +52,106 @@ class TurnsView(View):
     ``origin`` numbers the beginnings that ``moves`` count from.
     """
 
-    def __init__(self, game: Any, names: tuple[str, str], size: int) -> None:
-        self.inside, self.names = game, names
-        self.action_space = gymnasium.spaces.Discrete(size)
+    def __init__(
+        self, game: Any, player_names: tuple[str, str], num_actions: int
+    ) -> None:
+        self.inside, self.names = game, player_names
+        self.action_space = gymnasium.spaces.Discrete(num_actions)
         self.moves: tuple[int, ...] = ()
         self.origin = 0
-        found = known(game)
-        self.guard = None if found is None else found.guard
+        known_game = look_up_game(game)
+        self.guard = None if known_game is None else known_game.guard
 
     def like(self, other: Any) -> Any:
         """A view of another running game; anything else as it is."""
         if isinstance(other, TurnsView) or not hasattr(other, "possible_agents"):
             return other
-        return TurnsView(bare(other), self.names, int(self.action_space.n))
+        return TurnsView(strip_wrappers(other), self.names, int(self.action_space.n))
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begin a game, under a seed from the planner's stream."""
-        given = seed if seed is not None else int(self.np_random.integers(2**31))
-        self.inside.reset(seed=given)
+        reset_seed = seed if seed is not None else int(self.np_random.integers(2**31))
+        self.inside.reset(seed=reset_seed)
         self.moves = ()
         return None, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One move: (nothing, reward of the first player, end, cut off, nothing)."""
+        """One move: (None, reward of the first player, terminated, truncated, {})."""
         game = self.inside
         if self.guard is not None:
             self.guard(game)
         mover = game.agent_selection
-        before = dict(getattr(game, "_cumulative_rewards", {}))
+        sums_before = dict(getattr(game, "_cumulative_rewards", {}))
         game.step(int(action))
         self.moves = (*self.moves, int(action))
-        paid = self.paid(mover, before)
-        ended, cut = self.ends()
-        return None, paid, ended, cut, {}
+        first_reward = self.step_reward(mover, sums_before)
+        has_ended, was_cut = self.ends()
+        return None, first_reward, has_ended, was_cut, {}
 
-    def paid(self, mover: str, before: dict[str, Any]) -> float:
-        """What the step paid the first player; the second must lose as much."""
+    def step_reward(self, mover: str, sums_before: dict[str, Any]) -> float:
+        """The step's reward of the first player; the second must lose as much."""
         game = self.inside
-        one, two = (float((game.rewards or {}).get(name, 0.0)) for name in self.names)
-        scale = max(1.0, abs(one), abs(two))
-        if not math.isfinite(one + two) or abs(one + two) > ROUNDING * scale:
+        first_reward, second_reward = (
+            float((game.rewards or {}).get(player_name, 0.0))
+            for player_name in self.names
+        )
+        scale = max(1.0, abs(first_reward), abs(second_reward))
+        if (
+            not math.isfinite(first_reward + second_reward)
+            or abs(first_reward + second_reward) > ROUNDING * scale
+        ):
             raise OracleError(
                 f"{self.title} is not zero-sum: move {self.moves[-1]} after "
-                f"{list(self.moves[:-1])} paid {self.names[0]} {one:g} and "
-                f"{self.names[1]} {two:g}; only games whose rewards add up to 0 in "
-                "every step can be planned in."
+                f"{list(self.moves[:-1])} paid {self.names[0]} {first_reward:g} and "
+                f"{self.names[1]} {second_reward:g}; only games whose rewards add up "
+                "to 0 in every step can be planned in."
             )
-        after = getattr(game, "_cumulative_rewards", {})
-        for name, reward in zip(self.names, (one, two), strict=True):
-            had, has = before.get(name, 0.0), after.get(name)
-            # the mover's sum begins anew with its move, where a game follows the API
-            starts = (had, 0.0) if name == mover else (had,)
-            if has is not None and not any(
-                abs(has - start - reward) <= ROUNDING * max(scale, abs(has))
-                for start in starts
+        sums_after = getattr(game, "_cumulative_rewards", {})
+        for player_name, reward in zip(
+            self.names, (first_reward, second_reward), strict=True
+        ):
+            old_sum, new_sum = (
+                sums_before.get(player_name, 0.0),
+                sums_after.get(player_name),
+            )
+            # the mover's sum restarts with its move, where a game follows the API
+            possible_starts = (old_sum, 0.0) if player_name == mover else (old_sum,)
+            if new_sum is not None and not any(
+                abs(new_sum - start - reward) <= ROUNDING * max(scale, abs(new_sum))
+                for start in possible_starts
             ):
                 raise OracleError(
-                    f"{self.title} pays {name} {reward:g} by rewards and "
-                    f"{has - had:g} by _cumulative_rewards, which last() returns, in "
-                    f"move {self.moves[-1]} after {list(self.moves[:-1])}; let step "
-                    "clear rewards and call _accumulate_rewards."
+                    f"{self.title} pays {player_name} {reward:g} by rewards and "
+                    f"{new_sum - old_sum:g} by _cumulative_rewards, which last() "
+                    f"returns, in move {self.moves[-1]} after {list(self.moves[:-1])}; "
+                    "let step clear rewards and call _accumulate_rewards."
                 )
-        return one
+        return first_reward
 
     def ends(self) -> tuple[bool, bool]:
-        """Whether the game is over, and whether it was only cut off."""
+        """(terminated, truncated): whether the game is over, and in which way."""
         game = self.inside
-        ended = [bool(game.terminations.get(name, True)) for name in self.names]
-        cut = [bool(game.truncations.get(name, True)) for name in self.names]
-        over = [a or b for a, b in zip(ended, cut, strict=True)]
-        if any(over) != all(over):
+        terminations = [
+            bool(game.terminations.get(player_name, True)) for player_name in self.names
+        ]
+        truncations = [
+            bool(game.truncations.get(player_name, True)) for player_name in self.names
+        ]
+        players_out = [a or b for a, b in zip(terminations, truncations, strict=True)]
+        if any(players_out) != all(players_out):
             raise OracleError(
                 f"In {self.title} one player is out after {list(self.moves)} and the "
                 "other plays on; both have to end together."
             )
-        return all(over) and any(ended), all(over) and not any(ended)
+        return all(players_out) and any(terminations), all(players_out) and not any(
+            terminations
+        )
 
     @property
     def title(self) -> str:
-        """What the game calls itself."""
+        """The name that the game gives itself."""
         return title_of(self.inside)
 
     @property
@@ -142,51 +162,58 @@ class TurnsView(View):
     @property
     def mover(self) -> int:
         """1 where the first player moves, 2 where the second does."""
-        name = self.inside.agent_selection
-        if name not in self.names:
+        player_name = self.inside.agent_selection
+        if player_name not in self.names:
             raise OracleError(
-                f"{self.title} lets {name!r} move after {list(self.moves)}, who is not "
-                f"one of its players {self.names[0]!r} and {self.names[1]!r}."
+                f"{self.title} lets {player_name!r} move after {list(self.moves)}, who "
+                f"is not one of its players {self.names[0]!r} and {self.names[1]!r}."
             )
-        return 1 + self.names.index(name)
+        return 1 + self.names.index(player_name)
 
     def legal(self) -> frozenset[int]:
-        """The legal moves of whoever moves; none where the game is over."""
+        """The mover's legal moves; none where the game is over."""
         if self.over:
             return frozenset()
-        game, name = self.inside, self.names[self.mover - 1]
-        size = int(game.action_space(name).n)
-        mask = action_mask(game, name)
+        game, player_name = self.inside, self.names[self.mover - 1]
+        num_actions = int(game.action_space(player_name).n)
+        mask = action_mask(game, player_name)
         if mask is None:
-            return frozenset(range(size))
-        found = np.array(mask)  # a copy: the game may write into its own
-        if found.shape != (size,):
+            return frozenset(range(num_actions))
+        mask_array = np.array(mask)  # a copy: the game may write into its own
+        if mask_array.shape != (num_actions,):
             raise OracleError(
-                f"The action_mask of {self.title} has the shape {found.shape} after "
-                f"{list(self.moves)}; one entry for each of {size} actions is needed."
+                f"The action_mask of {self.title} has the shape {mask_array.shape} "
+                f"after {list(self.moves)}; one entry for each of {num_actions} "
+                "actions is needed."
             )
-        return frozenset(np.flatnonzero(found).tolist())
+        return frozenset(np.flatnonzero(mask_array).tolist())
 
-    def looks(self) -> dict[str, Any]:
+    def player_views(self) -> dict[str, Any]:
         """All that players see."""
         if self.over:
             return {}
-        seen = {name: self.inside.observe(name) for name in self.names}
-        legal = sorted(self.legal())
-        return {"mover": self.mover, "legal": np.array(legal), "seen": seen}
+        observations = {
+            player_name: self.inside.observe(player_name) for player_name in self.names
+        }
+        legal_moves = sorted(self.legal())
+        return {
+            "mover": self.mover,
+            "legal": np.array(legal_moves),
+            "seen": observations,
+        }
 
 
 def action_mask(game: Any, name: str) -> Any:
-    """The mask of a player, from what it observes or is told; None without one."""
-    seen = game.observe(name)
-    if isinstance(seen, dict) and "action_mask" in seen:
-        return seen["action_mask"]
-    told = (getattr(game, "infos", None) or {}).get(name)
-    return told.get("action_mask") if isinstance(told, dict) else None
+    """The mask of a player, from its observation or its info; None without one."""
+    observation = game.observe(name)
+    if isinstance(observation, dict) and "action_mask" in observation:
+        return observation["action_mask"]
+    player_info = (getattr(game, "infos", None) or {}).get(name)
+    return player_info.get("action_mask") if isinstance(player_info, dict) else None
 
 
 class GamePosition(Snapshot):
-    """A copy of a game as a state, with what a planner asks of it."""
+    """A copy of a game as a state, with its end, mover and legal moves."""
 
     __slots__ = ("legal", "mover", "over")
 
@@ -194,8 +221,8 @@ class GamePosition(Snapshot):
         self.over = env.over
         self.mover = 1 if self.over else env.mover
         self.legal = env.legal()
-        key = key_of(env)  # after the look, which may have filled a cache
-        super().__init__(env, None if key is None else (*self.profile, key))
+        inner_key = key_of(env)  # after the observation, which may have filled a cache
+        super().__init__(env, None if inner_key is None else (*self.profile, inner_key))
 
     @property
     def profile(self) -> tuple[Any, ...]:
@@ -208,14 +235,14 @@ class GamePosition(Snapshot):
         return list(self.env.moves)
 
     def __fingerprint__(self) -> Any:
-        held = contents(self.env.inside)
+        game_contents = contents(self.env.inside)
         return type(self.env.inside), [
-            (list(path), part) for path, part in held.items()
+            (list(path), component) for path, component in game_contents.items()
         ]
 
     def __repr__(self) -> str:
-        since = "" if self.env.origin == 0 else f", game {self.env.origin}"
-        return f"GamePosition({self.moves}{since})"
+        game_note = "" if self.env.origin == 0 else f", game {self.env.origin}"
+        return f"GamePosition({self.moves}{game_note})"
 
 
 @dataclass(frozen=True)
@@ -229,20 +256,20 @@ class PositionKey:
 
     def __call__(self, state: GamePosition) -> Hashable:
         """The key of a position."""
-        found: Hashable = state.key
-        return found
+        position_key: Hashable = state.key
+        return position_key
 
     @property
     def assumption(self) -> str:
-        """What a certificate takes on trust about states; empty if nothing."""
-        return ASSUMED if self.merge == "contents" else ""
+        """The assumption of a certificate about states; empty if there is none."""
+        return ASSUMPTION if self.merge == "contents" else ""
 
 
 class TurnsOracle(SnapshotOracle):
-    """Moves from any position, in copies that draw from the planner's stream."""
+    """Moves from any position, in copies that sample from the planner's stream."""
 
     def __init__(self, env: TurnsView, merge: str, rng: Any) -> None:
-        self.merge, self.known = merge, known(env.inside)
+        self.merge, self.known = merge, look_up_game(env.inside)
         self.reads = 0  # beginnings beside the first
         self.first = True
         self.begin: GamePosition | None = None  # where lists of moves start
@@ -250,18 +277,20 @@ class TurnsOracle(SnapshotOracle):
         self.first = False
         self.fixed: frozenset[str] = frozenset()
         if self.known is not None:
-            self.fixed = frozenset(n.rpartition(".")[2] for n in self.known.fixed)
-            for name in self.known.fixed:
+            self.fixed = frozenset(
+                path_name.rpartition(".")[2] for path_name in self.known.fixed
+            )
+            for attribute_path in self.known.fixed:
                 with suppress(AttributeError):  # of another version of PettingZoo
-                    part = attrgetter(name)(self.env.inside)
-                    self.same[id(part)] = part
+                    fixed_part = attrgetter(attribute_path)(self.env.inside)
+                    self.same[id(fixed_part)] = fixed_part
 
     def __fingerprint__(self) -> Any:
-        """What steps depend on beside the position."""
+        """Everything beside the position that steps depend on."""
         return type(self), self.kinds, self.merge
 
     def key_of(self, env: TurnsView) -> Any:
-        """What distinguishes a game's position from others; None where nothing does."""
+        """The key that distinguishes a game's position; None where nothing does."""
         if self.merge == "contents":
             return whole(env.inside, self.fixed)
         return (env.origin, *env.moves) if self.merge == "history" else None
@@ -270,41 +299,42 @@ class TurnsOracle(SnapshotOracle):
         """A private copy as a position; nobody else may step it."""
         return GamePosition(env, self.key_of)
 
-    def begun(self, twin: Any) -> Any:
+    def begin_episode(self, twin: Any) -> Any:
         """A private copy at the beginning of a game."""
-        found = super().begun(twin)
+        fresh_copy = super().begin_episode(twin)
         # chance may have had a hand in it
         if self.known is None and not self.first:
             self.reads += 1
-            found.origin = self.reads
-        return found
+            fresh_copy.origin = self.reads
+        return fresh_copy
 
     def attempt(self, env: Any, turn: int) -> int:
         """A legal move."""
-        legal = sorted(env.legal())
-        if not legal:
+        legal_moves = sorted(env.legal())
+        if not legal_moves:
             raise InvalidInput(
-                f"{env.title} has no legal move after {list(env.moves)} and is not over."
+                f"{env.title} has no legal move after {list(env.moves)} and is not "
+                "over."
             )
-        return int(legal[turn % len(legal)])
+        return int(legal_moves[turn % len(legal_moves)])
 
-    def shown(self, env: Any, observation: Any) -> Any:
-        """What players see; looking must not change it."""
-        first = env.looks()  # it may fill a cache
-        before = contents(env.inside)
-        second = env.looks()
-        where = different(before, contents(env.inside))
-        if where is not None:
+    def trial_view(self, env: Any, observation: Any) -> Any:
+        """The observations of the players; reading them must not change the game."""
+        first_view = env.player_views()  # it may fill a cache
+        contents_before = contents(env.inside)
+        second_view = env.player_views()
+        changed_path = first_difference(contents_before, contents(env.inside))
+        if changed_path is not None:
             raise InvalidInput(
-                f"Looking at {env.title} changes {spelled(where)}; let observe leave "
-                "the game as it is."
+                f"Looking at {env.title} changes {format_path(changed_path)}; let "
+                "observe leave the game as it is."
             )
-        if first and not np.array_equal(first["legal"], second["legal"]):
+        if first_view and not np.array_equal(first_view["legal"], second_view["legal"]):
             raise InvalidInput(
                 f"The action_mask of {env.title} changes from one look to the next; "
                 "let it depend on the position alone."
             )
-        return first
+        return first_view
 
     def __call__(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """One move from a position: (reward, next position, whether it ended)."""
@@ -320,31 +350,35 @@ class TurnsOracle(SnapshotOracle):
     ) -> list[tuple[float, float, Any]]:
         """The one outcome of a move in a game without chance."""
         rng = stream(0)
-        before = rng.words.tolist()
-        reward, after, _ = self(state, action, rng)
-        if rng.words.tolist() != before:
+        words_before = rng.words.tolist()
+        reward, next_position, _ = self(state, action, rng)
+        if rng.words.tolist() != words_before:
             raise OracleError(
-                f"{after.env.title} was declared deterministic, but move {action} at "
-                f"{state!r} drew a random number; drop deterministic=."
+                f"{next_position.env.title} was declared deterministic, but move "
+                f"{action} at {state!r} drew a random number; drop deterministic=."
             )
-        return [(1.0, reward, after)]
+        return [(1.0, reward, next_position)]
 
     def read(self, env: Any) -> GamePosition:
         """The position of the user's game, which is left as it is."""
-        view = self.seen(env)
-        if not has_begun(view.inside):
-            raise InvalidInput(f"{view.title} was not reset; reset it, then plan.")
-        sizes = [int(view.inside.action_space(name).n) for name in view.names]
-        if max(sizes) != len(self.actions):
+        game_view = self.as_environment(env)
+        if not has_begun(game_view.inside):
+            raise InvalidInput(f"{game_view.title} was not reset; reset it, then plan.")
+        action_counts = [
+            int(game_view.inside.action_space(player_name).n)
+            for player_name in game_view.names
+        ]
+        if max(action_counts) != len(self.actions):
             raise InvalidInput(
-                f"This {view.title} has {max(sizes)} actions and the problem was made of "
-                f"one with {len(self.actions)}; make a problem of this one."
+                f"This {game_view.title} has {max(action_counts)} actions and the "
+                f"problem was made of one with {len(self.actions)}; make a problem of "
+                "this one."
             )
         self.reads += 1
-        view.origin = self.reads
-        found = super().read(view)
-        assert isinstance(found, GamePosition)
-        return found
+        game_view.origin = self.reads
+        position = super().read(game_view)
+        assert isinstance(position, GamePosition)
+        return position
 
     def parse(self, state: Any) -> Any:
         """The position after a list of moves, or that of a running game.
@@ -358,22 +392,22 @@ class TurnsOracle(SnapshotOracle):
                 "Moves can be listed where the problem was made from a game's name; "
                 f"pass the running game in place of {list(state)}."
             )
-        found: Any = self.begin
+        position: Any = self.begin
         for i, move in enumerate(state):
-            if move not in found.legal:
+            if move not in position.legal:
                 raise InvalidInput(
                     f"Move {move!r} of {list(state)} is not legal after "
-                    f"{list(state[:i])}; legal are {sorted(found.legal)}."
+                    f"{list(state[:i])}; legal are {sorted(position.legal)}."
                 )
             rng = stream(0)
-            before = rng.words.tolist()
-            _, found, _ = self(found, move, rng)
-            if rng.words.tolist() != before:
+            words_before = rng.words.tolist()
+            _, position, _ = self(position, move, rng)
+            if rng.words.tolist() != words_before:
                 raise InvalidInput(
                     f"Chance plays after move {move} of {list(state)}, so moves alone "
                     "do not tell the position; pass a running game."
                 )
-        return found
+        return position
 
     def plain(self, state: GamePosition) -> list[int]:
         """The list of all moves, which ``parse`` reads."""
@@ -385,7 +419,7 @@ class TurnsOracle(SnapshotOracle):
         return state.moves
 
     def label(self, state: GamePosition, action: int) -> str | None:
-        """What a move of a known game is called; None where it is not legal."""
+        """The name of a move of a known game; None where it is not legal."""
         if self.known is None or self.known.label is None or action not in state.legal:
             return None
         return self.known.label(state.env.inside, action)

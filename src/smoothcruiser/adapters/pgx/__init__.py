@@ -2,7 +2,7 @@
 
 ``problem(env, …)`` and ``make("pgx:tic_tac_toe", …)`` return problems.
 
-  known   what is known of Pgx's own games: rewards, lengths, names of actions, refusals
+  known   known facts of Pgx's own games: rewards, lengths, names of actions, refusals
   games   a game as a problem
 
 Only ``games`` imports Pgx and JAX. It is loaded when a problem is first built.
@@ -33,10 +33,12 @@ class PgxAdapter(LateAdapter):
     modules = ("pgx",)
     module = "games"
 
-    def build(self, text: str, parameters: dict[str, Any], **asked: Any) -> Problem:
+    def build(
+        self, text: str, parameters: dict[str, Any], **build_options: Any
+    ) -> Problem:
         """The problem of ``pgx:text``, if that can be one."""
         refuse(text)
-        return super().build(text, parameters, **asked)
+        return super().build(text, parameters, **build_options)
 
 
 __getattr__ = late_problem(register(PgxAdapter()))

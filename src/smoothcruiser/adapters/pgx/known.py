@@ -1,22 +1,24 @@
-"""What is known of Pgx's own games, read in the source of Pgx 2.6.0.
+"""Known facts of Pgx's own games, read in the source of Pgx 2.6.0.
 
 ``GAMES`` says of each game, by its name:
 
-  rewards   (low, high) of one step, for the player who begins. A board game pays 1, 0 or
-            -1 to its winner, and only where it ends; backgammon up to 3 (a backgammon).
-            2048 pays the sum of the tiles that a move merges. A tile of 2**n needs tiles
-            2**(n-1), …, 8, 4, 4 beside each other, n - 1 of the 16 cells, so n is at most
-            17. The tiles of a board sum up to 2**17 + … + 2**2 = 2**18 - 4 at the most,
-            and a move cannot merge more. In MinAtar's Breakout and Freeway a step pays 1
-            or 0. The others of MinAtar have no range here: it has to be declared.
+  rewards   (low, high) of one step, for the player that begins. A board game pays 1, 0
+            or -1 to its winner, and only where it ends; backgammon up to 3 (a
+            backgammon). 2048 pays the sum of the tiles that a move merges. A tile of
+            2**n needs tiles 2**(n-1), …, 8, 4, 4 beside each other, n - 1 of the 16
+            cells, so n is at most 17. The tiles of a board sum up to 2**17 + … + 2**2 =
+            2**18 - 4 at the most, and a move cannot merge more. In MinAtar's Breakout
+            and Freeway a step pays 1 or 0. The others of MinAtar have no range here: it
+            has to be declared.
   steps     of the longest game from any position of it, None where play may go on: a
-            board that fills (tic_tac_toe, connect_four, hex with its swap, othello, where
-            two passes in a row end), or a limit in the rules of Pgx (go, chess, shogi).
-  actions   what they are called; None where the list would be too long to read
+            board that fills (tic_tac_toe, connect_four, hex with its swap, othello,
+            where two passes in a row end), or a limit in the rules of Pgx (go, chess,
+            shogi).
+  actions   their names; None where the list would be too long to read
 
 ``HIDDEN`` games keep cards from a player: their values are not those of a game of
-perfect information, so they are refused. What this file leaves out: Pgx itself, which is
-not imported.
+perfect information, so they are refused. Out of scope: Pgx itself, which is not
+imported.
 """
 
 from __future__ import annotations
@@ -38,8 +40,10 @@ class PgxGame:
 
 def _cells(rows: int, columns: int, *more: str) -> tuple[str, ...]:
     """Cells as (row,column), counted from 0 at the top left, and other moves."""
-    cells = (f"({row},{column})" for row in range(rows) for column in range(columns))
-    return (*cells, *more)
+    cell_names = (
+        f"({row},{column})" for row in range(rows) for column in range(columns)
+    )
+    return (*cell_names, *more)
 
 
 def _board(steps: int, actions: tuple[str, ...] | None = None) -> PgxGame:
@@ -80,8 +84,8 @@ def refuse(name: str) -> None:
     """Refuse a game of hidden information, by its name."""
     if name in HIDDEN:
         raise InvalidInput(
-            f"{name} of Pgx cannot be planned in: it hides {HIDDEN[name]}, and a planner "
-            "would see it; games of perfect information can, such as "
+            f"{name} of Pgx cannot be planned in: it hides {HIDDEN[name]}, and a "
+            "planner would see it; games of perfect information can, such as "
             f"{', '.join(list(GAMES)[:6])}."
         )
 

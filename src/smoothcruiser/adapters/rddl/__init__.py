@@ -3,16 +3,17 @@
 ``problem(domain, instance, …)`` and ``make("rddl:SysAdmin_MDP_ippc2011,1", …)`` return
 problems.
 
-  access        a problem by name, and what is derived of an instance
+  access        a problem by name, and the facts derived of an instance
   repository    which files a name stands for
   reading       an instance as pyRDDLGym reads it
-  fluents       what states and actions are made of
-  actions       all joint actions, and what they are called
+  fluents       the parts of states and actions
+  actions       all joint actions, and their names
   grounding     an instance as expressions (``expressions``, ``operations``)
   code          expressions as Python functions
   intervals     where rewards lie
   laws          the exact law of a step
-  machines      what runs an instance: the translation, or pyRDDLGym's interpreter
+  machines      the program that runs an instance: the translation, or pyRDDLGym's
+                interpreter
   oracles       the step of a problem
 
 Only ``reading`` imports pyRDDLGym, and only ``repository`` imports rddlrepository. They
@@ -42,7 +43,7 @@ class RDDLAdapter(LateAdapter):
     positional = ("instance",)  # may follow the name without a word
     modules = ("pyRDDLGym", "rddlrepository")
     has_discount = True  # instances have one of their own
-    default_operator = "max"  # what the competitions maximize
+    default_operator = "max"  # the competitions maximize
 
 
 __getattr__ = late_problem(register(RDDLAdapter()))

@@ -1,4 +1,4 @@
-"""RDDL problems by name: what is derived of an instance, and what has to be declared.
+"""RDDL problems by name: facts derived of an instance, and facts to be declared.
 
 horizon, discount   the instance's, unless the name (``horizon=``) or ``discount=``
                     say otherwise; ``horizon=none`` is no limit
@@ -16,7 +16,7 @@ import math
 from dataclasses import fields
 from typing import Any, Unpack
 
-from smoothcruiser.adapters.rddl.actions import listed
+from smoothcruiser.adapters.rddl.actions import list_actions
 from smoothcruiser.adapters.rddl.expressions import Untranslatable
 from smoothcruiser.adapters.rddl.fluents import State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance, ground
@@ -24,13 +24,13 @@ from smoothcruiser.adapters.rddl.intervals import own_range, reward_range, state
 from smoothcruiser.adapters.rddl.laws import StepLaw
 from smoothcruiser.adapters.rddl.machines import (
     InstanceMachine,
-    Interpreted,
-    Translated,
+    InterpretedMachine,
+    TranslatedMachine,
     conditions_of,
 )
 from smoothcruiser.adapters.rddl.operations import ANYTHING, Interval
 from smoothcruiser.adapters.rddl.oracles import RDDLOracle, Settings
-from smoothcruiser.adapters.rddl.reading import Instance, read
+from smoothcruiser.adapters.rddl.reading import Instance, read_instance
 from smoothcruiser.adapters.rddl.repository import Texts, texts
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
@@ -43,7 +43,7 @@ from smoothcruiser.problem.declarations import (
 )
 from smoothcruiser.problem.problem import MDP, Problem
 
-# relative to the largest reward: sums of a thousand terms differ by 1e-13 of their terms
+# relative to the largest reward: sums of a thousand terms differ by 1e-13 of them
 REORDERING = 1e-9
 SETTINGS = tuple(each.name for each in fields(Settings))  # parameters of names
 
@@ -79,26 +79,26 @@ def problem(
         (40, (-0.75, 10.0), ('noop', 'reboot(c1)'))
     """
     check_keywords("problem", more, DECLARATIONS)
-    options: dict[str, Any] = dict(more)
-    horizon = options.pop("horizon", "instance")
-    declared = taken(options)
+    declared_options: dict[str, Any] = dict(more)
+    horizon = declared_options.pop("horizon", "instance")
+    declarations = taken(declared_options)
     oracle = oracle_of(texts(domain, instance), settings or Settings())
-    found = oracle.instance
-    has_preconditions, has_ends = conditions_of(found)
+    rddl_instance = oracle.instance
+    has_preconditions, has_ends = conditions_of(rddl_instance)
     facts = {
         "actions": oracle.joint.labels,
-        "discount": found.discount if discount is None else discount,
+        "discount": rddl_instance.discount if discount is None else discount,
         "operator": operator,
-        "horizon": _horizon(found, horizon),
+        "horizon": _horizon(rddl_instance, horizon),
         "reward_range": oracle.reward_range,
         "legal": oracle.legal if has_preconditions else None,
         "terminal": oracle.terminal if has_ends else None,
-        "initial_state": found.initial,
+        "initial_state": rddl_instance.initial,
         "deterministic": oracle.deterministic,
         "outcomes": None if oracle.law is None else oracle.outcomes,
-        "name": name or f"rddl:{found.name}",
+        "name": name or f"rddl:{rddl_instance.name}",
     }
-    return MDP(oracle, **merged(facts, declared))
+    return MDP(oracle, **merged(facts, declarations))
 
 
 def named(
@@ -110,13 +110,15 @@ def named(
 ) -> Problem:
     """The problem of ``rddl:text,instance,name=value,…``."""
     instance = parameters.pop("instance", None)
-    quiet = [word for word in DECLARATIONS if word != "horizon"]
-    shown = "".join(f",{k}={v}" for k, v in parameters.items() if k not in quiet)
-    declared: Any = {k: parameters.pop(k) for k in DECLARATIONS if k in parameters}
-    unknown = [word for word in parameters if word not in SETTINGS]
-    if unknown:
+    quiet_words = [word for word in DECLARATIONS if word != "horizon"]
+    shown_parameters = "".join(
+        f",{k}={v}" for k, v in parameters.items() if k not in quiet_words
+    )
+    declarations: Any = {k: parameters.pop(k) for k in DECLARATIONS if k in parameters}
+    unknown_words = [word for word in parameters if word not in SETTINGS]
+    if unknown_words:
         raise InvalidInput(
-            f"rddl: knows no parameter {shortened(unknown[0])}; it has instance, "
+            f"rddl: knows no parameter {shortened(unknown_words[0])}; it has instance, "
             f"{', '.join(SETTINGS)}, {', '.join(DECLARATIONS)}."
         )
     return problem(
@@ -125,75 +127,88 @@ def named(
         operator=operator,
         discount=discount,
         settings=Settings(**parameters),
-        name=f"rddl:{text},{instance}{shown}",
-        **declared,
+        name=f"rddl:{text},{instance}{shown_parameters}",
+        **declarations,
     )
 
 
 def oracle_of(files: Texts, settings: Settings) -> RDDLOracle:
     """The oracle of an instance."""
-    instance = read(files)
-    joint = listed(instance.actions, instance.at_once, settings.max_actions)
-    translated: GroundInstance | None = None
-    why = ""
+    instance = read_instance(files)
+    joint_actions = list_actions(
+        instance.actions, instance.at_once, settings.max_actions
+    )
+    ground_instance: GroundInstance | None = None
+    reason = ""
     try:
-        translated = ground(
+        ground_instance = ground(
             instance.model, instance.simulator, instance.states, instance.actions
         )
-        machine: InstanceMachine = Translated(translated)
+        machine: InstanceMachine = TranslatedMachine(ground_instance)
     except Untranslatable as error:
         if settings.access == "translate":
             raise InvalidInput(
                 f"{instance.name} cannot be translated: it has {error}; use "
                 "access=interpret."
             ) from error
-        translated, why = None, str(error)
-    if translated is None or settings.access == "interpret":
-        machine = Interpreted(instance)
-    ranges, rewards = _ranges(instance, settings, translated, joint.values, why)
+        ground_instance, reason = None, str(error)
+    if ground_instance is None or settings.access == "interpret":
+        machine = InterpretedMachine(instance)
+    fluent_ranges, reward_bounds = _ranges(
+        instance, settings, ground_instance, joint_actions.values, reason
+    )
     return RDDLOracle(
         instance,
         settings,
         machine,
-        joint,
-        ranges,
-        rewards,
-        _law(translated, settings.max_outcomes),
+        joint_actions,
+        fluent_ranges,
+        reward_bounds,
+        _law(ground_instance, settings.max_outcomes),
     )
 
 
-def _law(translated: GroundInstance | None, most: int) -> StepLaw | None:
-    return None if translated is None or most == 0 else StepLaw(translated, most)
+def _law(ground_instance: GroundInstance | None, max_outcomes: int) -> StepLaw | None:
+    return (
+        None
+        if ground_instance is None or max_outcomes == 0
+        else StepLaw(ground_instance, max_outcomes)
+    )
 
 
 def _ranges(
     instance: Instance,
     settings: Settings,
-    translated: GroundInstance | None,
+    ground_instance: GroundInstance | None,
     actions: tuple[State, ...],
-    why: str,
+    reason: str,
 ) -> tuple[list[Interval], Interval]:
     """Intervals of the state's fluents, and the range of rewards from there."""
-    declared = settings.reward_range
-    if declared is not None:
-        return [own_range(each) or ANYTHING for each in instance.states], declared
+    declared_range = settings.reward_range
+    if declared_range is not None:
+        return [
+            own_range(fluent) or ANYTHING for fluent in instance.states
+        ], declared_range
     remedy = "declare it as reward_range=[a,b] in the name"
-    if translated is None:
+    if ground_instance is None:
         raise InvalidInput(
             f"The range of {instance.name}'s rewards cannot be derived, because it has "
-            f"{why}; {remedy}."
+            f"{reason}; {remedy}."
         )
-    ranges = state_ranges(translated, instance.initial, actions)
-    low, high = reward_range(translated, ranges, actions)
-    if not (math.isfinite(low) and math.isfinite(high)):
+    fluent_ranges = state_ranges(ground_instance, instance.initial, actions)
+    lower_bound, upper_bound = reward_range(ground_instance, fluent_ranges, actions)
+    if not (math.isfinite(lower_bound) and math.isfinite(upper_bound)):
         raise InvalidInput(
-            f"The rewards of {instance.name} lie in [{low:g}, {high:g}] for all that "
-            f"interval analysis can tell; {remedy}."
+            f"The rewards of {instance.name} lie in [{lower_bound:g}, {upper_bound:g}] "
+            f"for all that interval analysis can tell; {remedy}."
         )
     if settings.access == "interpret":  # sums in another order, rounded differently
-        slack = REORDERING * (1.0 + max(abs(low), abs(high)))
-        low, high = low - slack, high + slack
-    return ranges, (low, high)
+        rounding_slack = REORDERING * (1.0 + max(abs(lower_bound), abs(upper_bound)))
+        lower_bound, upper_bound = (
+            lower_bound - rounding_slack,
+            upper_bound + rounding_slack,
+        )
+    return fluent_ranges, (lower_bound, upper_bound)
 
 
 def _horizon(instance: Instance, horizon: Any) -> int | None:

@@ -1,8 +1,8 @@
-"""RDDL expressions without variables: what a domain becomes for one instance.
+"""RDDL expressions without variables: the form of a domain for one instance.
 
 An RDDL domain speaks of all objects at once ("for every computer ?c"). For one instance
-every quantifier is a finite list and every non-fluent a number, so that an expression is
-a tree of a few kinds of nodes over *slots*, the places of a vector that holds the
+every quantifier is a finite list and every non-fluent a number, so that an expression
+is a tree of a few kinds of nodes over *slots*, the places of a vector that holds the
 fluents of the state, of the action, intermediate ones, and those of the next state.
 
   ConstantNode   a number or a truth value
@@ -12,12 +12,12 @@ fluents of the state, of the action, intermediate ones, and those of the next st
   FlipNode       Bernoulli(p)
   PickNode       Discrete: a place 0, 1, … in proportion to weights
 
-The functions below build nodes and simplify them where the arguments are constants.
-What they leave out never changes a value: x and False, 0 x, x + 0, 1 x. Sums and
-products keep the order of their terms, and so their rounding.
+The functions below build nodes and simplify them where the arguments are constants. The
+omitted terms never change a value: x and False, 0 x, x + 0, 1 x. Sums and products keep
+the order of their terms, and so their rounding.
 
-What this file leaves out: how nodes are read from RDDL (``grounding``), run (``code``),
-bounded (``intervals``), and what their law is (``laws``).
+Out of scope: how nodes are read from RDDL (``grounding``), run (``code``), bounded
+(``intervals``), and their laws (``laws``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = ("bool", "int", "real")  # each holds the ones before it
 
 
 class Untranslatable(Exception):
-    """An expression that has no form here; the sentence says what it is."""
+    """An expression that has no form here; the sentence names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +130,14 @@ def places(node: Node) -> frozenset[int]:
     """The slots that a node reads."""
     if isinstance(node, SlotNode):
         return frozenset((node.place,))
-    found: frozenset[int] = frozenset()
-    return found.union(*map(places, parts_of(node)))
+    no_places: frozenset[int] = frozenset()
+    return no_places.union(*map(places, parts_of(node)))
 
 
 def samples(node: Node) -> int:
     """The most random numbers that one evaluation of a node takes."""
-    own = isinstance(node, FlipNode | PickNode)
-    return own + sum(map(samples, parts_of(node)))
+    samples_itself = isinstance(node, FlipNode | PickNode)
+    return samples_itself + sum(map(samples, parts_of(node)))
 
 
 # --- building -----------------------------------------------------------------
@@ -147,45 +147,49 @@ def apply(name: str, *parts: Node) -> Node:
     """The node of an operation, simplified."""
     operation = OPERATIONS[name]
     if operation.unit is not None:
-        parts = _without(parts, operation.unit) if len(parts) > 1 else parts
+        parts = _drop_units(parts, operation.unit) if len(parts) > 1 else parts
         if operation.zero is not None and ConstantNode(operation.zero) in parts:
             return ConstantNode(operation.zero)
         if len(parts) == 1 and name != "*":
             return parts[0]
         if len(parts) == 1:  # 1 x is a number, also where x is a truth value
-            return parts[0] if parts[0].kind != "bool" else _applied(name, parts)
-    return _applied(name, parts)
+            return (
+                parts[0] if parts[0].kind != "bool" else _apply_operation(name, parts)
+            )
+    return _apply_operation(name, parts)
 
 
-def _applied(name: str, parts: tuple[Node, ...]) -> Node:
+def _apply_operation(name: str, parts: tuple[Node, ...]) -> Node:
     operation = OPERATIONS[name]
-    if operation.needs_bool and any(part.kind != "bool" for part in parts):
+    if operation.needs_bool and any(argument.kind != "bool" for argument in parts):
         raise Untranslatable(
             f"the operation {name} on something that is no truth value"
         )
-    if operation.needs_int and any(part.kind == "real" for part in parts):
+    if operation.needs_int and any(argument.kind == "real" for argument in parts):
         raise Untranslatable(
             f"the operation {name} on something that is no whole number"
         )
-    values = [part.value for part in parts if isinstance(part, ConstantNode)]
-    if len(values) == len(parts):
+    constant_values = [
+        argument.value for argument in parts if isinstance(argument, ConstantNode)
+    ]
+    if len(constant_values) == len(parts):
         try:
-            return ConstantNode(operation.evaluate(*values))
+            return ConstantNode(operation.evaluate(*constant_values))
         except (ArithmeticError, ValueError) as error:
-            raise Untranslatable(f"{name} of {values}: {error}") from error
-    kinds = tuple(part.kind for part in parts)
-    kind = operation.kind or max("int", widest(kinds), key=KINDS.index)
-    return ApplyNode(name, parts, kind)
+            raise Untranslatable(f"{name} of {constant_values}: {error}") from error
+    argument_kinds = tuple(argument.kind for argument in parts)
+    result_kind = operation.kind or max("int", widest(argument_kinds), key=KINDS.index)
+    return ApplyNode(name, parts, result_kind)
 
 
-def _without(parts: tuple[Node, ...], unit: Value) -> tuple[Node, ...]:
+def _drop_units(parts: tuple[Node, ...], unit: Value) -> tuple[Node, ...]:
     """The terms that change anything, at least one."""
-    kept = tuple(
-        part
-        for part in parts
-        if not (isinstance(part, ConstantNode) and part.value == unit)
+    effective_parts = tuple(
+        argument
+        for argument in parts
+        if not (isinstance(argument, ConstantNode) and argument.value == unit)
     )
-    return kept or (ConstantNode(unit),)
+    return effective_parts or (ConstantNode(unit),)
 
 
 def choice(condition: Node, first: Node, second: Node) -> Node:

@@ -1,12 +1,12 @@
-"""Fluents of one instance: what a state and an action are made of.
+"""Fluents of one instance: the parts of states and actions.
 
 ``running(c1)`` is a fluent. A state is a tuple of the values of all state fluents, in
-the order of the domain and of its objects: bools, whole numbers and reals, and for a
-fluent whose values are objects the number of the object. As data for people a state is
-what differs from the fluents' defaults, ``{"running(c1)": true}``, like the block
-``init-state`` of an instance.
+the order of the domain and of its objects: bools, whole numbers and reals, and the
+number of the object for a fluent with objects as values. As data for people a state
+lists the values that differ from the fluents' defaults, ``{"running(c1)": true}``, like
+the block ``init-state`` of an instance.
 
-What this file leaves out: which fluents there are (``reading``).
+Out of scope: which fluents there are (``reading``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fluent:
 
     @property
     def kind(self) -> str:
-        """How a value is kept: objects by their numbers."""
+        """The kind of a stored value: objects are stored by their numbers."""
         return self.range if self.range in KINDS else "int"
 
     @property
@@ -47,45 +47,47 @@ class Fluent:
         return f"{self.name}({','.join(self.objects)})" if self.objects else self.name
 
     @property
-    def grounded(self) -> str:
+    def ground_name(self) -> str:
         """``running___c1``, as pyRDDLGym spells it."""
         return f"{self.name}___{'__'.join(self.objects)}" if self.objects else self.name
 
-    def shown(self, value: Value) -> Any:
+    def show_value(self, value: Value) -> Any:
         """A value as data for people."""
         return self.values[int(value)] if self.values else value
 
-    def read(self, value: Any) -> Value:
-        """The value that data of people stands for."""
+    def parse_value(self, value: Any) -> Value:
+        """The value that a user's data stands for."""
         if self.values:
             if isinstance(value, str) and value.removeprefix("@") in self.values:
                 return self.values.index(value.removeprefix("@"))
-            wanted = f"one of {', '.join(self.values)}"
+            expected_text = f"one of {', '.join(self.values)}"
             if _is_whole(value) and 0 <= value < len(self.values):
                 return int(value)
         elif self.range == "bool":
-            wanted = "true or false"
+            expected_text = "true or false"
             if isinstance(value, bool) or (_is_whole(value) and value in (0, 1)):
                 return bool(value)
         elif self.range == "int":
-            wanted = "a whole number"
+            expected_text = "a whole number"
             if _is_whole(value):
                 return int(value)
         else:
-            wanted = "a finite number"
+            expected_text = "a finite number"
             if isinstance(value, int | float) and math.isfinite(value):
                 return float(value)
-        raise InvalidInput(f"{self.label} must be {wanted}, got {shortened(value)}.")
+        raise InvalidInput(
+            f"{self.label} must be {expected_text}, got {shortened(value)}."
+        )
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def written(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
-    """A state as data for people: what differs from the defaults."""
+def describe_state(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
+    """A state as data for people: the values that differ from the defaults."""
     return {
-        fluent.label: fluent.shown(value)
+        fluent.label: fluent.show_value(value)
         for fluent, value in zip(fluents, state, strict=True)
         if value != fluent.default
     }
@@ -94,32 +96,39 @@ def written(fluents: Sequence[Fluent], state: State) -> dict[str, Any]:
 def read_state(
     fluents: Sequence[Fluent], data: Any, ranges: Sequence[Interval]
 ) -> State:
-    """The state that data of people stands for: a dict, or a list of all values.
+    """The state that a user's data stands for: a dict, or a list of all values.
 
     ``ranges`` are those that the range of rewards was derived from; a value outside of
     them is refused, since it would void that.
     """
     if isinstance(data, dict):
-        labels = {fluent.label: fluent for fluent in fluents}
-        unknown = [name for name in data if name not in labels]
-        if unknown:
-            some = ", ".join(list(labels)[:8])
+        fluents_by_label = {fluent.label: fluent for fluent in fluents}
+        unknown_labels = [
+            unknown_label
+            for unknown_label in data
+            if unknown_label not in fluents_by_label
+        ]
+        if unknown_labels:
+            first_labels = ", ".join(list(fluents_by_label)[:8])
             raise InvalidInput(
-                f"No state fluent is called {shortened(unknown[0])}; there are "
-                f"{len(labels)}: {some}{', …' if len(labels) > 8 else ''}."
+                f"No state fluent is called {shortened(unknown_labels[0])}; there are "
+                f"{len(fluents_by_label)}: "
+                f"{first_labels}{', …' if len(fluents_by_label) > 8 else ''}."
             )
-        data = [data.get(f.label, f.shown(f.default)) for f in fluents]
+        data = [data.get(f.label, f.show_value(f.default)) for f in fluents]
     if not isinstance(data, list | tuple) or len(data) != len(fluents):
         raise InvalidInput(
             f"A state is a list of {len(fluents)} values, or what differs from the "
             f'defaults, as in {{"{fluents[0].label}": …}}, got {shortened(data)}.'
         )
-    state = tuple(f.read(value) for f, value in zip(fluents, data, strict=True))
-    for fluent, value, (low, high) in zip(fluents, state, ranges, strict=True):
-        if not low <= value <= high:
+    state = tuple(f.parse_value(value) for f, value in zip(fluents, data, strict=True))
+    for fluent, value, (lower_bound, upper_bound) in zip(
+        fluents, state, ranges, strict=True
+    ):
+        if not lower_bound <= value <= upper_bound:
             raise InvalidInput(
-                f"{fluent.label} must lie in [{low:g}, {high:g}], where play from the "
-                f"instance's own state stays, got {value!r}; change the instance, or "
-                "declare reward_range=[a,b] in the name."
+                f"{fluent.label} must lie in [{lower_bound:g}, {upper_bound:g}], where "
+                f"play from the instance's own state stays, got {value!r}; change the "
+                "instance, or declare reward_range=[a,b] in the name."
             )
     return state

@@ -1,14 +1,15 @@
 """From pyRDDLGym's tree of a domain to expressions of one instance.
 
-pyRDDLGym parses a domain and an instance into a *lifted* model, whose expressions speak
-of variables ("?c"). Here every variable is replaced by each of its objects, every
+pyRDDLGym parses a domain and an instance into a *lifted* model, with expressions over
+variables ("?c"). Here every variable is replaced by each of its objects, every
 quantifier by a list, every non-fluent by its value.
 
-pyRDDLGym has a grounder of its own. It does not know Discrete, switch and nested
-fluents, and it leaves non-fluents in place, so that expressions stay large.
+pyRDDLGym has its own grounder. It does not know Discrete, switch and nested fluents,
+and it leaves non-fluents in place, so that expressions stay large.
 
-What cannot be expressed (``Untranslatable``) is left to pyRDDLGym's own interpreter
-(``machines``): continuous distributions, vectors, matrices, argmin, Python functions.
+Everything that cannot be expressed (``Untranslatable``) is left to pyRDDLGym's own
+interpreter (``machines``): continuous distributions, vectors, matrices, argmin, Python
+functions.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from smoothcruiser.adapters.rddl.expressions import (
 from smoothcruiser.adapters.rddl.fluents import Fluent
 from smoothcruiser.adapters.rddl.operations import OPERATIONS
 
-Names = dict[str, str]  # the object that each variable stands for
+Bindings = dict[str, str]  # the object that each variable stands for
 
 AGGREGATES = {
     "sum": "+",
@@ -78,7 +79,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class GroundInstance:
-    """One instance as expressions over slots: state, action, then the rest."""
+    """One instance as expressions over slots: state, action, then computed ones."""
 
     states: tuple[Fluent, ...]
     actions: tuple[Fluent, ...]
@@ -107,7 +108,7 @@ def ground(model: Any, simulator: Any, states: Any, actions: Any) -> GroundInsta
 
     Raises ``Untranslatable`` where something has no form here.
     """
-    return Grounder(model, simulator, tuple(states), tuple(actions)).grounded()
+    return Grounder(model, simulator, tuple(states), tuple(actions)).ground_instance()
 
 
 class Grounder:
@@ -125,7 +126,7 @@ class Grounder:
         self.slots: dict[tuple[str, tuple[str, ...]], SlotNode] = {}
         for fluent in (*states, *actions):
             self._slot(fluent.name, fluent.objects)
-        self.translators: dict[str, Callable[[Any, Names], Node]] = {
+        self.translators: dict[str, Callable[[Any, Bindings], Node]] = {
             "constant": self._constant,
             "pvar": self._fluent,
             "arithmetic": self._arithmetic,
@@ -138,265 +139,325 @@ class Grounder:
         }
 
     def _slot(self, name: str, objects: tuple[str, ...]) -> SlotNode:
-        declared = self.model.variable_ranges[name]
-        kind = declared if declared in KINDS else "int"
-        found = SlotNode(len(self.slots), kind)
-        self.slots[name, objects] = found
-        return found
+        declared_range = self.model.variable_ranges[name]
+        kind = declared_range if declared_range in KINDS else "int"
+        slot = SlotNode(len(self.slots), kind)
+        self.slots[name, objects] = slot
+        return slot
 
-    def grounded(self) -> GroundInstance:
+    def ground_instance(self) -> GroundInstance:
         """All expressions of the instance."""
         model, assignments = self.model, []
-        wanted = {
-            name: self._groundings(model.variable_params[name])
-            for name, _, _ in self.simulator.cpfs
-            if model.variable_types[name] != "observ-fluent"
+        wanted_groundings = {
+            fluent_name: self._groundings(model.variable_params[fluent_name])
+            for fluent_name, _, _ in self.simulator.cpfs
+            if model.variable_types[fluent_name] != "observ-fluent"
         }
-        for name, groundings in wanted.items():
+        for fluent_name, groundings in wanted_groundings.items():
             for objects in groundings:
-                self._slot(name, objects)
-        for name, groundings in wanted.items():
-            variables, expression = model.cpfs[name]
+                self._slot(fluent_name, objects)
+        for fluent_name, groundings in wanted_groundings.items():
+            variables, expression = model.cpfs[fluent_name]
             for objects in groundings:
-                names = {v: o for (v, _), o in zip(variables, objects, strict=True)}
-                slot = self.slots[name, objects]
+                names = {
+                    variable: object_name
+                    for (variable, _), object_name in zip(
+                        variables, objects, strict=True
+                    )
+                }
+                slot = self.slots[fluent_name, objects]
                 node = self.translate(expression, names)
                 if KINDS.index(node.kind) > KINDS.index(slot.kind):
                     raise Untranslatable(
-                        f"{name}, which is {node.kind}, not {slot.kind}"
+                        f"{fluent_name}, which is {node.kind}, not {slot.kind}"
                     )
                 assignments.append(Assignment(slot.place, node, slot.kind))
-        ends = (
-            *(self.translate(each, {}) for each in model.terminations),
-            *(apply("not", self.translate(each, {})) for each in model.invariants),
+        end_conditions = (
+            *(self.translate(condition, {}) for condition in model.terminations),
+            *(
+                apply("not", self.translate(condition, {}))
+                for condition in model.invariants
+            ),
         )
         return GroundInstance(
             states=self.states,
             actions=self.actions,
             assignments=tuple(assignments),
             after=tuple(
-                self.slots[model.next_state[f.name], f.objects].place
-                for f in self.states
+                self.slots[model.next_state[fluent.name], fluent.objects].place
+                for fluent in self.states
             ),
             reward=self.translate(model.reward, {}),
             preconditions=self._conditions(
                 "an action precondition",
-                (self.translate(each, {}) for each in model.preconditions),
+                (self.translate(condition, {}) for condition in model.preconditions),
                 len(self.states) + len(self.actions),
             ),
-            ends=self._conditions("an end or invariant", ends, len(self.states)),
+            ends=self._conditions(
+                "an end or invariant", end_conditions, len(self.states)
+            ),
         )
 
     def _conditions(
-        self, what: str, nodes: Iterable[Node], known: int
+        self, noun: str, nodes: Iterable[Node], num_known: int
     ) -> tuple[Node, ...]:
-        found = tuple(nodes)
-        for node in found:
+        conditions = tuple(nodes)
+        for node in conditions:
             if is_random(node) or node.kind != "bool":
-                raise Untranslatable(f"{what} that is random or no truth value")
-            if any(place >= known for place in places(node)):
-                raise Untranslatable(f"{what} that reads more than it may")
-        return found
+                raise Untranslatable(f"{noun} that is random or no truth value")
+            if any(place >= num_known for place in places(node)):
+                raise Untranslatable(f"{noun} that reads more than it may")
+        return conditions
 
     def _groundings(self, types: Iterable[str]) -> list[tuple[str, ...]]:
-        return list(product(*(self.model.type_to_objects[kind] for kind in types)))
+        return list(
+            product(*(self.model.type_to_objects[type_name] for type_name in types))
+        )
 
-    def translate(self, expression: Any, names: Names) -> Node:
+    def translate(self, expression: Any, names: Bindings) -> Node:
         """The node of one of pyRDDLGym's expressions."""
         kind, detail = expression.etype
         if kind not in self.translators:
             raise Untranslatable(f"an expression of the kind {kind} {detail}")
         return self.translators[kind](expression, names)
 
-    def _all(self, expressions: Iterable[Any], names: Names) -> tuple[Node, ...]:
-        return tuple(self.translate(each, names) for each in expressions)
+    def _translate_all(
+        self, expressions: Iterable[Any], names: Bindings
+    ) -> tuple[Node, ...]:
+        return tuple(self.translate(expression, names) for expression in expressions)
 
-    def _chain(self, name: str, nodes: Iterator[Node]) -> Node:
-        """A long operation; what follows a deciding argument is not looked at."""
-        decides, kept = OPERATIONS[name].zero, []
+    def _translate_chain(self, name: str, nodes: Iterator[Node]) -> Node:
+        """A long operation; arguments after a deciding one are not translated."""
+        deciding_value, arguments = OPERATIONS[name].zero, []
         for node in nodes:
-            if decides is not None and node == ConstantNode(decides):
-                return ConstantNode(decides)
-            kept.append(node)
-        if not kept:
+            if deciding_value is not None and node == ConstantNode(deciding_value):
+                return ConstantNode(deciding_value)
+            arguments.append(node)
+        if not arguments:
             raise Untranslatable(f"{name} of nothing")
-        return apply(name, *kept)
+        return apply(name, *arguments)
 
     # --- leaves ---------------------------------------------------------------
 
-    def _constant(self, expression: Any, names: Names) -> Node:
+    def _constant(self, expression: Any, names: Bindings) -> Node:
         return _number(expression.args)
 
-    def _fluent(self, expression: Any, names: Names) -> Node:
-        name, given = expression.args
+    def _fluent(self, expression: Any, names: Bindings) -> Node:
+        fluent_name, arguments = expression.args
         model = self.model
-        if name.startswith("?"):
-            return ConstantNode(model.object_to_index[names[name]])
-        if not given and model.is_object(name):
-            return ConstantNode(model.object_to_index[name.removeprefix("@")])
-        types = model.variable_params.get(name)
-        if types is None or len(types) != len(given or ()):
-            raise Untranslatable(f"the fluent {name} with {len(given or ())} objects")
-        return self._at(name, list(zip(given or (), types, strict=True)), (), names)
+        if fluent_name.startswith("?"):
+            return ConstantNode(model.object_to_index[names[fluent_name]])
+        if not arguments and model.is_object(fluent_name):
+            return ConstantNode(model.object_to_index[fluent_name.removeprefix("@")])
+        argument_types = model.variable_params.get(fluent_name)
+        if argument_types is None or len(argument_types) != len(arguments or ()):
+            raise Untranslatable(
+                f"the fluent {fluent_name} with {len(arguments or ())} objects"
+            )
+        return self._resolve_fluent(
+            fluent_name,
+            list(zip(arguments or (), argument_types, strict=True)),
+            (),
+            names,
+        )
 
-    def _at(
-        self, name: str, given: list[Any], objects: tuple[str, ...], names: Names
+    def _resolve_fluent(
+        self,
+        fluent_name: str,
+        arguments: list[Any],
+        objects: tuple[str, ...],
+        names: Bindings,
     ) -> Node:
-        """The fluent at ``objects`` and what ``given`` still stands for."""
-        if not given:
-            return self._value(name, objects)
-        (argument, kind), *rest = given
+        """The fluent at ``objects``, followed by the objects of ``arguments``."""
+        if not arguments:
+            return self._value(fluent_name, objects)
+        (argument, type_name), *later_arguments = arguments
         if isinstance(argument, str):
             if argument == "_":
                 raise Untranslatable("a vector (_)")
-            found = names.get(argument, argument.removeprefix("@"))
-            return self._at(name, rest, (*objects, found), names)
-        chosen = self.translate(argument, names)  # a fluent whose value is an object
-        options = self.model.type_to_objects[kind]
-        if isinstance(chosen, ConstantNode):
-            found = options[int(chosen.value)]
-            return self._at(name, rest, (*objects, found), names)
-        if is_random(chosen):
+            object_name = names.get(argument, argument.removeprefix("@"))
+            return self._resolve_fluent(
+                fluent_name, later_arguments, (*objects, object_name), names
+            )
+        # a fluent with an object as value
+        chosen_node = self.translate(argument, names)
+        type_objects = self.model.type_to_objects[type_name]
+        if isinstance(chosen_node, ConstantNode):
+            object_name = type_objects[int(chosen_node.value)]
+            return self._resolve_fluent(
+                fluent_name, later_arguments, (*objects, object_name), names
+            )
+        if is_random(chosen_node):
             raise Untranslatable("a random object as the argument of a fluent")
-        node = self._at(name, rest, (*objects, options[-1]), names)
-        for number in reversed(range(len(options) - 1)):
-            here = self._at(name, rest, (*objects, options[number]), names)
-            node = choice(apply("==", chosen, ConstantNode(number)), here, node)
+        node = self._resolve_fluent(
+            fluent_name, later_arguments, (*objects, type_objects[-1]), names
+        )
+        for object_number in reversed(range(len(type_objects) - 1)):
+            node_here = self._resolve_fluent(
+                fluent_name,
+                later_arguments,
+                (*objects, type_objects[object_number]),
+                names,
+            )
+            node = choice(
+                apply("==", chosen_node, ConstantNode(object_number)), node_here, node
+            )
         return node
 
-    def _value(self, name: str, objects: tuple[str, ...]) -> Node:
+    def _value(self, fluent_name: str, objects: tuple[str, ...]) -> Node:
         model = self.model
-        if model.variable_types[name] == "non-fluent":
-            value = self.simulator.init_values[name]
+        if model.variable_types[fluent_name] == "non-fluent":
+            constant_value = self.simulator.init_values[fluent_name]
             if objects:
-                value = value[tuple(model.object_to_index[each] for each in objects)]
-            return _number(value)
-        slot = self.slots.get((name, objects))
+                constant_value = constant_value[
+                    tuple(model.object_to_index[object_name] for object_name in objects)
+                ]
+            return _number(constant_value)
+        slot = self.slots.get((fluent_name, objects))
         if slot is None:
-            raise Untranslatable(f"the fluent {name} of {', '.join(objects)}")
+            raise Untranslatable(f"the fluent {fluent_name} of {', '.join(objects)}")
         return slot
 
     # --- operations -----------------------------------------------------------
 
-    def _arithmetic(self, expression: Any, names: Names) -> Node:
-        sign, parts = expression.etype[1], expression.args
-        if sign == "-" and len(parts) == 1:
-            return apply("negative", self.translate(parts[0], names))
+    def _arithmetic(self, expression: Any, names: Bindings) -> Node:
+        sign, arguments = expression.etype[1], expression.args
+        if sign == "-" and len(arguments) == 1:
+            return apply("negative", self.translate(arguments[0], names))
         if sign in "+*":
-            return self._chain(sign, (self.translate(each, names) for each in parts))
-        return apply(sign, *self._pair(sign, parts, names))
+            return self._translate_chain(
+                sign, (self.translate(argument, names) for argument in arguments)
+            )
+        return apply(sign, *self._pair(sign, arguments, names))
 
-    def _pair(self, sign: str, parts: Any, names: Names) -> tuple[Node, ...]:
-        if len(parts) != 2:
-            raise Untranslatable(f"{sign} of {len(parts)} expressions")
-        return self._all(parts, names)
+    def _pair(self, sign: str, arguments: Any, names: Bindings) -> tuple[Node, ...]:
+        if len(arguments) != 2:
+            raise Untranslatable(f"{sign} of {len(arguments)} expressions")
+        return self._translate_all(arguments, names)
 
-    def _relational(self, expression: Any, names: Names) -> Node:
+    def _relational(self, expression: Any, names: Bindings) -> Node:
         sign = expression.etype[1]
         return apply(sign, *self._pair(sign, expression.args, names))
 
-    def _logical(self, expression: Any, names: Names) -> Node:
-        sign, parts = expression.etype[1], expression.args
+    def _logical(self, expression: Any, names: Bindings) -> Node:
+        sign, arguments = expression.etype[1], expression.args
         if sign == "~":
-            name = "not" if len(parts) == 1 else "xor"
-            return apply(name, *self._all(parts, names))
-        name = LOGIC[sign]
-        if name in ("and", "or"):
-            return self._chain(name, (self.translate(each, names) for each in parts))
-        return apply(name, *self._pair(sign, parts, names))
+            operation_name = "not" if len(arguments) == 1 else "xor"
+            return apply(operation_name, *self._translate_all(arguments, names))
+        operation_name = LOGIC[sign]
+        if operation_name in ("and", "or"):
+            return self._translate_chain(
+                operation_name,
+                (self.translate(argument, names) for argument in arguments),
+            )
+        return apply(operation_name, *self._pair(sign, arguments, names))
 
-    def _aggregate(self, expression: Any, names: Names) -> Node:
+    def _aggregate(self, expression: Any, names: Bindings) -> Node:
         name = expression.etype[1]
         *variables, body = expression.args
-        spoken = [variable for _, (variable, _) in variables]
-        types = [kind for _, (_, kind) in variables]
-        groundings = self._groundings(types)
+        variable_names = [variable for _, (variable, _) in variables]
+        variable_types = [type_name for _, (_, type_name) in variables]
+        groundings = self._groundings(variable_types)
         terms = (
-            self.translate(body, names | dict(zip(spoken, objects, strict=True)))
+            self.translate(
+                body, names | dict(zip(variable_names, objects, strict=True))
+            )
             for objects in groundings
         )
         if name == "avg":
-            return apply("/", self._chain("+", terms), ConstantNode(len(groundings)))
+            return apply(
+                "/", self._translate_chain("+", terms), ConstantNode(len(groundings))
+            )
         if name not in AGGREGATES:
             raise Untranslatable(f"the aggregation {name}")
-        return self._chain(AGGREGATES[name], terms)
+        return self._translate_chain(AGGREGATES[name], terms)
 
-    def _function(self, expression: Any, names: Names) -> Node:
-        name = expression.etype[1]
-        if name not in FUNCTIONS:
-            raise Untranslatable(f"the function {name}")
-        return apply(name, *self._all(expression.args, names))
+    def _function(self, expression: Any, names: Bindings) -> Node:
+        function_name = expression.etype[1]
+        if function_name not in FUNCTIONS:
+            raise Untranslatable(f"the function {function_name}")
+        return apply(function_name, *self._translate_all(expression.args, names))
 
-    def _control(self, expression: Any, names: Names) -> Node:
+    def _control(self, expression: Any, names: Bindings) -> Node:
         if expression.etype[1] == "if":
-            condition, first, second = expression.args
-            decided = self.translate(condition, names)
-            if decided == TRUE:
-                return self.translate(first, names)
-            if decided == FALSE:
-                return self.translate(second, names)
-            return choice(decided, *self._all((first, second), names))
+            condition, then_expression, else_expression = expression.args
+            condition_node = self.translate(condition, names)
+            if condition_node == TRUE:
+                return self.translate(then_expression, names)
+            if condition_node == FALSE:
+                return self.translate(else_expression, names)
+            return choice(
+                condition_node,
+                *self._translate_all((then_expression, else_expression), names),
+            )
         switch, *cases = expression.args
-        chosen = self.translate(switch, names)
-        if is_random(chosen):
+        switch_node = self.translate(switch, names)
+        if is_random(switch_node):
             raise Untranslatable("a switch over something random")
         node = None  # the default, at first
-        for word, case in cases:
-            if word != "case":
+        for case_word, case in cases:
+            if case_word != "case":
                 node = self.translate(case, names)
-        for word, case in reversed(cases):
-            if word == "case":
+        for case_word, case in reversed(cases):
+            if case_word == "case":
                 literal, body = case
-                number = self.model.object_to_index[literal.removeprefix("@")]
-                found = self.translate(body, names)
+                object_number = self.model.object_to_index[literal.removeprefix("@")]
+                case_node = self.translate(body, names)
                 node = (
-                    found
+                    case_node
                     if node is None
-                    else choice(apply("==", chosen, ConstantNode(number)), found, node)
+                    else choice(
+                        apply("==", switch_node, ConstantNode(object_number)),
+                        case_node,
+                        node,
+                    )
                 )
         if node is None:
             raise Untranslatable("a switch without cases")
         return node
 
-    def _random(self, expression: Any, names: Names) -> Node:
-        name = expression.etype[1]
-        if name in ("KronDelta", "DiracDelta"):
-            (inner,) = self._all(expression.args, names)
-            if name == "KronDelta" and inner.kind == "real":
+    def _random(self, expression: Any, names: Bindings) -> Node:
+        law_name = expression.etype[1]
+        if law_name in ("KronDelta", "DiracDelta"):
+            (inner_node,) = self._translate_all(expression.args, names)
+            if law_name == "KronDelta" and inner_node.kind == "real":
                 raise Untranslatable("KronDelta of a real number")
-            return inner
-        if name == "Bernoulli":
-            (chance,) = self._all(expression.args, names)
+            return inner_node
+        if law_name == "Bernoulli":
+            (chance,) = self._translate_all(expression.args, names)
             if isinstance(chance, ConstantNode) and chance.value in (0, 1):
                 return ConstantNode(bool(chance.value))
             return FlipNode(chance)
-        if name in ("Discrete", "UnnormDiscrete"):
-            (_, kind), *cases = expression.args
+        if law_name in ("Discrete", "UnnormDiscrete"):
+            (_, type_name), *cases = expression.args
             weights = {
                 literal.removeprefix("@"): self.translate(body, names)
                 for _, (literal, body) in cases
             }
-            options = self.model.type_to_objects[kind]
-            if set(weights) != set(options):
-                raise Untranslatable(f"{name} that does not list every value of {kind}")
+            type_objects = self.model.type_to_objects[type_name]
+            if set(weights) != set(type_objects):
+                raise Untranslatable(
+                    f"{law_name} that does not list every value of {type_name}"
+                )
             return PickNode(
-                tuple(weights[each] for each in options), name != "Discrete"
+                tuple(weights[object_name] for object_name in type_objects),
+                law_name != "Discrete",
             )
-        if name in ("Discrete(p)", "UnnormDiscrete(p)"):
-            (_, (variable, kind)), (body,) = expression.args
+        if law_name in ("Discrete(p)", "UnnormDiscrete(p)"):
+            (_, (variable, type_name)), (body,) = expression.args
             return PickNode(
                 tuple(
-                    self.translate(body, names | {variable: each})
-                    for each in self.model.type_to_objects[kind]
+                    self.translate(body, names | {variable: object_name})
+                    for object_name in self.model.type_to_objects[type_name]
                 ),
-                name != "Discrete(p)",
+                law_name != "Discrete(p)",
             )
-        raise Untranslatable(f"the distribution {name}")
+        raise Untranslatable(f"the distribution {law_name}")
 
 
 def _number(value: Any) -> ConstantNode:
-    """A constant; only numbers and truth values get into what is compiled."""
-    plain = value.item() if hasattr(value, "item") else value
-    if not isinstance(plain, bool | int | float):
-        raise Untranslatable(f"the constant {plain!r}")
-    return ConstantNode(plain)
+    """A constant; only numbers and truth values get into compiled code."""
+    plain_value = value.item() if hasattr(value, "item") else value
+    if not isinstance(plain_value, bool | int | float):
+        raise Untranslatable(f"the constant {plain_value!r}")
+    return ConstantNode(plain_value)

@@ -4,15 +4,15 @@ Each expression gets an interval that holds its value for every value of the slo
 *their* intervals (``operations`` says how, rounding included). The fluents of the state
 come first:
 
-  bool, objects   all their values: nothing is assumed of which states can be reached
+  bool, objects   all their values: no state is assumed to be unreachable
   int, real       the least interval that holds the initial value and is mapped into
-                  itself by a step, whatever is played. It is found by iteration; an end
+                  itself by a step, for every action. It is found by iteration; an end
                   that still moves after ``STEPS`` steps is put at infinity, so that the
-                  iteration stops, and what it stops at is checked to be closed.
+                  iteration stops, and its result is checked to be closed.
 
-The range of rewards is the hull over all actions of the interval of the reward, with the
-action's fluents as constants and those of the next state as the step bounds them. It
-holds for every state whose fluents lie in their intervals, reachable or not.
+The range of rewards is the hull over all actions of the interval of the reward, with
+the action's fluents as constants and those of the next state as the step bounds them.
+It holds for every state with fluents in their intervals, reachable or not.
 
 pyRDDLGym has an interval analysis (``pyRDDLGym.core.intervals``). It is not used: by
 default it keeps actions at their defaults, its bounds are those of the last epoch alone
@@ -51,17 +51,17 @@ def interval(node: Node, slots: Sequence[Interval]) -> Interval:
             return slots[place]
         case ApplyNode(operation=operation, parts=parts):
             bounds = OPERATIONS[operation].bounds
-            return bounds(*(interval(each, slots) for each in parts))
+            return bounds(*(interval(child, slots) for child in parts))
         case ChoiceNode(condition=condition, first=first, second=second):
-            low, high = interval(condition, slots)
-            if low == 1.0:
+            lower_bound, upper_bound = interval(condition, slots)
+            if lower_bound == 1.0:
                 return interval(first, slots)
-            if high == 0.0:
+            if upper_bound == 0.0:
                 return interval(second, slots)
             return hull(interval(first, slots), interval(second, slots))
         case FlipNode(chance=chance):
-            low, high = interval(chance, slots)
-            return float(low >= 1.0), float(high > 0.0)
+            lower_bound, upper_bound = interval(chance, slots)
+            return float(lower_bound >= 1.0), float(upper_bound > 0.0)
         case PickNode(weights=weights):
             return 0.0, len(weights) - 1.0
     raise AssertionError(node)
@@ -72,12 +72,14 @@ def hull(*parts: Interval) -> Interval:
     return min(low for low, _ in parts), max(high for _, high in parts)
 
 
-def _after(ground: GroundInstance, slots: Sequence[Interval]) -> list[Interval]:
+def _step_intervals(
+    ground: GroundInstance, slots: Sequence[Interval]
+) -> list[Interval]:
     """All slots after a step from intervals of the state and the action."""
-    found = [*slots, *[(0.0, 0.0)] * len(ground.assignments)]
-    for each in ground.assignments:
-        found[each.place] = interval(each.node, found)
-    return found
+    slot_intervals = [*slots, *[(0.0, 0.0)] * len(ground.assignments)]
+    for assignment in ground.assignments:
+        slot_intervals[assignment.place] = interval(assignment.node, slot_intervals)
+    return slot_intervals
 
 
 def own_range(fluent: Fluent) -> Interval | None:
@@ -91,34 +93,40 @@ def state_ranges(
     ground: GroundInstance, initial: State, actions: Sequence[State]
 ) -> list[Interval]:
     """Intervals of the state's fluents that a step does not leave."""
-    known = [own_range(fluent) for fluent in ground.states]
-    found = [
+    known_ranges = [own_range(fluent) for fluent in ground.states]
+    fluent_ranges = [
         (float(value), float(value)) if bounds is None else bounds
-        for value, bounds in zip(initial, known, strict=True)
+        for value, bounds in zip(initial, known_ranges, strict=True)
     ]
-    if None not in known:
-        return found
-    columns = zip(*actions, strict=True)
-    played = [hull(*((float(x), float(x)) for x in column)) for column in columns]
-    count = 0
+    if None not in known_ranges:
+        return fluent_ranges
+    value_columns = zip(*actions, strict=True)
+    action_ranges = [
+        hull(*((float(x), float(x)) for x in column)) for column in value_columns
+    ]
+    num_sweeps = 0
     while True:
-        slots = _after(ground, [*found, *played])
-        wider = [
-            hull(old, slots[place]) if bounds is None else bounds
-            for old, bounds, place in zip(found, known, ground.after, strict=True)
+        slots = _step_intervals(ground, [*fluent_ranges, *action_ranges])
+        wider_ranges = [
+            hull(old_range, slots[slot_index]) if bounds is None else bounds
+            for old_range, bounds, slot_index in zip(
+                fluent_ranges, known_ranges, ground.after, strict=True
+            )
         ]
-        if wider == found:
-            return found
-        count += 1
-        if count > STEPS:  # each end moves here at most once
-            wider = [
+        if wider_ranges == fluent_ranges:
+            return fluent_ranges
+        num_sweeps += 1
+        if num_sweeps > STEPS:  # each end moves here at most once
+            wider_ranges = [
                 (
-                    -math.inf if new[0] < old[0] else old[0],
-                    math.inf if new[1] > old[1] else old[1],
+                    -math.inf if new_range[0] < old_range[0] else old_range[0],
+                    math.inf if new_range[1] > old_range[1] else old_range[1],
                 )
-                for old, new in zip(found, wider, strict=True)
+                for old_range, new_range in zip(
+                    fluent_ranges, wider_ranges, strict=True
+                )
             ]
-        found = wider
+        fluent_ranges = wider_ranges
 
 
 def reward_range(
@@ -127,9 +135,9 @@ def reward_range(
     actions: Iterable[Sequence[Value]],
 ) -> Interval:
     """An interval that holds every reward from states in ``ranges``."""
-    found = []
+    action_bounds = []
     for values in actions:
         slots = [*ranges, *((float(value), float(value)) for value in values)]
-        found.append(interval(ground.reward, _after(ground, slots)))
-    low, high = hull(*found)
-    return low + 0.0, high + 0.0  # -0.0 is 0
+        action_bounds.append(interval(ground.reward, _step_intervals(ground, slots)))
+    lower_bound, upper_bound = hull(*action_bounds)
+    return lower_bound + 0.0, upper_bound + 0.0  # -0.0 is 0

@@ -1,9 +1,9 @@
 """The law of a step, exactly: outcomes and their probabilities.
 
 RDDL's discrete distributions have finitely many values, and fluents of the next state
-are independent given the state, the action and the fluents that they read. So the law of
-a step is a finite sum over the values of all random fluents, in the order in which they
-are computed:
+are independent given the state, the action and the fluents that they read. So the law
+of a step is a finite sum over the values of all random fluents, in the order in which
+they are computed:
 
     P(s' | s, a) = sum over intermediate values x of prod over fluents i of
                    P(value of i | s, a, fluents before i)
@@ -12,11 +12,11 @@ An expression's law is a list of (probability, value). Where an expression does 
 sample it has one value. An operation on samples has the product of its parts' laws, a
 condition a mixture. Equal values are joined, and so are equal outcomes.
 
-The number of outcomes doubles with each Bernoulli fluent. A step with more than ``most``
-of them is not listed (None), and then sampled by whoever needs it.
+The number of outcomes doubles with each Bernoulli fluent. A step with more than
+``most`` of them is not listed (None), and then sampled by its callers.
 
 Rounding: a probability is a product of one factor for each random fluent, each within a
-few units in the last place; they sum to 1 within what ``problem.rows`` demands.
+few units in the last place; they sum to 1 within the tolerance of ``problem.rows``.
 """
 
 from __future__ import annotations
@@ -43,73 +43,76 @@ from smoothcruiser.adapters.rddl.grounding import GroundInstance
 from smoothcruiser.adapters.rddl.operations import OPERATIONS
 
 Law = list[tuple[float, Value]]
-Lawful = Callable[[Sequence[Any]], Law]  # of the vector of slots
+LawFunction = Callable[[Sequence[Any]], Law]  # of the vector of slots
 Outcome = tuple[float, float, State]  # probability, reward, next state
 
 
-def law(node: Node) -> Lawful:
+def law(node: Node) -> LawFunction:
     """A function from the vector of slots to the law of an expression."""
     if not is_random(node):
-        known = value(node)
-        return lambda v: [(1.0, known(v))]
+        evaluate_slots = value(node)
+        return lambda v: [(1.0, evaluate_slots(v))]
     match node:
         case FlipNode(chance=chance):
-            return _mixed(law(chance), _flipped)
+            return _mix_laws(law(chance), _flip_law)
         case PickNode(weights=weights, free=free):
-            return _mixed(
-                _joint([law(each) for each in weights]), lambda w: _picked(w, free)
+            return _mix_laws(
+                _joint_law([law(child) for child in weights]),
+                lambda w: _pick_law(w, free),
             )
         case ChoiceNode(condition=condition, first=first, second=second):
-            return _chosen(law(condition), law(first), law(second))
+            return _choice_law(law(condition), law(first), law(second))
         case ApplyNode(operation=operation, parts=parts):
             evaluate = OPERATIONS[operation].evaluate
-            return _mixed(
-                _joint([law(each) for each in parts]),
+            return _mix_laws(
+                _joint_law([law(child) for child in parts]),
                 lambda values: [(1.0, evaluate(*values))],
             )
     raise AssertionError(node)
 
 
-def _flipped(p: Any) -> Law:
+def _flip_law(p: Any) -> Law:
     checked_chance(p)
     return [(q, x) for q, x in ((float(p), True), (1.0 - p, False)) if q > 0.0]
 
 
-def _picked(weights: Any, free: bool) -> Law:
+def _pick_law(weights: Any, free: bool) -> Law:
     return [(p, i) for i, p in enumerate(checked_weights(weights, free)) if p > 0.0]
 
 
-def _joint(
-    laws: Sequence[Lawful],
+def _joint_law(
+    laws: Sequence[LawFunction],
 ) -> Callable[[Sequence[Any]], list[tuple[float, Any]]]:
     """The law of independent values together."""
 
-    def found(v: Sequence[Any]) -> list[tuple[float, Any]]:
+    def joint_law(v: Sequence[Any]) -> list[tuple[float, Any]]:
         return [
             (math.prod(p for p, _ in row), tuple(x for _, x in row))
-            for row in product(*(each(v) for each in laws))
+            for row in product(*(child_law(v) for child_law in laws))
         ]
 
-    return found
+    return joint_law
 
 
-def _mixed(first: Callable[..., Any], then: Callable[[Any], Law]) -> Lawful:
-    def found(v: Sequence[Any]) -> Law:
-        return joined((p * q, y) for p, x in first(v) for q, y in then(x))
+def _mix_laws(first: Callable[..., Any], then: Callable[[Any], Law]) -> LawFunction:
+    def mixed_law(v: Sequence[Any]) -> Law:
+        return join_equal((p * q, y) for p, x in first(v) for q, y in then(x))
 
-    return found
+    return mixed_law
 
 
-def _chosen(condition: Lawful, first: Lawful, second: Lawful) -> Lawful:
-    def found(v: Sequence[Any]) -> Law:
-        return joined(
+def _choice_law(
+    condition: LawFunction, first: LawFunction, second: LawFunction
+) -> LawFunction:
+    def choice_law(v: Sequence[Any]) -> Law:
+        return join_equal(
             (p * q, y) for p, x in condition(v) for q, y in (first if x else second)(v)
         )
 
-    return found
+    return choice_law
 
 
-def joined(pairs: Any) -> Law:
+def join_equal(pairs: Any) -> Law:
     """Equal values once, with the sum of their probabilities."""
     sums: dict[Any, float] = {}
     for p, x in pairs:
@@ -118,11 +121,11 @@ def joined(pairs: Any) -> Law:
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """An assignment with what its law depends on."""
+class SlotLaw:
+    """An assignment with its law and its dependence on random slots."""
 
     place: int
-    law: Lawful
+    law: LawFunction
     kind: str
     early: bool  # it reads nothing that is random: one law for all outcomes
     random: bool
@@ -133,75 +136,88 @@ class StepLaw:
 
     def __init__(self, ground: GroundInstance, most: int) -> None:
         self.ground, self.most = ground, most
-        unsure: set[int] = set()  # slots whose values differ between outcomes
-        self.parts: list[Fixed] = []
-        for each in ground.assignments:
-            early = unsure.isdisjoint(places(each.node))
-            random = is_random(each.node)
-            if random or not early:
-                unsure.add(each.place)
+        unsure_slots: set[int] = set()  # slots with values that differ between outcomes
+        self.parts: list[SlotLaw] = []
+        for assignment in ground.assignments:
+            is_early = unsure_slots.isdisjoint(places(assignment.node))
+            random = is_random(assignment.node)
+            if random or not is_early:
+                unsure_slots.add(assignment.place)
             self.parts.append(
-                Fixed(each.place, law(each.node), each.kind, early, random)
+                SlotLaw(
+                    assignment.place,
+                    law(assignment.node),
+                    assignment.kind,
+                    is_early,
+                    random,
+                )
             )
         self.reward = law(ground.reward)
         self.samples = any(p.random for p in self.parts) or is_random(ground.reward)
 
-        # nothing reads what is random: the next state's fluents are independent
+        # nothing reads random values: the next state's fluents are independent
         self.independent = (
-            all(part.early for part in self.parts)
-            and unsure.isdisjoint(places(ground.reward))
+            all(slot_law.early for slot_law in self.parts)
+            and unsure_slots.isdisjoint(places(ground.reward))
             and not is_random(ground.reward)
         )
 
     def outcomes(self, state: State, action: State) -> list[Outcome] | None:
         """[(probability, reward, next state)]; None where there are too many."""
-        start = [*state, *action, *[0] * len(self.parts)]
-        return (self._product if self.independent else self._worlds)(start)
+        slot_values = [*state, *action, *[0] * len(self.parts)]
+        return (self._product if self.independent else self._worlds)(slot_values)
 
     def _product(self, v: list[Any]) -> list[Outcome] | None:
         """The product of the laws of all fluents: the common case, and a fast one."""
-        found: dict[int, Law] = {}
-        for part in self.parts:
-            found[part.place] = values = self._values(part, v)
-            if len(values) == 1:
-                v[part.place] = values[0][1]
-        laws = [found[place] for place in self.ground.after]
-        if math.prod(map(len, laws)) > self.most:
+        laws_by_slot: dict[int, Law] = {}
+        for slot_law in self.parts:
+            laws_by_slot[slot_law.place] = value_law = self._values(slot_law, v)
+            if len(value_law) == 1:
+                v[slot_law.place] = value_law[0][1]
+        next_laws = [laws_by_slot[slot_index] for slot_index in self.ground.after]
+        if math.prod(map(len, next_laws)) > self.most:
             return None
         ((_, reward),) = self.reward(v)
-        chances = [1.0]
-        for each in laws:  # in the order of itertools.product
-            if len(each) > 1:
-                chances = [p * q for p in chances for q, _ in each]
-        after = product(*([x for _, x in each] for each in laws))
-        return [(p, float(reward), z) for p, z in zip(chances, after, strict=True)]
+        probabilities = [1.0]
+        for next_law in next_laws:  # in the order of itertools.product
+            if len(next_law) > 1:
+                probabilities = [p * q for p in probabilities for q, _ in next_law]
+        next_states = product(*([x for _, x in next_law] for next_law in next_laws))
+        return [
+            (p, float(reward), z)
+            for p, z in zip(probabilities, next_states, strict=True)
+        ]
 
     def _worlds(self, start: list[Any]) -> list[Outcome] | None:
-        """Fluents one after the other, where some read what others sampled."""
+        """Fluents one after the other, where some read the samples of others."""
         worlds: list[tuple[float, list[Any]]] = [(1.0, start)]
-        for part in self.parts:
-            once = self._values(part, worlds[0][1]) if part.early else None
-            if once is not None and len(once) == 1:
+        for slot_law in self.parts:
+            shared_law = (
+                self._values(slot_law, worlds[0][1]) if slot_law.early else None
+            )
+            if shared_law is not None and len(shared_law) == 1:
                 for _, v in worlds:
-                    v[part.place] = once[0][1]
+                    v[slot_law.place] = shared_law[0][1]
                 continue
-            grown: list[tuple[float, list[Any]]] = []
+            next_worlds: list[tuple[float, list[Any]]] = []
             for p, v in worlds:
-                for q, x in once if once is not None else self._values(part, v):
-                    copy = v.copy()
-                    copy[part.place] = x
-                    grown.append((p * q, copy))
-                if len(grown) > self.most:
+                for q, x in (
+                    shared_law if shared_law is not None else self._values(slot_law, v)
+                ):
+                    next_slots = v.copy()
+                    next_slots[slot_law.place] = x
+                    next_worlds.append((p * q, next_slots))
+                if len(next_worlds) > self.most:
                     return None
-            worlds = grown
-        after = self.ground.after
-        found = joined(
-            (p * q, (float(reward), tuple(v[place] for place in after)))
+            worlds = next_worlds
+        next_places = self.ground.after
+        joint_outcomes = join_equal(
+            (p * q, (float(reward), tuple(v[slot_index] for slot_index in next_places)))
             for p, v in worlds
             for q, reward in self.reward(v)
         )
-        return [(p, *outcome) for p, outcome in found]  # type: ignore[misc]
+        return [(p, *outcome) for p, outcome in joint_outcomes]  # type: ignore[misc]
 
-    def _values(self, part: Fixed, v: Sequence[Any]) -> Law:
-        convert = {"int": int, "real": float, "bool": bool}[part.kind]
-        return [(p, convert(x)) for p, x in part.law(v)]
+    def _values(self, slot_law: SlotLaw, v: Sequence[Any]) -> Law:
+        convert_value = {"int": int, "real": float, "bool": bool}[slot_law.kind]
+        return [(p, convert_value(x)) for p, x in slot_law.law(v)]

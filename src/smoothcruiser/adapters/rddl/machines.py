@@ -3,14 +3,14 @@
 Both answer the same three questions about states and the values of action fluents, and
 take random numbers only from the ``rng`` of the call:
 
-  step      (reward, next state)
-  allowed   whether the action preconditions hold
-  over      whether a termination condition holds, or a state invariant is broken (there
-            pyRDDLGym's environment ends an episode too)
+  step         (reward, next state)
+  is_allowed   whether the action preconditions hold
+  is_over      whether a termination condition holds, or a state invariant is broken
+               (there pyRDDLGym's environment ends an episode too)
 
-``Translated`` runs the functions of ``code``, a few microseconds per step.
-``Interpreted`` puts a state into pyRDDLGym's simulator and lets it step, about a
-millisecond; it takes what has no translation, and the tests compare the two.
+``TranslatedMachine`` runs the functions of ``code``, a few microseconds per step.
+``InterpretedMachine`` puts a state into pyRDDLGym's simulator and lets it step, about a
+millisecond; it runs instances without a translation, and the tests compare the two.
 """
 
 from __future__ import annotations
@@ -23,46 +23,52 @@ import numpy as np
 from smoothcruiser.adapters.rddl.code import functions
 from smoothcruiser.adapters.rddl.fluents import State
 from smoothcruiser.adapters.rddl.grounding import GroundInstance
-from smoothcruiser.adapters.rddl.reading import Instance, flat
+from smoothcruiser.adapters.rddl.reading import Instance, flatten_values
 from smoothcruiser.errors import InvalidInput
 
-RANDOM = "a random variable"
+RANDOM_VARIABLE = "a random variable"
 
 
 class InstanceMachine(Protocol):
-    """What runs an instance."""
+    """A program that runs an instance."""
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample of (reward, next state)."""
 
-    def allowed(self, state: State, action: State) -> bool:
+    def is_allowed(self, state: State, action: State) -> bool:
         """Whether the action preconditions hold."""
 
-    def over(self, state: State) -> bool:
+    def is_over(self, state: State) -> bool:
         """Whether an episode ends in this state."""
 
 
-class Translated:
+class TranslatedMachine:
     """Runs the functions that expressions were compiled to."""
 
     def __init__(self, ground: GroundInstance) -> None:
-        made = functions(ground)
-        self._step, self.num_samples = made.step, made.num_samples
-        self.allowed, self.over = made.allowed, made.over
+        compiled_functions = functions(ground)
+        self._step, self.num_samples = (
+            compiled_functions.step,
+            compiled_functions.num_samples,
+        )
+        self.is_allowed, self.is_over = (
+            compiled_functions.allowed,
+            compiled_functions.over,
+        )
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample; all random numbers that it may need are taken at once."""
         if not self.num_samples:
-            return self._step(state, action, _never)
-        numbers = rng.numpy().random(self.num_samples).tolist()
-        return self._step(state, action, iter(numbers).__next__)
+            return self._step(state, action, _refuse_number)
+        uniform_numbers = rng.numpy().random(self.num_samples).tolist()
+        return self._step(state, action, iter(uniform_numbers).__next__)
 
 
-def _never() -> float:
+def _refuse_number() -> float:
     raise AssertionError("a step without randomness took a random number")
 
 
-class Interpreted:
+class InterpretedMachine:
     """Runs pyRDDLGym's simulator from any state."""
 
     def __init__(self, instance: Instance) -> None:
@@ -70,35 +76,37 @@ class Interpreted:
         self.simulator = instance.simulator
         self.names = tuple(instance.model.state_fluents)
         self.after = tuple(instance.model.next_state[name] for name in self.names)
-        self.states = _shapes(self.simulator.init_values, self.names)
-        self.actions = _shapes(
+        self.states = _list_shapes(self.simulator.init_values, self.names)
+        self.actions = _list_shapes(
             self.simulator.init_values, instance.model.action_fluents
         )
         self.fixed = dict(self.simulator.init_values)
 
-    def _put(self, state: State, action: State | None = None) -> dict[str, Any]:
+    def _load_state(self, state: State, action: State | None = None) -> dict[str, Any]:
         """Put the simulator into a state; the values of an action's fluents."""
-        self.simulator.subs = self.fixed | _shaped(self.states, state)
-        return {} if action is None else _shaped(self.actions, action)
+        self.simulator.subs = self.fixed | _shape_values(self.states, state)
+        return {} if action is None else _shape_values(self.actions, action)
 
     def step(self, state: State, action: State, rng: Any) -> tuple[float, State]:
         """One sample, with a generator on the planner's stream."""
         simulator = self.simulator
         simulator.rng = rng.numpy()
         try:
-            _, reward, _ = simulator.step(self._put(state, action))
-            return float(reward), flat(simulator.subs, self.names)
+            _, reward, _ = simulator.step(self._load_state(state, action))
+            return float(reward), flatten_values(simulator.subs, self.names)
         finally:
             simulator.rng = None  # nothing else may be sampled from
 
-    def allowed(self, state: State, action: State) -> bool:
+    def is_allowed(self, state: State, action: State) -> bool:
         """Whether the action preconditions hold."""
-        values = self._put(state, action)
-        return bool(self.simulator.check_action_preconditions(values, silent=True))
+        action_values = self._load_state(state, action)
+        return bool(
+            self.simulator.check_action_preconditions(action_values, silent=True)
+        )
 
-    def over(self, state: State) -> bool:
+    def is_over(self, state: State) -> bool:
         """Whether an episode ends in this state."""
-        self._put(state)
+        self._load_state(state)
         return bool(
             self.simulator.check_terminal_states()
             or not self.simulator.check_state_invariants(silent=True)
@@ -108,62 +116,76 @@ class Interpreted:
 def _check_conditions(instance: Instance) -> None:
     """Refuse conditions that state and action do not decide.
 
-    pyRDDLGym evaluates them with whatever other fluents held one step before.
+    pyRDDLGym evaluates them with the values of other fluents one step before.
     """
     model = instance.model
-    may = {"non-fluent", "state-fluent"}
-    for what, expressions, kinds in (
-        ("A termination condition", model.terminations, may),
-        ("A state invariant", model.invariants, may),
-        ("An action precondition", model.preconditions, may | {"action-fluent"}),
+    readable_kinds = {"non-fluent", "state-fluent"}
+    for noun, condition_expressions, allowed_kinds in (
+        ("A termination condition", model.terminations, readable_kinds),
+        ("A state invariant", model.invariants, readable_kinds),
+        (
+            "An action precondition",
+            model.preconditions,
+            readable_kinds | {"action-fluent"},
+        ),
     ):
-        for name in _read(expressions):
-            kind = "random" if name == RANDOM else model.variable_types.get(name)
-            if kind is not None and kind not in kinds:  # None: an object
+        for fluent_name in _list_reads(condition_expressions):
+            fluent_kind = (
+                "random"
+                if fluent_name == RANDOM_VARIABLE
+                else model.variable_types.get(fluent_name)
+            )
+            if (
+                fluent_kind is not None and fluent_kind not in allowed_kinds
+            ):  # None: an object
                 raise InvalidInput(
-                    f"{what} of {instance.name} reads {name}, which is no part of "
-                    "the state; let it read state fluents alone."
+                    f"{noun} of {instance.name} reads {fluent_name}, which is no part "
+                    "of the state; let it read state fluents alone."
                 )
 
 
-def _read(expressions: Any) -> Iterator[str]:
+def _list_reads(expressions: Any) -> Iterator[str]:
     """The fluents that expressions read, and the distributions that they sample."""
-    for each in expressions:
-        if isinstance(each, list | tuple):
-            yield from _read(each)
-        elif hasattr(each, "etype"):
-            kind, _ = each.etype
+    for expression in expressions:
+        if isinstance(expression, list | tuple):
+            yield from _list_reads(expression)
+        elif hasattr(expression, "etype"):
+            kind, _ = expression.etype
             if kind == "pvar":
-                yield each.args[0]
+                yield expression.args[0]
             if kind in ("randomvar", "randomvector"):
-                yield RANDOM
-            if isinstance(each.args, list | tuple):
-                yield from _read(each.args)
+                yield RANDOM_VARIABLE
+            if isinstance(expression.args, list | tuple):
+                yield from _list_reads(expression.args)
 
 
 Shapes = tuple[tuple[str, Any, Any, int], ...]  # name, shape, dtype, size
 
 
-def _shapes(arrays: Any, names: Any) -> Shapes:
+def _list_shapes(arrays: Any, names: Any) -> Shapes:
     return tuple(
         (
-            name,
-            np.shape(arrays[name]),
-            np.asarray(arrays[name]).dtype,
-            np.size(arrays[name]),
+            fluent_name,
+            np.shape(arrays[fluent_name]),
+            np.asarray(arrays[fluent_name]).dtype,
+            np.size(arrays[fluent_name]),
         )
-        for name in names
+        for fluent_name in names
     )
 
 
-def _shaped(shapes: Shapes, values: Sequence[Any]) -> dict[str, Any]:
+def _shape_values(shapes: Shapes, values: Sequence[Any]) -> dict[str, Any]:
     """Values one after the other as the arrays of fluents."""
-    found, begin = {}, 0
-    for name, shape, dtype, size in shapes:
-        part = np.array(values[begin : begin + size], dtype=dtype)
-        found[name] = part.reshape(shape) if shape else part[0]
-        begin += size
-    return found
+    fluent_arrays, start_index = {}, 0
+    for fluent_name, shape, dtype, num_values in shapes:
+        flat_values = np.array(
+            values[start_index : start_index + num_values], dtype=dtype
+        )
+        fluent_arrays[fluent_name] = (
+            flat_values.reshape(shape) if shape else flat_values[0]
+        )
+        start_index += num_values
+    return fluent_arrays
 
 
 def conditions_of(instance: Instance) -> tuple[bool, bool]:

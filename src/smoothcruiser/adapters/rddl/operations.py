@@ -1,17 +1,17 @@
 """Operations of RDDL on numbers and truth values: a table.
 
-Each row says how an operation is computed, how it is written as Python, and what is
-certain of its result when its arguments are only known to lie in intervals.
+Each row says how an operation is computed, how it is written as Python, and how its
+result is bounded when its arguments are only known to lie in intervals.
 
 Why the intervals hold for the *computed* values, rounding included: +, -, *, / and sqrt
 of floats are correctly rounded, hence monotone in each argument, and a row computes its
-bounds by the same operations in the same order as its value. ``exp``, ``ln`` and ``pow``
-of a C library are not: their bounds are moved outwards by ``SLACK``, 2**-40 of the
-result, a thousand times the errors that libraries document.
+bounds by the same operations in the same order as its value. ``exp``, ``ln`` and
+``pow`` of a C library are not: their bounds are moved outwards by ``SLACK``, 2**-40 of
+the result, a thousand times the errors that libraries document.
 
 An interval is (low, high), with infinities where nothing is known; truth values are 0
-and 1. What this file leaves out: trigonometry and other functions, which are
-interpreted (``machines``), and random variables.
+and 1. Out of scope: trigonometry and other functions, which are interpreted
+(``machines``), and random variables.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def _sign_bounds(x: Interval) -> Interval:
 
 
 def _abs_bounds(x: Interval) -> Interval:
-    low = 0.0 if x[0] <= 0.0 <= x[1] else min(abs(x[0]), abs(x[1]))
-    return low, max(abs(x[0]), abs(x[1]))
+    lower_bound = 0.0 if x[0] <= 0.0 <= x[1] else min(abs(x[0]), abs(x[1]))
+    return lower_bound, max(abs(x[0]), abs(x[1]))
 
 
 def _outwards(low: float, high: float) -> Interval:
@@ -173,15 +173,16 @@ def _exp_bounds(x: Interval) -> Interval:
 def _log_bounds(x: Interval) -> Interval:
     if x[0] <= 0.0:  # not defined at 0 and below: an error, or anything below
         return (-math.inf, ANYTHING[1] if math.isinf(x[1]) else _log_top(x[1]))
-    low = math.log(x[0])
-    return low - SLACK * abs(low) - SLACK, _log_top(x[1])
+    lower_bound = math.log(x[0])
+    return lower_bound - SLACK * abs(lower_bound) - SLACK, _log_top(x[1])
 
 
 def _log_top(x: float) -> float:
     if x <= 0.0 or math.isinf(x):
         return math.inf
-    high = math.log(x)
-    return high + SLACK * abs(high) + SLACK  # near 1 the result is small, its error not
+    upper_bound = math.log(x)
+    # near 1 the result is small, its error not
+    return upper_bound + SLACK * abs(upper_bound) + SLACK
 
 
 def _root_bounds(x: Interval) -> Interval:
@@ -192,27 +193,27 @@ def power(x: Any, y: Any) -> Any:
     """x to the y; whole numbers only have powers that are whole."""
     if not isinstance(x, float) and not isinstance(y, float) and y < 0:
         raise ValueError("whole numbers to negative powers are not defined")
-    found = x**y
-    if isinstance(found, complex):
+    result = x**y
+    if isinstance(result, complex):
         raise ValueError(f"{x} to the power {y} is not real")
-    return found
+    return result
 
 
 def _power_bounds(x: Interval, y: Interval) -> Interval:
     """For bases of at least 0 the extremes are at the corners; else by |x|."""
-    most = max(abs(x[0]), abs(x[1]))
-    if math.isinf(most) or any(map(math.isinf, y)):
+    largest_base = max(abs(x[0]), abs(x[1]))
+    if math.isinf(largest_base) or any(map(math.isinf, y)):
         return ANYTHING
-    bases = x if x[0] >= 0.0 else (0.0, most)
+    bases = x if x[0] >= 0.0 else (0.0, largest_base)
     if bases[0] == 0.0 and y[0] < 0.0:
         return ANYTHING
     try:
         corners = [a**b for a in (*bases, 1.0) for b in y]
     except OverflowError:
         return ANYTHING
-    kept = corners if bases[0] <= 1.0 <= bases[1] else corners[:4]
-    low, high = _outwards(min(kept), max(kept))
-    return (low, high) if x[0] >= 0.0 else (-high, high)
+    corner_values = corners if bases[0] <= 1.0 <= bases[1] else corners[:4]
+    lower_bound, upper_bound = _outwards(min(corner_values), max(corner_values))
+    return (lower_bound, upper_bound) if x[0] >= 0.0 else (-upper_bound, upper_bound)
 
 
 def _floor_quotient_bounds(x: Interval, y: Interval) -> Interval:
@@ -324,7 +325,7 @@ OPERATIONS: dict[str, Operation] = {
     "fmod": Operation(lambda x, y: x % y, _infix("%"), _remainder_bounds),
 }
 
-# what the written forms call
+# names that the written forms call
 NAMES: dict[str, Any] = {
     "add": add,
     "multiply": multiply,

@@ -1,4 +1,4 @@
-"""The step of an RDDL problem, and what its states and actions are called.
+"""The step of an RDDL problem, and the names of its states and actions.
 
 An oracle has a machine that runs the instance (``machines``), the list of joint actions
 and, where the instance was translated, the law of its steps. States are tuples of plain
@@ -14,18 +14,18 @@ from typing import Any
 
 from smoothcruiser.adapters.rddl.actions import MOST_ACTIONS, JointActions
 from smoothcruiser.adapters.rddl.expressions import Value
-from smoothcruiser.adapters.rddl.fluents import State, read_state, written
+from smoothcruiser.adapters.rddl.fluents import State, describe_state, read_state
 from smoothcruiser.adapters.rddl.laws import Outcome, StepLaw
 from smoothcruiser.adapters.rddl.machines import InstanceMachine
 from smoothcruiser.adapters.rddl.operations import Interval
-from smoothcruiser.adapters.rddl.reading import LIBRARY, Instance, flat
+from smoothcruiser.adapters.rddl.reading import LIBRARY, Instance, flatten_values
 from smoothcruiser.adapters.rddl.repository import Texts
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.arguments import is_whole, shortened
 from smoothcruiser.problem.declared import check_range
 
 ACCESS = ("auto", "translate", "interpret")
-KEPT_STATES = 100_000  # whose legal actions are remembered
+KEPT_STATES = 100_000  # with remembered legal actions
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,19 @@ class Settings:
                 f"access must be one of {', '.join(ACCESS)}, got "
                 f"{shortened(self.access)}."
             )
-        for word, least in (("max_actions", 1), ("max_outcomes", 0)):
-            count = getattr(self, word)
-            if not is_whole(count) or count < least:
+        for setting_name, smallest_count in (("max_actions", 1), ("max_outcomes", 0)):
+            count = getattr(self, setting_name)
+            if not is_whole(count) or count < smallest_count:
                 raise InvalidInput(
-                    f"{word} must be a whole number of at least {least}, got "
-                    f"{shortened(count)}."
+                    f"{setting_name} must be a whole number of at least "
+                    f"{smallest_count}, got {shortened(count)}."
                 )
         if self.reward_range is not None:
             check_range("reward_range", self.reward_range)
-            low, high = self.reward_range
-            object.__setattr__(self, "reward_range", (float(low), float(high)))
+            lower_bound, upper_bound = self.reward_range
+            object.__setattr__(
+                self, "reward_range", (float(lower_bound), float(upper_bound))
+            )
 
 
 class RDDLOracle:
@@ -83,15 +85,15 @@ class RDDLOracle:
         self.law = law
         # whether a step has one outcome: nothing in it samples
         self.deterministic = law is not None and not law.samples
-        self.actions = tuple(joint.grounded(a) for a in range(len(joint.values)))
-        self._legal = lru_cache(KEPT_STATES)(self._found_legal)
+        self.actions = tuple(joint.ground_action(a) for a in range(len(joint.values)))
+        self._legal = lru_cache(KEPT_STATES)(self._compute_legal)
 
     def __fingerprint__(self) -> Any:
         texts = self.instance.texts
         return texts.domain, texts.instance, repr(self.settings), LIBRARY
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return rebuilt, (self.instance.texts, self.settings)
+        return rebuild_oracle, (self.instance.texts, self.settings)
 
     def __call__(self, state: State, action: int, rng: Any) -> tuple[float, State]:
         """One sample of (reward, next state)."""
@@ -106,28 +108,30 @@ class RDDLOracle:
         """Whether the action preconditions allow an action."""
         return action in self._legal(state)
 
-    def _found_legal(self, state: State) -> frozenset[int]:
-        values = self.joint.values
-        allowed = self.machine.allowed
-        return frozenset(a for a in range(len(values)) if allowed(state, values[a]))
+    def _compute_legal(self, state: State) -> frozenset[int]:
+        joint_values = self.joint.values
+        is_allowed = self.machine.is_allowed
+        return frozenset(
+            a for a in range(len(joint_values)) if is_allowed(state, joint_values[a])
+        )
 
     def terminal(self, state: State) -> bool:
         """Whether an episode ends in this state."""
-        return self.machine.over(state)
+        return self.machine.is_over(state)
 
     def parse(self, state: Any) -> State:
         """The state that a list of values, or a dict of them, stands for."""
         return read_state(self.instance.states, state, self.ranges)
 
     def plain(self, state: State) -> dict[str, Value]:
-        """What differs from the fluents' defaults, by their names."""
-        return written(self.instance.states, state)
+        """The values that differ from the fluents' defaults, by their names."""
+        return describe_state(self.instance.states, state)
 
     def read(self, simulator: Any) -> State:
         """The state that a running environment of pyRDDLGym is in."""
         try:
-            subs = simulator.unwrapped.sampler.subs
-            return flat(subs, self.instance.model.state_fluents)
+            fluent_values = simulator.unwrapped.sampler.subs
+            return flatten_values(fluent_values, self.instance.model.state_fluents)
         except (AttributeError, KeyError) as error:
             raise InvalidInput(
                 f"{type(simulator).__name__} is no environment of pyRDDLGym for "
@@ -135,7 +139,7 @@ class RDDLOracle:
             ) from error
 
 
-def rebuilt(texts: Texts, settings: Settings) -> RDDLOracle:
+def rebuild_oracle(texts: Texts, settings: Settings) -> RDDLOracle:
     """The oracle of an instance, built anew: in another process, say."""
     from smoothcruiser.adapters.rddl.access import oracle_of
 

@@ -2,7 +2,7 @@
 
 Only this module imports pyRDDLGym. The simulator is one of our own, never that of an
 environment that runs, and it gets its random numbers from the planner's stream at every
-step (``machines``), so planning does not change what a real environment samples.
+step (``machines``), so planning does not change the samples of a real environment.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Instance:
     at_once: int  # max-nondef-actions
 
 
-def read(texts: Texts) -> Instance:
+def read_instance(texts: Texts) -> Instance:
     """The instance that two texts describe; a POMDP is refused."""
     try:
         with _quiet():
-            model = RDDLLiftedModel(_parser().parse(_joined(texts)))
+            model = RDDLLiftedModel(_parser().parse(_join_texts(texts)))
             simulator = RDDLSimulator(
                 model,
                 rng=np.random.default_rng(0),  # replaced before every step
@@ -72,14 +72,15 @@ def read(texts: Texts) -> Instance:
     except Exception as error:
         _parser.cache_clear()  # it stopped in the middle of a text
         raise InvalidInput(
-            f"pyRDDLGym cannot read this domain and instance: {_first(error)}; check "
-            "the RDDL files."
+            f"pyRDDLGym cannot read this domain and instance: {_first_line(error)}; "
+            "check the RDDL files."
         ) from error
     if model.observ_fluents:
-        hidden = ", ".join(list(model.observ_fluents)[:3])
+        observed_names = ", ".join(list(model.observ_fluents)[:3])
         raise InvalidInput(
-            f"The domain {model.domain_name} is a POMDP: its agent sees only {hidden}, "
-            "and here planners see the state; choose an MDP domain (…_MDP_…)."
+            f"The domain {model.domain_name} is a POMDP: its agent sees only "
+            f"{observed_names}, and here planners see the state; choose an MDP domain "
+            "(…_MDP_…)."
         )
     states = tuple(_fluents(model, model.state_fluents))
     return Instance(
@@ -88,8 +89,8 @@ def read(texts: Texts) -> Instance:
         model=model,
         simulator=simulator,
         states=states,
-        actions=tuple(_limited(model, simulator)),
-        initial=flat(simulator.init_values, model.state_fluents),
+        actions=tuple(_limit_actions(model, simulator)),
+        initial=flatten_values(simulator.init_values, model.state_fluents),
         horizon=int(model.horizon),
         discount=float(model.discount),
         at_once=int(model.max_allowed_actions),
@@ -98,67 +99,84 @@ def read(texts: Texts) -> Instance:
 
 @lru_cache(maxsize=1)
 def _parser() -> Any:
-    """pyRDDLGym's parser; its tables take a second, and would be kept in its folder."""
+    """pyRDDLGym's parser; its tables take a second and are not written to disk."""
     parser = RDDLParser(lexer=None, verbose=False)
     parser.build(write_tables=False, debug=False, errorlog=NullLogger())
     return parser
 
 
-def flat(arrays: Any, names: Iterable[str]) -> State:
+def flatten_values(arrays: Any, names: Iterable[str]) -> State:
     """The values of fluents, one after the other, as plain Python."""
-    found: list[Any] = []
-    for name in names:
-        values = np.asarray(arrays[name])
-        found += [values.item()] if values.ndim == 0 else values.ravel().tolist()
-    return tuple(found)
+    flat_values: list[Any] = []
+    for fluent_name in names:
+        values = np.asarray(arrays[fluent_name])
+        flat_values += [values.item()] if values.ndim == 0 else values.ravel().tolist()
+    return tuple(flat_values)
 
 
 def _fluents(model: Any, names: Iterable[str]) -> Iterator[Fluent]:
-    for name in names:
-        kind = model.variable_ranges[name]
-        values = () if kind in KINDS else tuple(model.type_to_objects[kind])
-        declared = model.variable_defaults.get(name)
-        if isinstance(declared, str):
-            declared = values.index(declared)
-        default = declared if declared is not None else {"bool": False}.get(kind, 0)
-        objects = [model.type_to_objects[each] for each in model.variable_params[name]]
-        for grounding in product(*objects):
-            yield Fluent(name, tuple(grounding), kind, values, default)
+    for fluent_name in names:
+        fluent_range = model.variable_ranges[fluent_name]
+        range_objects = (
+            () if fluent_range in KINDS else tuple(model.type_to_objects[fluent_range])
+        )
+        declared_default = model.variable_defaults.get(fluent_name)
+        if isinstance(declared_default, str):
+            declared_default = range_objects.index(declared_default)
+        default_value = (
+            declared_default
+            if declared_default is not None
+            else {"bool": False}.get(fluent_range, 0)
+        )
+        object_lists = [
+            model.type_to_objects[type_name]
+            for type_name in model.variable_params[fluent_name]
+        ]
+        for grounding in product(*object_lists):
+            yield Fluent(
+                fluent_name,
+                tuple(grounding),
+                fluent_range,
+                range_objects,
+                default_value,
+            )
 
 
-def _limited(model: Any, simulator: Any) -> Iterator[Fluent]:
+def _limit_actions(model: Any, simulator: Any) -> Iterator[Fluent]:
     """The action fluents, with the limits of those that are whole numbers.
 
-    pyRDDLGym reads limits from preconditions such as ``force <= 1``. Whatever it finds,
-    the preconditions themselves decide which actions are legal.
+    pyRDDLGym reads limits from preconditions such as ``force <= 1``. In any case the
+    preconditions themselves decide which actions are legal.
     """
     fluents = list(_fluents(model, model.action_fluents))
     if any(fluent.range == "int" for fluent in fluents):
         with _quiet():
-            bounds = RDDLConstraints(simulator).bounds
+            action_bounds = RDDLConstraints(simulator).bounds
     for fluent in fluents:
         if fluent.range == "int":
-            low, high = (float(end) for end in bounds[fluent.grounded])
-            if math.isfinite(low) and math.isfinite(high):
-                limits = math.ceil(low), math.floor(high)
-                fluent = replace(fluent, limits=limits)
+            lower_bound, upper_bound = (
+                float(end) for end in action_bounds[fluent.ground_name]
+            )
+            if math.isfinite(lower_bound) and math.isfinite(upper_bound):
+                whole_limits = math.ceil(lower_bound), math.floor(upper_bound)
+                fluent = replace(fluent, limits=whole_limits)
         yield fluent
 
 
-def _joined(texts: Texts) -> str:
+def _join_texts(texts: Texts) -> str:
     """Domain and instance as one text, without comments, as the parser wants it."""
     lines = f"{texts.domain}\n{texts.instance}\n".splitlines()
     return "\n".join(line.partition("//")[0] for line in lines) + "\n"
 
 
-def _first(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """The first line of an error, without colours."""
     return re.sub(r"\x1b\[[0-9;]*m", "", said(error)).split("\n")[0][:300]
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without pyRDDLGym's and ply's own lines: an exception says what matters."""
+    """Without pyRDDLGym's and ply's own lines: an exception says enough."""
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
         yield

@@ -4,8 +4,8 @@
     rddl:domain.rddl,instance.rddl        two files
 
 The domains of rddlrepository are folders of its package, each with a description, a
-domain and instances. They are read as files here. The package's own manager would do the
-same through a list that it first writes into its folder; that fails where packages
+domain and instances. They are read as files here. The package's own manager would do
+the same through a list that it first writes into its folder; that fails where packages
 cannot be written to, and two processes that begin at once read half a list.
 """
 
@@ -41,32 +41,36 @@ class Texts:
 @lru_cache(maxsize=1)
 def domains() -> dict[str, Path]:
     """The folders of rddlrepository's domains, by name."""
-    found = {}
+    folders = {}
     for path in Path(rddlrepository.__file__).parent.rglob("domain.rddl"):
-        about = path.with_name("__init__.py")
-        if about.exists() and (
-            described := _described(about.read_text("utf-8", "replace"))
+        description_file = path.with_name("__init__.py")
+        if description_file.exists() and (
+            description := _read_description(
+                description_file.read_text("utf-8", "replace")
+            )
         ):
-            name, context = described.get("name"), described.get("context")
-            found[f"{name}_{context}" if context else f"{name}"] = path.parent
-    return dict(sorted(found.items()))
+            domain_name, context = description.get("name"), description.get("context")
+            folders[f"{domain_name}_{context}" if context else f"{domain_name}"] = (
+                path.parent
+            )
+    return dict(sorted(folders.items()))
 
 
-def _described(text: str) -> dict[str, Any]:
+def _read_description(text: str) -> dict[str, Any]:
     """The dict ``info`` of a domain's description."""
     for line in ast.parse(text).body:
         if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "info":
-            found: dict[str, Any] = ast.literal_eval(line.value)
-            return found
+            description: dict[str, Any] = ast.literal_eval(line.value)
+            return description
     return {}
 
 
 def instances(folder: Path) -> list[str]:
     """The numbers of a domain's instances, in order."""
-    found = (
+    instance_numbers = (
         path.stem.removeprefix("instance") for path in folder.glob("instance*.rddl")
     )
-    return sorted(found, key=lambda name: (len(name), name))
+    return sorted(instance_numbers, key=lambda name: (len(name), name))
 
 
 def texts(domain: str, instance: Any) -> Texts:
@@ -77,44 +81,54 @@ def texts(domain: str, instance: Any) -> Texts:
                 f"{domain} is a domain; name the file of an instance too, as in "
                 "rddl:domain.rddl,instance.rddl."
             )
-        return Texts(_text(domain), _text(instance))
+        return Texts(_read_text(domain), _read_text(instance))
     folder = domains().get(domain)
     if folder is None:
         raise InvalidInput(
-            f"rddlrepository has no domain {shortened(domain)}{_near(domain)}; your own "
-            "files are written rddl:domain.rddl,instance.rddl."
+            "rddlrepository has no domain "
+            f"{shortened(domain)}{_suggest_domains(domain)}; your own files are "
+            "written rddl:domain.rddl,instance.rddl."
         )
-    there = instances(folder)
+    instance_numbers = instances(folder)
     if isinstance(instance, str) and instance.endswith(".rddl"):
         return Texts(
-            (folder / "domain.rddl").read_text("utf-8", "replace"), _text(instance)
+            (folder / "domain.rddl").read_text("utf-8", "replace"), _read_text(instance)
         )
-    if str(instance) not in there:
-        lacks = (
+    if str(instance) not in instance_numbers:
+        fault = (
             "needs the number of an instance"
             if instance is None
             else f"has no instance {shortened(instance)}"
         )
         raise InvalidInput(
-            f"{domain} {lacks}; it has {', '.join(there)}, as in "
-            f"rddl:{domain},{there[0]}."
+            f"{domain} {fault}; it has {', '.join(instance_numbers)}, as in "
+            f"rddl:{domain},{instance_numbers[0]}."
         )
     return Texts(
-        _text(str(folder / "domain.rddl")),
-        _text(str(folder / f"instance{instance}.rddl")),
+        _read_text(str(folder / "domain.rddl")),
+        _read_text(str(folder / f"instance{instance}.rddl")),
     )
 
 
-def _near(name: str) -> str:
+def _suggest_domains(name: str) -> str:
     """Which domains may have been meant."""
-    lower = {each.lower(): each for each in domains()}
-    near = difflib.get_close_matches(name.lower(), lower, n=4, cutoff=0.4)
-    near = near or [each for each in lower if name.lower() in each][:4]
-    found = ", ".join(lower[each] for each in near)
-    return f" (did you mean {found}?)" if found else f"; it has {len(lower)} others"
+    lower_names = {domain_name.lower(): domain_name for domain_name in domains()}
+    close_names = difflib.get_close_matches(name.lower(), lower_names, n=4, cutoff=0.4)
+    close_names = (
+        close_names
+        or [domain_name for domain_name in lower_names if name.lower() in domain_name][
+            :4
+        ]
+    )
+    suggestions = ", ".join(lower_names[domain_name] for domain_name in close_names)
+    return (
+        f" (did you mean {suggestions}?)"
+        if suggestions
+        else f"; it has {len(lower_names)} others"
+    )
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).expanduser().read_text("utf-8", "replace")
     except OSError as error:

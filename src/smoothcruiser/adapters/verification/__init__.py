@@ -1,21 +1,21 @@
 """Models of probabilistic verification, by the names of their files.
 
-``make("umb:model.umb,reach=goal,opt=max")`` returns the problem whose value is the best
+``make("umb:model.umb,reach=goal,opt=max")`` returns a problem: its value is the best
 probability of reaching a state with that label. Each format is one adapter:
 
   umb         the unified Markov binary format, through umbi (MIT, an extra)
   npz         arrays of NumPy
   prism, jani models in these languages, through stormpy (GPL-3: yours to install)
 
-  model       what every format becomes: choices, branches, labels, rewards
+  model       the form of every format: choices, branches, labels, rewards
   labels      labels combined
-  objective   what is asked of it, as a problem
-  ends        what its graph says of the ends of plays
+  objective   the objective of a model, as a problem
+  ends        the ends of plays, by its graph
   files       files that may come from anywhere
 
-Model checkers ask for plain maxima of undiscounted totals, so that is what these names
-mean where neither a discount nor an operator is given. Only ``umb`` imports umbi, and
-only ``storm`` imports stormpy; they are loaded when a problem is first built.
+Model checkers ask for plain maxima of undiscounted totals, so these names mean the same
+where neither a discount nor an operator is given. Only ``umb`` imports umbi, and only
+``storm`` imports stormpy; they are loaded when a problem is first built.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from smoothcruiser.problem.declarations import DECLARATIONS, declare, taken
 from smoothcruiser.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from smoothcruiser.adapters.verification.model import Explicit
+    from smoothcruiser.adapters.verification.model import ExplicitModel
 
-    Read = tuple[Explicit, dict[str, Any]]  # a model, and the words of its objective
+    # a model, and the words of its objective
+    ModelAndObjective = tuple[ExplicitModel, dict[str, Any]]
 
 
-# what may be declared of a model; min_probability is a word of its objectives
+# possible declarations of a model; min_probability is a word of its objectives
 WORDS = tuple(word for word in DECLARATIONS if word != "min_probability")
 
 
 class FileAdapter(ABC):
-    """What all formats share: a file is read, and an objective made a problem of it."""
+    """Common part of all formats: read a file, and make a problem of its objective."""
 
     name: str
     has_discount = True
@@ -48,7 +49,7 @@ class FileAdapter(ABC):
     declares = True
 
     @abstractmethod
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of a file, and its objective."""
 
     def build(
@@ -62,16 +63,16 @@ class FileAdapter(ABC):
         """The problem of a file; parameters are the objective (``objective``)."""
         from smoothcruiser.adapters.verification.objective import problem_of
 
-        declared = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
-        if "horizon" in declared:  # what objectives call bounded
+        declarations = taken({k: parameters.pop(k) for k in WORDS if k in parameters})
+        if "horizon" in declarations:  # objectives call it bounded
             if "bounded" in parameters:
                 raise InvalidInput("horizon= and bounded= say the same; drop one.")
-            parameters["bounded"] = declared.pop("horizon")
-        model, asked = self.read(text, parameters)
-        built = problem_of(
-            model, asked, prefix=self.name, discount=discount, operator=operator
+            parameters["bounded"] = declarations.pop("horizon")
+        model, objective = self.read_model(text, parameters)
+        problem = problem_of(
+            model, objective, prefix=self.name, discount=discount, operator=operator
         )
-        return declare(built, declared)
+        return declare(problem, declarations)
 
 
 class UmbAdapter(FileAdapter):
@@ -83,12 +84,12 @@ class UmbAdapter(FileAdapter):
     needs = "smoothcruiser[umb]"
     modules = ("umbi",)
 
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of ``umb:text``."""
-        from smoothcruiser.adapters.verification.files import found
-        from smoothcruiser.adapters.verification.umb import read
+        from smoothcruiser.adapters.verification.files import find_file
+        from smoothcruiser.adapters.verification.umb import read_model
 
-        return read(found(text, self.name), text), parameters
+        return read_model(find_file(text, self.name), text), parameters
 
 
 class NpzAdapter(FileAdapter):
@@ -99,13 +100,13 @@ class NpzAdapter(FileAdapter):
     example = "model.npz"
     needs = ""
 
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """The model of ``npz:text``; parameters replace the objective of the file."""
-        from smoothcruiser.adapters.verification.files import found
-        from smoothcruiser.adapters.verification.npz import read
+        from smoothcruiser.adapters.verification.files import find_file
+        from smoothcruiser.adapters.verification.npz import read_model
 
-        model, asked = read(found(text, self.name), text)
-        return model, asked | parameters
+        model, objective = read_model(find_file(text, self.name), text)
+        return model, objective | parameters
 
 
 class StormAdapter(FileAdapter):
@@ -117,17 +118,29 @@ class StormAdapter(FileAdapter):
     def __init__(self, name: str, summary: str, example: str) -> None:
         self.name, self.summary, self.example = name, summary, example
 
-    def read(self, text: str, parameters: dict[str, Any]) -> Read:
+    def read_model(self, text: str, parameters: dict[str, Any]) -> ModelAndObjective:
         """A model; parameters that are no part of the objective are its constants."""
-        from smoothcruiser.adapters.verification.files import found
+        from smoothcruiser.adapters.verification.files import find_file
         from smoothcruiser.adapters.verification.objective import WORDS, word
-        from smoothcruiser.adapters.verification.storm import read
+        from smoothcruiser.adapters.verification.storm import read_model
 
-        asked = {name: parameters[name] for name in parameters if name in WORDS}
-        constants = {name: parameters[name] for name in parameters if name not in WORDS}
-        labels = [word(asked[name]) for name in ("reach", "avoid") if name in asked]
-        path = found(text, self.name)
-        return read(path, text, self.name, constants, labels), asked
+        objective = {
+            word_name: parameters[word_name]
+            for word_name in parameters
+            if word_name in WORDS
+        }
+        constants = {
+            word_name: parameters[word_name]
+            for word_name in parameters
+            if word_name not in WORDS
+        }
+        label_words = [
+            word(objective[word_name])
+            for word_name in ("reach", "avoid")
+            if word_name in objective
+        ]
+        file_path = find_file(text, self.name)
+        return read_model(file_path, text, self.name, constants, label_words), objective
 
 
 PRISM = StormAdapter(

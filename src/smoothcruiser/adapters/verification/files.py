@@ -1,8 +1,7 @@
 """Files that may come from anywhere: found, and measured before they are unpacked.
 
-A missing file gets one sentence, and so does one that is larger than ``MOST_BYTES``,
-as it is or unpacked: a few kilobytes can unpack to any size. What this file leaves
-out: what is inside.
+A missing file gets one sentence, and so does one that is larger than ``MOST_BYTES``, as
+it is or unpacked: a few kilobytes can unpack to any size. Out of scope: the contents.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pathlib import Path
 
 from smoothcruiser.errors import InvalidInput, said
 
-# of a file, packed or unpacked: twenty million branches of a UMB file, and below what
-# the machine of a user has
+# of a file, packed or unpacked: twenty million branches of a UMB file, and below the
+# memory of a user's machine
 MOST_BYTES = 2**30
-# what unpackers raise where bytes are missing or wrong
+# errors of unpackers where bytes are missing or wrong
 DAMAGED = (
     OSError,
     EOFError,
@@ -33,34 +32,34 @@ DAMAGED = (
 )
 
 
-def found(text: str, prefix: str) -> Path:
+def find_file(text: str, prefix: str) -> Path:
     """The file that a name gives, relative to the current folder."""
     try:
-        path = Path(text).expanduser()
-        is_file, size = path.is_file(), path.stat().st_size
+        file_path = Path(text).expanduser()
+        is_file, num_bytes = file_path.is_file(), file_path.stat().st_size
     except (OSError, ValueError, RuntimeError) as error:  # also a null byte, ~nobody
         raise InvalidInput(
-            f"{prefix}: cannot open {text!r} ({said(error)}); a path is relative to the "
-            "current folder and holds no comma."
+            f"{prefix}: cannot open {text!r} ({said(error)}); a path is relative to "
+            "the current folder and holds no comma."
         ) from error
     if not is_file:
         raise InvalidInput(
             f"{prefix}: needs a file, and {text!r} is a folder or a device."
         )
-    check_size(text, size)
-    return path
+    check_size(text, num_bytes)
+    return file_path
 
 
-def check_size(file: str, size: int) -> None:
+def check_size(file: str, num_bytes: int) -> None:
     """Refuse a file that is larger than it may be."""
-    if size > MOST_BYTES:
+    if num_bytes > MOST_BYTES:
         raise InvalidInput(
-            f"{file} holds {size:,} bytes, and at most {MOST_BYTES:,} are read; a "
+            f"{file} holds {num_bytes:,} bytes, and at most {MOST_BYTES:,} are read; a "
             "smaller instance of the model fits."
         )
 
 
-def damaged(file: str, error: BaseException) -> InvalidInput:
+def damage_error(file: str, error: BaseException) -> InvalidInput:
     """The error of a file that cannot be read to its end."""
     return InvalidInput(
         f"{file} is damaged, or no file of this format: {said(error)}; write it again."

@@ -4,8 +4,8 @@
              | (states)
 
 ``!`` binds closest, then ``&``, then ``|``, as in PRISM and Storm. A label without its
-quotes, which shells take away, is a word of letters, digits and ``_``. What this file
-leaves out: expressions over variables, which only Storm knows (``storm``).
+quotes, which shells take away, is a word of letters, digits and ``_``. Out of scope:
+expressions over variables, which only Storm knows (``storm``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class NoCombination(Exception):
     """A text that is no combination of labels; its words say why."""
 
 
-def combined(text: str, labels: Mapping[str, Bools]) -> Bools:
+def combine_labels(text: str, labels: Mapping[str, Bools]) -> Bools:
     """(S,): where a combination of labels holds."""
-    size = len(next(iter(labels.values()))) if labels else 0
-    reader = _Reader(_tokens(text), labels, size)
-    states = reader.either(0)
+    num_states = len(next(iter(labels.values()))) if labels else 0
+    reader = _Reader(_tokens(text), labels, num_states)
+    states = reader.read_alternatives(0)
     if reader.left:
         raise NoCombination(
             f"{reader.left[0][1]!r} comes where nothing more is expected"
@@ -43,58 +43,58 @@ def is_combination(text: str) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens, place = [], 0
-    while text[place:].strip():
-        match = TOKEN.match(text, place)
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = TOKEN.match(text, position)
         if match is None:
-            raise NoCombination(f"{text[place:].strip()[:20]!r} is no part of it")
-        kind = str(match.lastgroup)
-        tokens.append((kind, match[kind]))
-        place = match.end()
+            raise NoCombination(f"{text[position:].strip()[:20]!r} is no part of it")
+        token_kind = str(match.lastgroup)
+        tokens.append((token_kind, match[token_kind]))
+        position = match.end()
     return tokens
 
 
 class _Reader:
-    """What is left of a text, and how the rules of the grammar read it."""
+    """The unread tokens of a text, and the rules of the grammar that read them."""
 
     def __init__(
         self, tokens: list[tuple[str, str]], labels: Mapping[str, Bools], size: int
     ) -> None:
         self.left, self.labels, self.size = tokens, labels, size
 
-    def _next(self, sign: str) -> bool:
-        """Whether a sign comes next; it is taken."""
+    def _accept_sign(self, sign: str) -> bool:
+        """Whether a sign comes next; if so it is consumed."""
         if self.left[:1] != [("sign", sign)]:
             return False
         self.left = self.left[1:]
         return True
 
-    def either(self, depth: int) -> Bools:
-        states = self.both(depth)
-        while self._next("|"):
-            states = states | self.both(depth)
+    def read_alternatives(self, depth: int) -> Bools:
+        states = self.read_conjunction(depth)
+        while self._accept_sign("|"):
+            states = states | self.read_conjunction(depth)
         return states
 
-    def both(self, depth: int) -> Bools:
-        states = self.one(depth)
-        while self._next("&"):
-            states = states & self.one(depth)
+    def read_conjunction(self, depth: int) -> Bools:
+        states = self.read_term(depth)
+        while self._accept_sign("&"):
+            states = states & self.read_term(depth)
         return states
 
-    def one(self, depth: int) -> Bools:
+    def read_term(self, depth: int) -> Bools:
         if depth > DEEPEST:
             raise NoCombination("its brackets are nested too deeply")
-        if self._next("!"):
-            return ~self.one(depth + 1)
-        if self._next("("):
-            states = self.either(depth + 1)
-            if not self._next(")"):
+        if self._accept_sign("!"):
+            return ~self.read_term(depth + 1)
+        if self._accept_sign("("):
+            states = self.read_alternatives(depth + 1)
+            if not self._accept_sign(")"):
                 raise NoCombination("a bracket is not closed")
             return states
         if not self.left or self.left[0][0] == "sign":
             raise NoCombination("a label is missing")
-        (kind, word), *self.left = self.left
-        if kind == "word" and word in ("true", "false"):
+        (token_kind, word), *self.left = self.left
+        if token_kind == "word" and word in ("true", "false"):
             return np.full(self.size, word == "true")
         if word not in self.labels:
             raise NoCombination(f"there is no label {word!r}")

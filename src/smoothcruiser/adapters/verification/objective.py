@@ -1,4 +1,4 @@
-"""What is asked of a listed model: reachability or a total reward, as a problem.
+"""The objective of a listed model: reachability or a total reward, as a problem.
 
     name                            in PRISM's and Storm's words
     reach=L                         Pmax=? [ F "L" ]
@@ -14,22 +14,23 @@ L and B are labels, or several combined as property files write it: ``"L"&!"M"``
 (``labels``). ``horizon=`` is another word for ``bounded=``.
 
 *Reachability.* Entering a state of L pays 1 and ends the play; states of B end it and
-pay nothing. V(s) is the probability, for every s that is in neither. A state in L counts
-as reached, but the library's terminal states are worth 0, so L itself is refused where it
-is asked for.
+pay nothing. V(s) is the probability, for every s that is in neither. A state in L
+counts as reached, but the library's terminal states are worth 0, so a start in L is
+refused.
 
-*Totals.* A step pays what its state, choice and branch pay. A play that never ends counts
-with all it was paid, and V may be infinite: ``exact`` says so. With ``reach`` rewards stop
-at L. Model checkers then count a play that never gets to L as infinite. That is the same
-as the total wherever no reward is negative and one cannot go round for ever unpaid outside
-L, or where every play gets to L; elsewhere the objective is refused at discount 1.
+*Totals.* A step pays the sum of its state's, choice's and branch's rewards. A play that
+never ends counts with all it was paid, and V may be infinite: ``exact`` says so. With
+``reach`` rewards stop at L. Model checkers then count a play that never gets to L as
+infinite. That is the same as the total wherever no reward is negative and play cannot
+circle forever unpaid outside L, or where every play gets to L; elsewhere the objective
+is refused at discount 1.
 
-*Players.* Who minimizes is player 2. One player minimizes with ``opt=min``; in a game the
+*Players.* Player 2 minimizes. One player minimizes with ``opt=min``; in a game the
 coalition does as ``opt`` says, and the others oppose it.
 
-What is computed from the model and declared: ``min_probability`` at discount 1, and for
-totals without a discount or a horizon ``episodes_end`` where every play ends. Both are
-true of the tables, and a certificate names them. What this file leaves out: formats.
+Computed from the model and declared: ``min_probability`` at discount 1, and for totals
+without a discount or a horizon ``episodes_end`` where every play ends. Both are true of
+the tables, and a certificate names them. Out of scope: formats.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ import numpy as np
 from smoothcruiser.adapters.verification.ends import circling, ends_within
 from smoothcruiser.adapters.verification.labels import (
     NoCombination,
-    combined,
+    combine_labels,
     is_combination,
 )
-from smoothcruiser.adapters.verification.model import Explicit
+from smoothcruiser.adapters.verification.model import ExplicitModel
 from smoothcruiser.errors import InvalidInput
 from smoothcruiser.operators import Operator
 from smoothcruiser.problem.arguments import (
@@ -98,25 +99,25 @@ class ListedOracle(TabularOracle):
 
     def parse(self, state: Any) -> Any:
         """``state`` as it is; a goal is refused, where the probability is 1."""
-        whole = is_whole(state) and 0 <= state < self.tables.num_states
-        if whole and self.goal is not None and self.goal[int(state)]:
-            raise _reached(int(state), self.goal_label)
+        is_state = is_whole(state) and 0 <= state < self.tables.num_states
+        if is_state and self.goal is not None and self.goal[int(state)]:
+            raise _reached_error(int(state), self.goal_label)
         return state
 
     def label(self, state: int, action: int) -> str | None:
-        """What the model calls a choice; its number too where another has that name."""
-        width = self.tables.num_actions
+        """The model's name of a choice; with its number where another has that name."""
+        num_actions = self.tables.num_actions
         if self.action is None or not self.tables.legal[state, action]:
             return None
-        here = self.action[state * width : (state + 1) * width]
-        if here[action] < 0:
+        state_actions = self.action[state * num_actions : (state + 1) * num_actions]
+        if state_actions[action] < 0:
             return None
-        word = self.words[int(here[action])]
-        shared = np.count_nonzero(here == here[action]) > 1
-        return f"{word} ({action})" if shared else word
+        word = self.words[int(state_actions[action])]
+        is_shared = np.count_nonzero(state_actions == state_actions[action]) > 1
+        return f"{word} ({action})" if is_shared else word
 
 
-def _reached(state: int, label: str) -> InvalidInput:
+def _reached_error(state: int, label: str) -> InvalidInput:
     return InvalidInput(
         f"State {state} has the label {label!r} itself, so the probability is 1 and "
         "nothing is left to plan; ask for another state (initial=, state=)."
@@ -124,7 +125,7 @@ def _reached(state: int, label: str) -> InvalidInput:
 
 
 def problem_of(
-    model: Explicit,
+    model: ExplicitModel,
     parameters: Mapping[str, Any],
     *,
     prefix: str,
@@ -134,106 +135,121 @@ def problem_of(
     """The problem that an objective makes of a model.
 
     Args:
-        model: what a file lists.
+        model: the contents of a file.
         parameters: of the name, such as ``reach`` and ``opt``.
         prefix: the adapter's name, for sentences.
-        discount: weight of the next step's value; None for 1, what model checkers mean.
-        operator: the smooth maximum; ``Max()`` for what model checkers ask.
+        discount: weight of the next step's value; None for 1, as model checkers mean
+            it.
+        operator: the smooth maximum; ``Max()`` for the questions of model checkers.
     """
-    asked = _objective(model, parameters, prefix)
-    start = _initial(model, asked)
-    goal = None if asked.reach is None else _labelled(model, asked.reach)
-    over = np.zeros(model.num_states, dtype=np.bool_) if goal is None else goal.copy()
-    if asked.avoid is not None:
-        over |= _labelled(model, asked.avoid)
-    if asked.total is None:
-        assert goal is not None
-        if goal[start]:
-            assert asked.reach is not None
-            raise _reached(start, asked.reach)
-        paid = goal[model.target].astype(float)
+    objective = _objective(model, parameters, prefix)
+    start_state = _initial(model, objective)
+    goal_states = (
+        None if objective.reach is None else _states_with_label(model, objective.reach)
+    )
+    end_states = (
+        np.zeros(model.num_states, dtype=np.bool_)
+        if goal_states is None
+        else goal_states.copy()
+    )
+    if objective.avoid is not None:
+        end_states |= _states_with_label(model, objective.avoid)
+    if objective.total is None:
+        assert goal_states is not None
+        if goal_states[start_state]:
+            assert objective.reach is not None
+            raise _reached_error(start_state, objective.reach)
+        branch_rewards = goal_states[model.target].astype(float)
     else:
-        paid = _reward(model, asked.total)
-    if asked.total is None or asked.reach is None:
+        branch_rewards = _reward(model, objective.total)
+    if objective.total is None or objective.reach is None:
         # where nothing more is paid; up to a label it counts that it is never reached
-        over |= model.deadlock & ~_pays(model, paid)
-    more: dict[str, Any] = {}
-    if asked.total is None:
+        end_states |= model.deadlock & ~_paying_states(model, branch_rewards)
+    extra_facts: dict[str, Any] = {}
+    if objective.total is None:
         # an end is needed for one to pay
-        ends = {"payoffs": "end"}, {"total_reward_range": (0.0, 1.0)}
-        more |= ends[0] if over.any() else ends[1]
-    built = tabular(
+        end_declarations = {"payoffs": "end"}, {"total_reward_range": (0.0, 1.0)}
+        extra_facts |= end_declarations[0] if end_states.any() else end_declarations[1]
+    problem = tabular(
         CompressedRows(
             model.start, model.target, model.prob, (model.legal.size, model.num_states)
         ),
-        paid,
+        branch_rewards,
         discount=1.0 if discount is None else discount,
         operator=operator,
-        players=_players(model, asked),
-        terminal=over,
+        players=_players(model, objective),
+        terminal=end_states,
         legal=model.legal,
-        initial_state=start,
-        horizon=asked.bounded,
-        name=_name(model, asked, prefix),
-        **more,
+        initial_state=start_state,
+        horizon=objective.bounded,
+        name=_name(model, objective, prefix),
+        **extra_facts,
     )
-    tables = built.tables
+    tables = problem.tables
     assert tables is not None
     oracle = ListedOracle(
         tables,
-        goal if asked.total is None else None,
-        asked.reach or "",
+        goal_states if objective.total is None else None,
+        objective.reach or "",
         model.action,
         model.words,
         model.sentences,
     )
-    if asked.total is not None and asked.reach is not None:
-        _check_total(model, asked, tables, built)
-    return replace(built, oracle=oracle, **_computed(asked, built))
+    if objective.total is not None and objective.reach is not None:
+        _check_total(model, objective, tables, problem)
+    return replace(problem, oracle=oracle, **_compute_declarations(objective, problem))
 
 
 # --- parameters ---------------------------------------------------------------
 
 
-def _objective(model: Explicit, given: Mapping[str, Any], prefix: str) -> Objective:
+def _objective(
+    model: ExplicitModel, parameters: Mapping[str, Any], prefix: str
+) -> Objective:
     """The parameters, checked against each other."""
-    check_keywords(f"{prefix}:", given, WORDS)
-    words = {"reach", "avoid", "total"}
-    values: dict[str, Any] = {k: word(v) if k in words else v for k, v in given.items()}
-    asked = Objective(**values)
-    if asked.reach is None and asked.total is None:
+    check_keywords(f"{prefix}:", parameters, WORDS)
+    label_words = {"reach", "avoid", "total"}
+    objective_values: dict[str, Any] = {
+        k: word(v) if k in label_words else v for k, v in parameters.items()
+    }
+    objective = Objective(**objective_values)
+    if objective.reach is None and objective.total is None:
         hint = ""
-        if asked.avoid is not None:
+        if objective.avoid is not None:
             hint = (
                 " The best chance to avoid a label for ever is 1 less the least chance "
                 "to reach it: reach=LABEL,opt=min."
             )
         raise InvalidInput(
             f"{prefix}: needs an objective, reach=LABEL or total=REWARD; {model.file} "
-            f"has {_listed('the labels', model.labels)} and "
-            f"{_listed('the rewards', model.rewards)}.{hint}"
+            f"has {_list_names('the labels', model.labels)} and "
+            f"{_list_names('the rewards', model.rewards)}.{hint}"
         )
-    if asked.avoid is not None and asked.total is not None:
+    if objective.avoid is not None and objective.total is not None:
         raise InvalidInput(
             "avoid= belongs to a probability, reach=LABEL,avoid=LABEL; a total has "
             "none, so drop avoid= or total=."
         )
-    if asked.opt not in OPTS:
-        raise InvalidInput(f"opt must be max or min, got {shortened(asked.opt)}.")
-    if asked.bounded is not None and not (
-        is_whole(asked.bounded) and asked.bounded > 0
+    if objective.opt not in OPTS:
+        raise InvalidInput(f"opt must be max or min, got {shortened(objective.opt)}.")
+    if objective.bounded is not None and not (
+        is_whole(objective.bounded) and objective.bounded > 0
     ):
         raise InvalidInput(
             "bounded must be a number of steps of at least 1, got "
-            f"{shortened(asked.bounded)}."
+            f"{shortened(objective.bounded)}."
         )
-    least: Any = asked.min_probability
-    if not (least in (MODEL, NONE) or (is_number(least) and 0.0 < least <= 1.0)):
+    min_probability: Any = objective.min_probability
+    if not (
+        min_probability in (MODEL, NONE)
+        or (is_number(min_probability) and 0.0 < min_probability <= 1.0)
+    ):
         raise InvalidInput(
             "min_probability must be a number above 0 and at most 1, none, or model "
-            f"(the default: the smallest of the file), got {shortened(least)}."
+            "(the default: the smallest of the file), got "
+            f"{shortened(min_probability)}."
         )
-    return asked
+    return objective
 
 
 def word(value: Any) -> str:
@@ -241,171 +257,190 @@ def word(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _listed(what: str, names: Mapping[str, Any]) -> str:
+def _list_names(noun: str, names: Mapping[str, Any]) -> str:
     if not names:
-        return f"none of {what}"
-    shown = list(names)[:20]
-    more = "" if len(names) <= 20 else f" and {len(names) - 20} more"
-    return f"{what} {', '.join(map(repr, shown))}{more}"
+        return f"none of {noun}"
+    shown_names = list(names)[:20]
+    more_text = "" if len(names) <= 20 else f" and {len(names) - 20} more"
+    return f"{noun} {', '.join(map(repr, shown_names))}{more_text}"
 
 
-def _labelled(model: Explicit, label: str) -> Bools:
+def _states_with_label(model: ExplicitModel, label: str) -> Bools:
     if label in model.labels:
         return model.labels[label]
-    why = ""
+    reason = ""
     if is_combination(label):
         try:
-            return combined(label, model.labels)
+            return combine_labels(label, model.labels)
         except NoCombination as error:
-            why = f" ({error})"
+            reason = f" ({error})"
     raise InvalidInput(
-        f"No state of {model.file} has the label {label!r}{why}; it has "
-        f"{_listed('the labels', model.labels)}."
+        f"No state of {model.file} has the label {label!r}{reason}; it has "
+        f"{_list_names('the labels', model.labels)}."
     )
 
 
-def _reward(model: Explicit, name: str) -> Any:
+def _reward(model: ExplicitModel, name: str) -> Any:
     if name not in model.rewards:
         raise InvalidInput(
             f"{model.file} has no reward {name!r}; it has "
-            f"{_listed('the rewards', model.rewards)}."
+            f"{_list_names('the rewards', model.rewards)}."
         )
     return model.rewards[name]
 
 
-def _initial(model: Explicit, asked: Objective) -> int:
+def _initial(model: ExplicitModel, objective: Objective) -> int:
     """Where plans begin."""
-    if asked.initial is not None:
-        if not (is_whole(asked.initial) and 0 <= asked.initial < model.num_states):
+    if objective.initial is not None:
+        if not (
+            is_whole(objective.initial) and 0 <= objective.initial < model.num_states
+        ):
             raise InvalidInput(
                 f"initial must be a state from 0 to {model.num_states - 1}, got "
-                f"{shortened(asked.initial)}."
+                f"{shortened(objective.initial)}."
             )
-        return int(asked.initial)
+        return int(objective.initial)
     if len(model.initial) != 1:
-        some = ", ".join(map(str, model.initial[:10]))
-        has = (
-            f"has {len(model.initial)} initial states ({some})" if some else "has none"
+        first_states = ", ".join(map(str, model.initial[:10]))
+        count_text = (
+            f"has {len(model.initial)} initial states ({first_states})"
+            if first_states
+            else "has none"
         )
         raise InvalidInput(
-            f"A plan begins in one initial state, and {model.file} {has}; give "
+            f"A plan begins in one initial state, and {model.file} {count_text}; give "
             "initial=STATE."
         )
     return model.initial[0]
 
 
-def _name(model: Explicit, asked: Objective, prefix: str) -> str:
-    default = Objective()
-    said = [f"{name}={value}" for name, value in model.constants.items()] + [
-        f"{part.name}={getattr(asked, part.name)}"
-        for part in fields(asked)
-        if getattr(asked, part.name) != getattr(default, part.name)
+def _name(model: ExplicitModel, objective: Objective, prefix: str) -> str:
+    default_objective = Objective()
+    name_parts = [f"{name}={value}" for name, value in model.constants.items()] + [
+        f"{field.name}={getattr(objective, field.name)}"
+        for field in fields(objective)
+        if getattr(objective, field.name) != getattr(default_objective, field.name)
     ]
-    return ",".join([f"{prefix}:{model.file}", *said])
+    return ",".join([f"{prefix}:{model.file}", *name_parts])
 
 
 # --- players ------------------------------------------------------------------
 
 
-def _players(model: Explicit, asked: Objective) -> Any:
-    """(S,) of 1 (max) and 2 (min); None if one player maximizes, or chance alone moves."""
+def _players(model: ExplicitModel, objective: Objective) -> Any:
+    """(S,) of 1 (max) and 2 (min); None if one player maximizes, or only chance."""
     if model.num_players < 2:
-        if asked.coalition is not None:
+        if objective.coalition is not None:
             raise InvalidInput(
                 f"coalition= belongs to games, and {model.file} has "
                 f"{'one player' if model.num_players else 'no player'}; drop it."
             )
-        alone = asked.opt == "max" or model.num_players == 0
-        return None if alone else np.full(model.num_states, 2)
-    members = _coalition(model, asked)
+        maximizes_alone = objective.opt == "max" or model.num_players == 0
+        return None if maximizes_alone else np.full(model.num_states, 2)
+    members = _coalition(model, objective)
     mover = (
         np.zeros(model.num_states, np.int64) if model.player is None else model.player
     )
-    inside = np.isin(mover, sorted(members))
-    return np.where(inside == (asked.opt == "max"), 1, 2)
+    is_member = np.isin(mover, sorted(members))
+    return np.where(is_member == (objective.opt == "max"), 1, 2)
 
 
-def _choosing(model: Explicit) -> set[int]:
+def _choosing_players(model: ExplicitModel) -> set[int]:
     """The players with a state of theirs where there is a choice.
 
-    Storm writes deadlocks of a game as states of one more player, who has none.
+    Storm writes deadlocks of a game as states of one more player, which has no choice.
     """
-    several = model.legal.sum(axis=1) > 1
+    has_choice = model.legal.sum(axis=1) > 1
     if model.player is None:
         return {0}
-    return set(np.unique(model.player[several]).tolist())
+    return set(np.unique(model.player[has_choice]).tolist())
 
 
-def _coalition(model: Explicit, asked: Objective) -> set[int]:
-    """The numbers of the players who do as ``opt`` says."""
-    names = model.player_names
-    if asked.coalition is None:
-        if not _choosing(model) <= {0, 1}:
-            shown = f" ({', '.join(names[:10])})" if names else ""
+def _coalition(model: ExplicitModel, objective: Objective) -> set[int]:
+    """The numbers of the players that do as ``opt`` says."""
+    player_names = model.player_names
+    if objective.coalition is None:
+        if not _choosing_players(model) <= {0, 1}:
+            shown_names = f" ({', '.join(player_names[:10])})" if player_names else ""
             raise InvalidInput(
-                f"{model.file} has {model.num_players} players{shown}, and plans are "
-                "made for one side against one other; name the side that opt= is for "
-                'as coalition=A or coalition=["A","B"].'
+                f"{model.file} has {model.num_players} players{shown_names}, and plans "
+                "are made for one side against one other; name the side that opt= is "
+                'for as coalition=A or coalition=["A","B"].'
             )
         return {0}
-    given = asked.coalition if isinstance(asked.coalition, list) else [asked.coalition]
+    named_players = (
+        objective.coalition
+        if isinstance(objective.coalition, list)
+        else [objective.coalition]
+    )
     members = set()
-    for who in given:
-        number = names.index(str(who)) if str(who) in names else who
-        if not (is_whole(number) and 0 <= number < model.num_players):
-            listed = f", or by name: {', '.join(names)}" if names else ""
+    for named_player in named_players:
+        player_number = (
+            player_names.index(str(named_player))
+            if str(named_player) in player_names
+            else named_player
+        )
+        if not (is_whole(player_number) and 0 <= player_number < model.num_players):
+            name_list = (
+                f", or by name: {', '.join(player_names)}" if player_names else ""
+            )
             raise InvalidInput(
                 f"coalition must name players of {model.file} by their numbers, 0 to "
-                f"{model.num_players - 1}{listed}; got {shortened(who)}."
+                f"{model.num_players - 1}{name_list}; got {shortened(named_player)}."
             )
-        members.add(int(number))
+        members.add(int(player_number))
     return members
 
 
-# --- what holds of the tables -------------------------------------------------
+# --- facts of the tables ------------------------------------------------------
 
 
-def _pays(model: Explicit, paid: Any) -> Bools:
+def _paying_states(model: ExplicitModel, branch_rewards: Any) -> Bools:
     """(S,): whether some branch of the state pays."""
-    row = np.repeat(np.arange(model.legal.size), np.diff(model.start))
-    found = np.zeros(model.num_states, dtype=np.bool_)
-    found[row[paid != 0.0] // model.legal.shape[1]] = True
-    return found
+    branch_rows = np.repeat(np.arange(model.legal.size), np.diff(model.start))
+    state_pays = np.zeros(model.num_states, dtype=np.bool_)
+    state_pays[branch_rows[branch_rewards != 0.0] // model.legal.shape[1]] = True
+    return state_pays
 
 
 def _check_total(
-    model: Explicit, asked: Objective, tables: Tables, built: Problem
+    model: ExplicitModel, objective: Objective, tables: Tables, problem: Problem
 ) -> None:
-    """Refuse a total up to a label where it is not what model checkers mean by it."""
-    if built.horizon is not None or built.discount < 1.0:
+    """Refuse a total up to a label where model checkers mean another number by it."""
+    if problem.horizon is not None or problem.discount < 1.0:
         return
     # a circle that costs is no way to plus infinity
-    rising = not np.any(tables.reward < 0.0)
-    found = np.flatnonzero(circling(tables, unpaid=rising))
-    if len(found):
+    never_costs = not np.any(tables.reward < 0.0)
+    endless_states = np.flatnonzero(circling(tables, unpaid=never_costs))
+    if len(endless_states):
         raise InvalidInput(
-            f"From state {int(found[0])} of {model.file} play can go on for ever"
-            f"{' unpaid' if rising else ''} and never reach {asked.reach!r}. Model "
-            "checkers count that as infinite, a total here as what was paid. Give "
-            "bounded=STEPS, a discount below 1, or total= without reach=."
+            f"From state {int(endless_states[0])} of {model.file} play can go on for "
+            f"ever{' unpaid' if never_costs else ''} and never reach "
+            f"{objective.reach!r}. Model checkers count that as infinite, a total here "
+            "as what was paid. Give bounded=STEPS, a discount below 1, or total= "
+            "without reach=."
         )
 
 
-def _computed(asked: Objective, built: Problem) -> dict[str, Any]:
-    """Declarations that were computed from the tables, or given."""
-    tables, least = built.tables, asked.min_probability
+def _compute_declarations(objective: Objective, problem: Problem) -> dict[str, Any]:
+    """Declarations that are computed from the tables, or the user's."""
+    tables, min_probability = problem.tables, objective.min_probability
     assert tables is not None
-    found: dict[str, Any] = {}
-    if is_number(least):
-        found["min_probability"] = float(least)
-    elif least == MODEL and built.discount == 1.0:
-        live = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
-        used = np.repeat(live, np.diff(tables.start)) & (tables.prob > 0.0)
-        if used.any():
-            found["min_probability"] = float(tables.prob[used].min())
-    total = asked.total is not None and built.horizon is None and built.discount == 1.0
-    if total and tables.terminal.any():
-        ends = ends_within(tables)
-        if ends is not None:
-            found["episodes_end"] = ends
-    return found
+    declarations: dict[str, Any] = {}
+    if is_number(min_probability):
+        declarations["min_probability"] = float(min_probability)
+    elif min_probability == MODEL and problem.discount == 1.0:
+        live_rows = (tables.legal & ~tables.terminal[:, None]).reshape(-1)
+        used_entries = np.repeat(live_rows, np.diff(tables.start)) & (tables.prob > 0.0)
+        if used_entries.any():
+            declarations["min_probability"] = float(tables.prob[used_entries].min())
+    is_plain_total = (
+        objective.total is not None
+        and problem.horizon is None
+        and problem.discount == 1.0
+    )
+    if is_plain_total and tables.terminal.any():
+        end_bound = ends_within(tables)
+        if end_bound is not None:
+            declarations["episodes_end"] = end_bound
+    return declarations

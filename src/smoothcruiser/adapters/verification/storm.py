@@ -3,14 +3,14 @@
 Storm explores the model and writes it as a UMB file, which ``umb`` reads: states,
 choices, labels, rewards and players are Storm's own, with probabilities as doubles.
 Parameters of a name that are no part of the objective are constants of the model.
-``reach`` and ``avoid`` are labels, combinations of them (``labels``), or expressions over
-the model's variables.
+``reach`` and ``avoid`` are labels, combinations of them (``labels``), or expressions
+over the model's variables.
 
 stormpy is under the GPL, version 3. It is no part of this package, and nothing else
-imports it: who installs it has chosen its licence. Written for stormpy 2.0.
+imports it: installing it is a choice of its licence. Written for stormpy 2.0.
 
-What this file leaves out: properties inside JANI files, models with parameters that are
-left open, and everything that ``umb`` refuses (continuous time, POMDPs, intervals).
+Out of scope: properties inside JANI files, models with parameters that are left open,
+and everything that ``umb`` refuses (continuous time, POMDPs, intervals).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from smoothcruiser.adapters.verification.labels import NoCombination, combined
-from smoothcruiser.adapters.verification.model import Explicit
+from smoothcruiser.adapters.verification.labels import NoCombination, combine_labels
+from smoothcruiser.adapters.verification.model import ExplicitModel
 from smoothcruiser.errors import InvalidInput, MissingExtra, said
 from smoothcruiser.problem.arguments import shortened
 
@@ -48,18 +48,18 @@ PARSERS = {
 }
 
 
-def read(
+def read_model(
     path: Path,
     file: str,
     language: str,
     constants: dict[str, Any],
     words: Iterable[str],
-) -> Explicit:
+) -> ExplicitModel:
     """The model of a file in one of the two languages.
 
     Args:
         path: where it is.
-        file: what sentences call it.
+        file: its name in sentences.
         language: "prism" or "jani".
         constants: values of the model's constants.
         words: labels or expressions of the objective, which become labels.
@@ -67,64 +67,77 @@ def read(
     try:
         with _quiet():
             description = PARSERS[language](str(path))
-            description = _instantiated(file, description, constants)
+            description = _instantiate_constants(file, description, constants)
             labels = {word: _label(file, description, word) for word in words}
-            properties = [each for _, listed in labels.values() for each in listed]
-            model = _built(file, description, properties)
+            properties = [
+                label_property
+                for _, label_properties in labels.values()
+                for label_property in label_properties
+            ]
+            model = _build_model(file, description, properties)
     except (InvalidInput, MemoryError):
         raise
     except Exception as error:  # Storm's errors are those of many C++ classes
         raise InvalidInput(f"Storm cannot build {file}: {said(error)}.") from error
-    named = {
+    named_labels = {
         word: model.labels[label]
         for word, (label, _) in labels.items()
         if label in model.labels
     }
-    return replace(model, labels={**model.labels, **named}, constants=constants)
+    return replace(model, labels={**model.labels, **named_labels}, constants=constants)
 
 
-def _instantiated(file: str, description: Any, constants: dict[str, Any]) -> Any:
+def _instantiate_constants(
+    file: str, description: Any, constants: dict[str, Any]
+) -> Any:
     """The model with values for its constants."""
-    known = [constant.name for constant in description.constants]
+    known_names = [constant.name for constant in description.constants]
     for name in constants:
-        if name not in known:
-            has = f"its constants are {', '.join(known)}" if known else "it has none"
-            raise InvalidInput(
-                f"{file} has no constant {name!r}, and no objective has that word; {has}."
+        if name not in known_names:
+            constants_text = (
+                f"its constants are {', '.join(known_names)}"
+                if known_names
+                else "it has none"
             )
-    undefined = [c.name for c in description.constants if not c.defined]
-    missing = [name for name in undefined if name not in constants]
-    if missing:
+            raise InvalidInput(
+                f"{file} has no constant {name!r}, and no objective has that word; "
+                f"{constants_text}."
+            )
+    undefined_names = [c.name for c in description.constants if not c.defined]
+    missing_names = [name for name in undefined_names if name not in constants]
+    if missing_names:
         raise InvalidInput(
-            f"The constant {missing[0]!r} of {file} has no value; add {missing[0]}=VALUE "
-            "to the name."
+            f"The constant {missing_names[0]!r} of {file} has no value; add "
+            f"{missing_names[0]}=VALUE to the name."
         )
     return stormpy.instantiate_constants(description, constants)[0]
 
 
 def _label(file: str, description: Any, word: str) -> tuple[str, list[Any]]:
-    """What Storm calls the states of a label or an expression, and properties for it."""
+    """Storm's name for the states of a label or expression, and properties for it."""
     labels = getattr(description, "labels", ())  # JANI has expressions alone
-    known = {name: np.zeros(1, np.bool_) for name in BUILT_IN}
-    known |= {each.name: np.zeros(1, np.bool_) for each in labels}
-    if word in known or ('"' in word and _combines(word, known)):
+    known_labels = {name: np.zeros(1, np.bool_) for name in BUILT_IN}
+    known_labels |= {model_label.name: np.zeros(1, np.bool_) for model_label in labels}
+    if word in known_labels or (
+        '"' in word and _is_label_combination(word, known_labels)
+    ):
         return word, []  # ``objective`` combines labels
     try:
-        asked = stormpy.parse_property(f"P=? [F ({word})]", description)
+        label_property = stormpy.parse_property(f"P=? [F ({word})]", description)
     except Exception as error:
-        if _combines(word, known):  # a shell took the quotes away
+        if _is_label_combination(word, known_labels):  # a shell took the quotes away
             return word, []
         raise InvalidInput(
-            f"{shortened(word)} is neither a label of {file} nor an expression over its "
-            f"variables ({said(error)})."
+            f"{shortened(word)} is neither a label of {file} nor an expression over "
+            f"its variables ({said(error)})."
         ) from error
-    return str(asked.get_raw_formula().subformula.subformula), [asked]
+    return str(label_property.get_raw_formula().subformula.subformula), [label_property]
 
 
-def _combines(word: str, known: dict[str, Any]) -> bool:
+def _is_label_combination(word: str, known_labels: dict[str, Any]) -> bool:
     """Whether a text is a combination of labels."""
     try:
-        combined(word, known)
+        combine_labels(word, known_labels)
     except NoCombination:
         return False
     return True
@@ -133,21 +146,21 @@ def _combines(word: str, known: dict[str, Any]) -> bool:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without Storm's own lines on standard output: its exceptions say the same."""
-    kept = developer.get_log_level()
+    log_level = developer.get_log_level()
     developer.set_log_level(developer.LogLevel.OFF)
     try:
         yield
     finally:
-        developer.set_log_level(kept)
+        developer.set_log_level(log_level)
 
 
-def _built(file: str, description: Any, properties: list[Any]) -> Explicit:
+def _build_model(file: str, description: Any, properties: list[Any]) -> ExplicitModel:
     options = stormpy.BuilderOptions(properties)
     options.set_build_all_labels()
     options.set_build_all_reward_models()
     options.set_build_choice_labels(True)
-    built = stormpy.build_model(description, options=options)
+    storm_model = stormpy.build_model(description, options=options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.umb"
-        stormpy.io.export_to_umb(built, str(path))
-        return umb.read(path, file)
+        stormpy.io.export_to_umb(storm_model, str(path))
+        return umb.read_model(path, file)
