@@ -54,22 +54,30 @@ class FirstShard:
         from smoothcruiser.engines.registry import PYTHON, accepts
 
         facts = problem.facts
-        found = cls(executor, facts.operator, facts.num_actions, facts.game, levels)
-        if accepts(executor, found.job()):
-            return found
+        first_shard = cls(
+            executor, facts.operator, facts.num_actions, facts.game, levels
+        )
+        if accepts(executor, first_shard.job()):
+            return first_shard
         # an executor from another package, which runs nothing but its own worlds
         return cls(PYTHON.name, facts.operator, facts.num_actions, facts.game, levels)
 
     def job(self) -> Job:
         """The levels on the built-in world, from the dearest one that is cheap."""
         world = self._world()
-        calls = level_calls(self.levels, self.num_actions)
-        child = max(i for i in range(len(calls)) if calls[i] <= MOST_CALLS or i == 0)
-        samples = max(1, min(MOST_SAMPLES, MOST_CALLS // (1 + calls[child])))
-        root = Root("q_values", samples, child, "")
+        calls_per_level = level_calls(self.levels, self.num_actions)
+        child = max(
+            i
+            for i in range(len(calls_per_level))
+            if calls_per_level[i] <= MOST_CALLS or i == 0
+        )
+        num_samples = max(
+            1, min(MOST_SAMPLES, MOST_CALLS // (1 + calls_per_level[child]))
+        )
+        root = Root("q_values", num_samples, child, "")
         # an infinite epsilon: a table that promises nothing
-        plan = Schedule("proof", world.facts, self.levels, root, math.inf, 0.5)
-        return Job(world, plan, 0)
+        schedule = Schedule("proof", world.facts, self.levels, root, math.inf, 0.5)
+        return Job(world, schedule, 0)
 
     def bits(self) -> str:
         """The sums of the piece, to the last bit."""
@@ -77,18 +85,18 @@ class FirstShard:
 
         job = self.job()
         shard = Shard(0, 0, 0, job.schedule.root.samples)
-        part = make_engine(self.executor, job).run_shard(shard, SEED)
-        return f"{part.total.hex()} {part.square.hex()} {part.calls}"
+        partial_sums = make_engine(self.executor, job).run_shard(shard, SEED)
+        return f"{partial_sums.total.hex()} {partial_sums.square.hex()} {partial_sums.calls}"
 
     def _world(self) -> Problem:
         """Three states, each reached from each, with rewards that all differ."""
-        pairs = STATES * self.num_actions
-        weights = 1.0 + np.arange(pairs * STATES) % 7
-        chances = weights.reshape(STATES, self.num_actions, STATES)
-        rewards = np.sqrt(np.arange(1, pairs + 1) / pairs)
+        num_pairs = STATES * self.num_actions
+        weights = 1.0 + np.arange(num_pairs * STATES) % 7
+        transition_weights = weights.reshape(STATES, self.num_actions, STATES)
+        pair_rewards = np.sqrt(np.arange(1, num_pairs + 1) / num_pairs)
         return tabular(
-            chances / chances.sum(axis=2, keepdims=True),
-            rewards.reshape(STATES, self.num_actions),
+            transition_weights / transition_weights.sum(axis=2, keepdims=True),
+            pair_rewards.reshape(STATES, self.num_actions),
             discount=DISCOUNT,
             operator=self.operator,
             players=np.arange(STATES) % 2 + 1 if self.game else None,

@@ -34,7 +34,7 @@ class TimedWorkers:
     def open(self, job: Job, compute: Compute) -> Workers:
         """Workers for a job of the same problem: these the first time, then new ones."""
         workers = self.take()
-        return open_workers(job, compute) if workers is None else workers.moved(job)
+        return open_workers(job, compute) if workers is None else workers.move_to(job)
 
     def take(self) -> ShardWorkers | None:
         """The workers, for who closes them; None where they were taken or stopped."""
@@ -67,7 +67,7 @@ class Lender:
             self._kept = workers
         if isinstance(self._kept.pool, Futures):
             self._kept.pool.patience = PATIENCE
-        return self._kept.lent(job)
+        return self._kept.lend_to(job)
 
     def close(self) -> None:
         """Release what was kept."""

@@ -61,32 +61,32 @@ def bin_of(distance: float, half: float, scale: float) -> tuple[int, int]:
     return k, int((t - k) * WHOLE)
 
 
-def scored(score: Score, distances: Iterable[float], begun: Sums = ()) -> Sums:
+def add_scores(score: Score, distances: Iterable[float], begun: Sums = ()) -> Sums:
     """The sums of the scores of samples, added to those of the samples before."""
     begun = begun or score.none
     if score.kind == BINNED:
-        weights = _binned(score, np.fromiter(distances, np.float64)).tolist()
-        return tuple(a + b for a, b in zip(begun, weights, strict=True))
+        bin_weights = _bin_samples(score, np.fromiter(distances, np.float64)).tolist()
+        return tuple(a + b for a, b in zip(begun, bin_weights, strict=True))
     if score.kind == LOGGED:
-        total = float(begun[0])
+        psi_sum = float(begun[0])
         for distance in distances:
-            total += psi(score.scale * distance)
-        return (total,)
+            psi_sum += psi(score.scale * distance)
+        return (psi_sum,)
     return ()
 
 
-def _binned(score: Score, distances: NDArray[np.float64]) -> NDArray[np.int64]:
+def _bin_samples(score: Score, distances: NDArray[np.float64]) -> NDArray[np.int64]:
     """``bin_of`` of many samples, added up."""
     t = np.clip((distances + score.half) * score.scale, 0.0, float(BINS))
     k = np.minimum(t.astype(np.int64), BINS - 1)
-    above = ((t - k) * WHOLE).astype(np.int64)
-    found = np.zeros(BINS + 1, np.int64)
-    np.add.at(found, k, WHOLE - above)
-    np.add.at(found, k + 1, above)
-    return found
+    upper_weights = ((t - k) * WHOLE).astype(np.int64)
+    bin_weights = np.zeros(BINS + 1, np.int64)
+    np.add.at(bin_weights, k, WHOLE - upper_weights)
+    np.add.at(bin_weights, k + 1, upper_weights)
+    return bin_weights
 
 
-def added(x: Sums, y: Sums) -> Sums:
+def add_sums(x: Sums, y: Sums) -> Sums:
     """The sums over two sets of samples, one of which may be empty."""
     if not x or not y:
         return x or y

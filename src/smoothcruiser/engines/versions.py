@@ -37,18 +37,20 @@ def versions() -> dict[str, str]:
 
 def source_hashes() -> dict[str, str]:
     """The hash of each source file of this package, by its path in the package."""
-    found = {}
+    file_hashes = {}
     for folder, _, names in os.walk(PACKAGE):
-        inside = folder[len(str(PACKAGE)) + 1 :].replace(os.sep, "/")
+        inner_folder = folder[len(str(PACKAGE)) + 1 :].replace(os.sep, "/")
         for name in names:
             if name.endswith(".py"):
                 with open(os.path.join(folder, name), "rb") as file:
-                    held = hashlib.sha256(file.read()).hexdigest()
-                found[f"{inside}/{name}" if inside else name] = held
-    return dict(sorted(found.items()))
+                    file_hash = hashlib.sha256(file.read()).hexdigest()
+                file_hashes[f"{inner_folder}/{name}" if inner_folder else name] = (
+                    file_hash
+                )
+    return dict(sorted(file_hashes.items()))
 
 
 def sources_hash() -> str:
     """One hash over all source files, 32 hex digits."""
-    files = repr(sorted(source_hashes().items()))
-    return hashlib.sha256(files.encode()).hexdigest()[:32]
+    hash_text = repr(sorted(source_hashes().items()))
+    return hashlib.sha256(hash_text.encode()).hexdigest()[:32]

@@ -64,36 +64,40 @@ def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
     if call_seconds is None:
         yield
         return
-    over = threading.Event()
-    thread = threading.get_ident()
+    finished_event = threading.Event()
+    thread_id = threading.get_ident()
     by_signal = threading.current_thread() is threading.main_thread() and hasattr(
         signal, "pthread_kill"
     )
-    before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
+    earlier_handler = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
 
     def watch() -> None:
-        seen, quiet = engine.calls, 0.0
-        while not over.wait(WATCH_SHARE * call_seconds):
-            quiet = quiet + WATCH_SHARE * call_seconds if engine.calls == seen else 0.0
-            seen = engine.calls
-            if quiet >= call_seconds:
+        calls_seen, quiet_seconds = engine.calls, 0.0
+        while not finished_event.wait(WATCH_SHARE * call_seconds):
+            quiet_seconds = (
+                quiet_seconds + WATCH_SHARE * call_seconds
+                if engine.calls == calls_seen
+                else 0.0
+            )
+            calls_seen = engine.calls
+            if quiet_seconds >= call_seconds:
                 if by_signal:
-                    signal.pthread_kill(thread, signal.SIGALRM)
+                    signal.pthread_kill(thread_id, signal.SIGALRM)
                 else:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(thread), ctypes.py_object(Hung)
+                        ctypes.c_ulong(thread_id), ctypes.py_object(Hung)
                     )
-                quiet = 0.0
+                quiet_seconds = 0.0
 
     watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")
     watcher.start()
     try:
         yield
     finally:
-        over.set()
+        finished_event.set()
         watcher.join()
         if by_signal:
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(signal.SIGALRM, earlier_handler)
 
 
 def _raise_hung(*_: Any) -> None:
@@ -115,8 +119,8 @@ class Breaker:
 
     def __enter__(self) -> Self:
         self.thread, self.over = threading.get_ident(), threading.Event()
-        main = threading.current_thread() is threading.main_thread()
-        self.by_signal = main and SIGNAL is not None and os.name == "posix"
+        is_main = threading.current_thread() is threading.main_thread()
+        self.by_signal = is_main and SIGNAL is not None and os.name == "posix"
         if self.by_signal:
             self.before = signal.signal(SIGNAL, self._break)
         return self
@@ -130,10 +134,10 @@ class Breaker:
         """End what is called after so many seconds from now."""
 
         def wait() -> None:
-            late = self.over.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
-            while not late:
+            is_over = self.over.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+            while not is_over:
                 self._send()
-                late = self.over.wait(AGAIN_SECONDS)
+                is_over = self.over.wait(AGAIN_SECONDS)
 
         threading.Thread(target=wait, daemon=True, name="smoothcruiser-end").start()
 
@@ -167,25 +171,27 @@ def waiting_until(deadline: float) -> Iterator[None]:
 
     It is for waits, such as that for a cluster; oracles are not called in here.
     """
-    left = deadline - time.perf_counter()
-    if left >= threading.TIMEOUT_MAX:
+    seconds_left = deadline - time.perf_counter()
+    if seconds_left >= threading.TIMEOUT_MAX:
         yield
         return
-    main = threading.current_thread() is threading.main_thread()
-    by_signal = main and hasattr(signal, "pthread_kill")
-    thread = threading.get_ident()
+    is_main = threading.current_thread() is threading.main_thread()
+    by_signal = is_main and hasattr(signal, "pthread_kill")
+    thread_id = threading.get_ident()
 
     def end() -> None:
         if by_signal:
-            signal.pthread_kill(thread, signal.SIGALRM)
+            signal.pthread_kill(thread_id, signal.SIGALRM)
         else:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread), ctypes.py_object(TimeIsUp)
+                ctypes.c_ulong(thread_id), ctypes.py_object(TimeIsUp)
             )
 
-    timer = threading.Timer(max(0.0, left), end)
+    timer = threading.Timer(max(0.0, seconds_left), end)
     timer.daemon = True
-    before = signal.signal(signal.SIGALRM, _raise_time_is_up) if by_signal else None
+    earlier_handler = (
+        signal.signal(signal.SIGALRM, _raise_time_is_up) if by_signal else None
+    )
     try:
         timer.start()
         yield
@@ -193,7 +199,7 @@ def waiting_until(deadline: float) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if by_signal:
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(signal.SIGALRM, earlier_handler)
 
 
 def _raise_time_is_up(*_: Any) -> None:

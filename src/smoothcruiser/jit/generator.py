@@ -64,9 +64,9 @@ class StreamBits:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.cell = ctypes.c_int64(0)
-        state = ctypes.addressof(self.cell)
+        cell_address = ctypes.addressof(self.cell)
         self.record = _BitGenerator(
-            state,
+            cell_address,
             _next64.address,
             _next32.address,
             _next_double.address,

@@ -127,15 +127,15 @@ def held() -> Iterator[Hold]:
     if threading.current_thread() is not threading.main_thread():
         yield Hold()
         return
-    outer = _hold
-    mine = Hold() if outer is None else outer
-    was_open, mine.open = mine.open, False
-    _hold = mine
+    outer_hold = _hold
+    own_hold = Hold() if outer_hold is None else outer_hold
+    was_open, own_hold.open = own_hold.open, False
+    _hold = own_hold
     try:
         with stoppable():
-            yield mine
+            yield own_hold
     finally:
-        _hold, mine.open = outer, was_open
+        _hold, own_hold.open = outer_hold, was_open
 
 
 @contextmanager
@@ -145,10 +145,10 @@ def unbroken() -> Iterator[None]:
     Half a module stays behind where one is, and every later import finds it. A stop
     is raised after the part, where it would have been raised in it.
     """
-    breakable = _hold is None or _hold.open
+    is_breakable = _hold is None or _hold.open
     with held() as hold:
         yield
-    if hold.came and breakable:
+    if hold.came and is_breakable:
         raise KeyboardInterrupt
 
 
@@ -201,37 +201,37 @@ def _leave(depth: int) -> None:
 def _listen(handlers: tuple[Any, ...]) -> None:
     """Put ``_received`` before the handlers in Python."""
     for number in SIGNALS:
-        earlier = signal.getsignal(number)
-        mine = number == signal.SIGINT or earlier in handlers
-        if mine and callable(earlier) and earlier is not _received:
-            _python[number] = earlier
-            signal.signal(number, _received)
+        earlier_handler = signal.getsignal(number)
+        is_ours = number == signal.SIGINT or earlier_handler in handlers
+        if is_ours and callable(earlier_handler) and earlier_handler is not _on_signal:
+            _python[number] = earlier_handler
+            signal.signal(number, _on_signal)
 
 
 def _listen_no_more() -> None:
-    for number, earlier in _python.items():
-        if signal.getsignal(number) is _received:  # nobody else has taken it since
-            signal.signal(number, earlier)
+    for number, earlier_handler in _python.items():
+        if signal.getsignal(number) is _on_signal:  # nobody else has taken it since
+            signal.signal(number, earlier_handler)
     _python.clear()
 
 
-def _received(number: int, frame: Any) -> None:
+def _on_signal(number: int, frame: Any) -> None:
     """Call the handler that was there; a held run takes its KeyboardInterrupt as a
     request.
     """
     if CLOSING in _late:
         _late.add(LATE)
         return
-    hold, now = _hold, time.monotonic()
-    again = hold is not None and hold.came
-    if hold is not None and again and now - hold.when <= SAME_SECONDS:
+    hold, current_time = _hold, time.monotonic()
+    is_repeated = hold is not None and hold.came
+    if hold is not None and is_repeated and current_time - hold.when <= SAME_SECONDS:
         return
     try:
         _python[number](number, frame)
     except KeyboardInterrupt:
         if hold is not None:
             hold.ask()
-        if hold is None or hold.open or again:
+        if hold is None or hold.open or is_repeated:
             raise
 
 
@@ -266,8 +266,8 @@ def _take(known: tuple[Any, ...]) -> None:
     _say(FIRST, STOPPING)
     _say(LAST, ENDED)
     _words[COUNT], _words[OWNER] = 0, os.getpid()
-    taken = [number for number in SIGNALS if _python.get(number) in known]
-    for number in taken:
+    taken_signals = [number for number in SIGNALS if _python.get(number) in known]
+    for number in taken_signals:
         _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
         _handle(number, _address())
 
@@ -280,26 +280,31 @@ def _give_back() -> None:
 
 def _say(place: int, sentence: str) -> None:
     """Let the handler print a sentence."""
-    shown = f"{sentence}\n"
+    shown_text = f"{sentence}\n"
     if os.isatty(STDERR):
-        shown = f"\x1b[?25h\n{shown}"  # below a progress bar, which hides the cursor
-    text = ctypes.create_string_buffer(shown.encode(errors="replace"))
+        shown_text = (
+            f"\x1b[?25h\n{shown_text}"  # below a progress bar, which hides the cursor
+        )
+    text_buffer = ctypes.create_string_buffer(shown_text.encode(errors="replace"))
     _words[place + 1] = 0
-    _words[place] = ctypes.addressof(text)
-    _words[place + 1] = len(text) - 1
-    _texts[place] = text
+    _words[place] = ctypes.addressof(text_buffer)
+    _words[place + 1] = len(text_buffer) - 1
+    _texts[place] = text_buffer
 
 
 def _handler_of(number: int) -> int:
-    get = ctypes.pythonapi.PyOS_getsig
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_int]
-    return get(number) or 0
+    get_handler = ctypes.pythonapi.PyOS_getsig
+    get_handler.restype, get_handler.argtypes = ctypes.c_void_p, [ctypes.c_int]
+    return get_handler(number) or 0
 
 
 def _handle(number: int, address: int) -> None:
-    put = ctypes.pythonapi.PyOS_setsig
-    put.restype, put.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
-    put(number, address)
+    set_handler = ctypes.pythonapi.PyOS_setsig
+    set_handler.restype, set_handler.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_int, ctypes.c_void_p],
+    )
+    set_handler(number, address)
 
 
 @cache
@@ -326,58 +331,75 @@ def _program() -> Any:
 
     i32, i64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
     module = ir.Module()
-    main = ir.Function(module, ir.FunctionType(void, [i32]), "on_signal")
-    number = main.args[0]
-    block = ir.IRBuilder(main.append_basic_block())
+    handler_function = ir.Function(module, ir.FunctionType(void, [i32]), "on_signal")
+    number = handler_function.args[0]
+    block = ir.IRBuilder(handler_function.append_basic_block())
     libc = ctypes.CDLL(None)
 
-    def called(name: str, kind: Any, *arguments: Any) -> Any:
+    def call_libc(name: str, kind: Any, *arguments: Any) -> Any:
         """A call of the C library."""
-        place = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
-        shape = ir.FunctionType(kind, [x.type for x in arguments])
+        function_address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
+        function_type = ir.FunctionType(kind, [x.type for x in arguments])
         return block.call(
-            block.inttoptr(i64(place), shape.as_pointer()), list(arguments)
+            block.inttoptr(i64(function_address), function_type.as_pointer()),
+            list(arguments),
         )
 
-    def word(index: Any) -> Any:
+    def word_pointer(index: Any) -> Any:
         """The place of one of ``_words``."""
-        first = i64(ctypes.addressof(_words))
-        place = block.add(first, block.mul(index, i64(8)))
-        return block.inttoptr(place, i64.as_pointer())
+        first_address = i64(ctypes.addressof(_words))
+        word_address = block.add(first_address, block.mul(index, i64(8)))
+        return block.inttoptr(word_address, i64.as_pointer())
 
-    def written(text: int, when: Any) -> None:
-        length = block.select(when, block.load(word(i64(text + 1))), i64(0))
-        called("write", i64, i32(STDERR), block.load(word(i64(text))), length)
+    def write_text(text: int, when: Any) -> None:
+        text_length = block.select(
+            when, block.load(word_pointer(i64(text + 1))), i64(0)
+        )
+        call_libc(
+            "write", i64, i32(STDERR), block.load(word_pointer(i64(text))), text_length
+        )
 
     def to_python() -> None:
         """Call Python's own handler."""
-        row = i64(PYTHON)
-        for i, known in enumerate(SIGNALS):
-            same = block.icmp_signed("==", number, i32(known))
-            row = block.select(same, i64(PYTHON + i), row)
-        shape = ir.FunctionType(void, [i32]).as_pointer()
-        block.call(block.inttoptr(block.load(word(row)), shape), [number])
+        handler_index = i64(PYTHON)
+        for i, known_signal in enumerate(SIGNALS):
+            is_same = block.icmp_signed("==", number, i32(known_signal))
+            handler_index = block.select(is_same, i64(PYTHON + i), handler_index)
+        function_type = ir.FunctionType(void, [i32]).as_pointer()
+        block.call(
+            block.inttoptr(block.load(word_pointer(handler_index)), function_type),
+            [number],
+        )
 
-    clock = block.alloca(i64, 2)  # seconds and nanoseconds
-    called("clock_gettime", i32, i32(time.CLOCK_MONOTONIC), block.ptrtoint(clock, i64))
-    seconds = block.load(clock)
-    rest = block.load(block.gep(clock, [i64(1)]))
-    now = block.add(block.mul(seconds, i64(10**9)), rest)
-    owner = block.load(word(i64(OWNER)))
-    child = block.icmp_signed("!=", called("getpid", i32), block.trunc(owner, i32))
-    with block.if_then(child):  # forked in a run: not this run's process
+    clock_words = block.alloca(i64, 2)  # seconds and nanoseconds
+    call_libc(
+        "clock_gettime",
+        i32,
+        i32(time.CLOCK_MONOTONIC),
+        block.ptrtoint(clock_words, i64),
+    )
+    seconds = block.load(clock_words)
+    nanoseconds = block.load(block.gep(clock_words, [i64(1)]))
+    current_time = block.add(block.mul(seconds, i64(10**9)), nanoseconds)
+    owner_pid = block.load(word_pointer(i64(OWNER)))
+    is_child = block.icmp_signed(
+        "!=", call_libc("getpid", i32), block.trunc(owner_pid, i32)
+    )
+    with block.if_then(is_child):  # forked in a run: not this run's process
         to_python()
         block.ret_void()
-    before = block.atomic_rmw("add", word(i64(COUNT)), i64(1), "monotonic")
-    with block.if_then(block.icmp_signed("==", before, i64(0))):
-        block.store(now, word(i64(WHEN)))
-        written(FIRST, block.icmp_signed("==", number, i32(signal.SIGINT)))
+    count_before = block.atomic_rmw(
+        "add", word_pointer(i64(COUNT)), i64(1), "monotonic"
+    )
+    with block.if_then(block.icmp_signed("==", count_before, i64(0))):
+        block.store(current_time, word_pointer(i64(WHEN)))
+        write_text(FIRST, block.icmp_signed("==", number, i32(signal.SIGINT)))
         to_python()
         block.ret_void()
-    since = block.sub(now, block.load(word(i64(WHEN))))
-    again = block.icmp_signed(">", since, i64(int(SAME_SECONDS * 1e9)))
-    with block.if_then(again):
-        written(LAST, ir.IntType(1)(1))
-        called("_exit", void, block.add(number, i32(128)))
+    elapsed_time = block.sub(current_time, block.load(word_pointer(i64(WHEN))))
+    is_second = block.icmp_signed(">", elapsed_time, i64(int(SAME_SECONDS * 1e9)))
+    with block.if_then(is_second):
+        write_text(LAST, ir.IntType(1)(1))
+        call_libc("_exit", void, block.add(number, i32(128)))
     block.ret_void()
     return module

@@ -122,11 +122,11 @@ class _Loaded:
 
 def _entries(folder: Path) -> list[Path]:
     """The indices of all entries, the one used last first."""
-    found = []
+    dated_entries = []
     for path in folder.glob(f"{Path(__file__).stem}.{PREFIX}*.nbi"):
         with contextlib.suppress(OSError):  # another process removes it
-            found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found, reverse=True)]
+            dated_entries.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(dated_entries, reverse=True)]
 
 
 def _files(index: Path) -> list[Path]:
@@ -139,19 +139,19 @@ def _remove(index: Path) -> None:
 
 
 def _trim(folder: Path) -> None:
-    used = 0
-    for place, index in enumerate(_entries(folder)):
-        used += sum(path.stat().st_size for path in _files(index))
-        if place >= MOST or (place > 0 and used > MOST_BYTES):
+    used_bytes = 0
+    for entry_rank, index in enumerate(_entries(folder)):
+        used_bytes += sum(path.stat().st_size for path in _files(index))
+        if entry_rank >= MOST or (entry_rank > 0 and used_bytes > MOST_BYTES):
             _remove(index)
 
 
 def clear() -> int:
     """Remove all entries; returns how many there were."""
-    found = _entries(Kept("none").index.parent)
-    for index in found:
+    entries = _entries(Kept("none").index.parent)
+    for index in entries:
         _remove(index)
-    return len(found)
+    return len(entries)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ class _Thread(threading.local):
         """The time without what does not count."""
         if self.compiling and not _compiles():  # an exception came before its end
             self.leave(0, self.compiling)
-        still = self.marked or self.compiling
-        return (self.since if still else time.perf_counter()) - self.total
+        is_paused = self.marked or self.compiling
+        return (self.since if is_paused else time.perf_counter()) - self.total
 
 
 _here = _Thread()

@@ -52,10 +52,10 @@ class Handover:
         self.calls += calls
         if not self.begun and pays(self.calls):
             self.begun = True
-            Builder(self._run).start()
+            Builder(self._build_replacement).start()
         return self.built
 
-    def _run(self) -> None:
+    def _build_replacement(self) -> None:
         self.built = self.build()
 
 
@@ -66,11 +66,11 @@ def checked(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
     the functions are by now: a global may have another value.
     """
 
-    def run() -> Any:
-        found = build() if spoken.is_current() else None
-        return found if spoken.is_current() else None
+    def build_current() -> Any:
+        replacement = build() if spoken.is_current() else None
+        return replacement if spoken.is_current() else None
 
-    return run
+    return build_current
 
 
 class Builder(threading.Thread):
@@ -117,13 +117,13 @@ class Builder(threading.Thread):
 
 def tier_choice() -> str:
     """The machine that ``SMOOTHCRUISER_TIER`` names; AUTO if it names none."""
-    found = os.environ.get(VARIABLE, AUTO)
-    if found not in (ADDRESS, INLINED, AUTO):
+    tier_name = os.environ.get(VARIABLE, AUTO)
+    if tier_name not in (ADDRESS, INLINED, AUTO):
         raise InvalidInput(
-            f"{VARIABLE} must be {ADDRESS!r} or {INLINED!r}, got {found!r}; unset it to "
+            f"{VARIABLE} must be {ADDRESS!r} or {INLINED!r}, got {tier_name!r}; unset it to "
             "use both."
         )
-    return found
+    return tier_name
 
 
 def calling(spoken: Any, problem: Problem) -> Problem:
@@ -135,6 +135,6 @@ def calling(spoken: Any, problem: Problem) -> Problem:
             return problem.oracle(state, action, rng)
         return spoken.call(state, action, rng)
 
-    other = copy.copy(problem)
-    object.__setattr__(other, "oracle", step)
-    return other
+    wrapped_problem = copy.copy(problem)
+    object.__setattr__(wrapped_problem, "oracle", step)
+    return wrapped_problem

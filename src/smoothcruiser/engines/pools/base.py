@@ -120,7 +120,7 @@ class Futures(ABC):
         """The future of an item, which is now under way."""
 
     @abstractmethod
-    def finished(self, futures: list[Any]) -> Iterable[Any]:
+    def poll_finished(self, futures: list[Any]) -> Iterable[Any]:
         """Those of ``futures`` that are done.
 
         It waits for at most ``POLL_SECONDS`` until there is one.
@@ -146,28 +146,28 @@ class Futures(ABC):
         report: Callable[[Item, Result], bool],
     ) -> None:
         """As in ``Pool``."""
-        waiting: dict[Any, Item] = {}
+        items_by_future: dict[Any, Item] = {}
         try:
             while True:
-                while len(waiting) < self.window():
-                    item = next(items, None)
-                    if item is None:
+                while len(items_by_future) < self.window():
+                    next_item = next(items, None)
+                    if next_item is None:
                         break
-                    waiting[self.submit(task, item)] = item
-                if not waiting:
+                    items_by_future[self.submit(task, next_item)] = next_item
+                if not items_by_future:
                     return
                 if self.stopped:
                     raise Interrupted(
                         "The run was stopped before all shards were finished."
                     )
-                for future in self.finished(list(waiting)):
-                    if report(waiting.pop(future), self.result(future)):
-                        self.leave(list(waiting))
-                        waiting.clear()
+                for future in self.poll_finished(list(items_by_future)):
+                    if report(items_by_future.pop(future), self.result(future)):
+                        self.leave(list(items_by_future))
+                        items_by_future.clear()
                         return
         finally:
-            if waiting:
-                self.abandon(list(waiting))
+            if items_by_future:
+                self.abandon(list(items_by_future))
 
     def stop(self) -> None:
         """As in ``Pool``."""

@@ -43,7 +43,7 @@ from smoothcruiser.engines.pools.dask_worker import (
     Reply,
     missing_module,
     other_library,
-    packed,
+    pack_build,
     prove,
     run_item,
 )
@@ -67,7 +67,7 @@ class Errand:
         self.reply: Reply | None = None
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether a worker has sent something back."""
         return self.future is not None and bool(self.future.done())
 
@@ -77,7 +77,7 @@ class Dask(Futures):
 
     def __init__(self, compute: Compute, build: Build, first: FirstShard) -> None:
         self.limit = _wait_seconds()
-        payload = packed(build, first)
+        payload = pack_build(build, first)
         self.link = Connection(compute)
         try:
             self.key = f"smoothcruiser-{time.time_ns()}-{os.getpid()}"
@@ -113,25 +113,34 @@ class Dask(Futures):
 
     def _count(self) -> None:
         """Take notice of workers that came, went, or have given their evidence."""
-        now = time.monotonic()
-        if now - self.counted < (COUNT_SECONDS if self.proven else POLL_SECONDS):
+        current_time = time.monotonic()
+        if current_time - self.counted < (
+            COUNT_SECONDS if self.proven else POLL_SECONDS
+        ):
             return
-        self.counted = now
-        before, self.threads = self.threads, self._called(self.link.client.nthreads)
-        there = self.threads.keys()
-        for address in before.keys() - there:
+        self.counted = current_time
+        earlier_threads, self.threads = (
+            self.threads,
+            self._call_dask(self.link.client.nthreads),
+        )
+        present_workers = self.threads.keys()
+        for address in earlier_threads.keys() - present_workers:
             LOG.warning("The Dask worker at %s is gone.", address)
-        for address in there - before.keys():
+        for address in present_workers - earlier_threads.keys():
             LOG.info("The Dask worker at %s has joined.", address)
-        self.proven &= there
-        self.proofs = {name: x for name, x in self.proofs.items() if name in there}
-        self.refused = {name: x for name, x in self.refused.items() if name in there}
-        for address in there - self.proofs.keys():
+        self.proven &= present_workers
+        self.proofs = {
+            name: x for name, x in self.proofs.items() if name in present_workers
+        }
+        self.refused = {
+            name: x for name, x in self.refused.items() if name in present_workers
+        }
+        for address in present_workers - self.proofs.keys():
             self.proofs[address] = self._submit(
                 prove, self.key, self.payload, workers=[address]
             )
         if self.own is not None:
-            for address in there - self.proven - self.refused.keys():
+            for address in present_workers - self.proven - self.refused.keys():
                 if self.proofs[address].done():
                     self._judge(address, self._reply(self.proofs[address]))
         if self.proven or self.manned:
@@ -139,24 +148,24 @@ class Dask(Futures):
                 LOG.warning("%s It gets no work.", sentence)
             self.untold.clear()
         self._move_errands()
-        self._check_company(now)
+        self._check_company(current_time)
 
     def _judge(self, address: str, reply: Reply | str) -> None:
         """Accept a worker, or refuse it with a warning that says why."""
         assert self.own is not None
-        why: str | None
+        refusal: str | None
         if isinstance(reply, str):
-            why = reply
+            refusal = reply
         elif reply.digest == self.own.digest:
-            why = None
+            refusal = None
         else:
             assert reply.evidence is not None
-            why = reply.evidence.against(self.own) or "gives other evidence"
-        if why is None:
+            refusal = reply.evidence.against(self.own) or "gives other evidence"
+        if refusal is None:
             self.proven.add(address)
             return
         self.proven.discard(address)
-        self.refused[address] = f"The Dask worker at {address} {why}."
+        self.refused[address] = f"The Dask worker at {address} {refusal}."
         self.untold.append(self.refused[address])
 
     def _check_company(self, now: float) -> None:
@@ -185,19 +194,25 @@ class Dask(Futures):
             )
 
     def _all_refused(self) -> WorkersLost:
-        first, *others = self.refused.values()
-        if not others:
-            return WorkersLost(first)
-        are = "is" if len(others) == 1 else "are"
-        return WorkersLost(f"{first} {len(others)} more {are} refused too.")
+        first_refusal, *other_refusals = self.refused.values()
+        if not other_refusals:
+            return WorkersLost(first_refusal)
+        verb = "is" if len(other_refusals) == 1 else "are"
+        return WorkersLost(
+            f"{first_refusal} {len(other_refusals)} more {verb} refused too."
+        )
 
     def _await_worker(self) -> None:
         """Return when one worker has proved itself."""
-        begin, told = time.monotonic(), False
+        start_time, was_reported = time.monotonic(), False
         while not self.proven:
             self._count()
-            if not told and time.monotonic() - begin > READY_SECONDS and self.threads:
-                told = True
+            if (
+                not was_reported
+                and time.monotonic() - start_time > READY_SECONDS
+                and self.threads
+            ):
+                was_reported = True
                 LOG.warning(
                     "Waiting for a worker at %s to be ready (%d there); it may be "
                     "compiling, or busy with other work.",
@@ -229,14 +244,18 @@ class Dask(Futures):
         Workers that join are noticed within a second.
         """
         self._count()
-        threads = sum(n for name, n in self.threads.items() if name in self.proven)
-        return max(1, 2 * threads)
+        total_threads = sum(
+            num_threads
+            for name, num_threads in self.threads.items()
+            if name in self.proven
+        )
+        return max(1, 2 * total_threads)
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
         """As in ``Pool``."""
         errand = self.submit(task, item)
         try:
-            while not self.finished([errand]):
+            while not self.poll_finished([errand]):
                 if self.stopped:
                     raise Interrupted(
                         "The run was stopped before its first shard was finished."
@@ -244,8 +263,8 @@ class Dask(Futures):
         except BaseException:
             self.abandon([errand])
             raise
-        found: Result = self.result(errand)
-        return found
+        answer: Result = self.result(errand)
+        return answer
 
     def submit(self, task: Task[Item, Result], item: Item) -> Errand:  # noqa: D102
         errand = Errand(task, item)
@@ -282,15 +301,15 @@ class Dask(Futures):
                 if errand.among is not None and not errand.among & self.threads.keys():
                     self._send(errand)
 
-    def finished(self, futures: list[Errand]) -> Iterable[Errand]:  # noqa: D102
+    def poll_finished(self, futures: list[Errand]) -> Iterable[Errand]:  # noqa: D102
         self._count()
-        if not any(errand.done for errand in futures):
+        if not any(errand.is_done for errand in futures):
             self._pause()
-        return [errand for errand in futures if self._settled(errand)]
+        return [errand for errand in futures if self._is_settled(errand)]
 
-    def _settled(self, errand: Errand) -> bool:
+    def _is_settled(self, errand: Errand) -> bool:
         """Whether the errand has a reply that can be used; if not, it goes elsewhere."""
-        if errand.reply is None and errand.done:
+        if errand.reply is None and errand.is_done:
             reply = self._reply(errand.future)
             assert self.own is not None
             if isinstance(reply, str):
@@ -318,9 +337,11 @@ class Dask(Futures):
         """Forget items; those that run on a cluster of the user's own end by themselves."""
         self.errands.difference_update(futures)
         if self.link.alive:
-            sent = [errand.future for errand in futures if errand.future is not None]
+            sent_futures = [
+                errand.future for errand in futures if errand.future is not None
+            ]
             with contextlib.suppress(WorkersLost):  # what ended them is reported
-                self._called(self.link.client.cancel, sent)
+                self._call_dask(self.link.client.cancel, sent_futures)
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
@@ -330,9 +351,9 @@ class Dask(Futures):
 
     def _submit(self, *call: Any, **options: Any) -> Any:
         """The future of a call on a worker."""
-        key = f"{self.key}-{next(self.numbers)}"
-        future = self._called(
-            self.link.client.submit, *call, key=key, pure=False, **options
+        task_key = f"{self.key}-{next(self.numbers)}"
+        future = self._call_dask(
+            self.link.client.submit, *call, key=task_key, pure=False, **options
         )
         future.add_done_callback(lambda _: self.woken.set())
         return future
@@ -343,7 +364,7 @@ class Dask(Futures):
         Workers report errors in their replies, so those of a future are Dask's.
         """
         try:
-            reply: Reply = self._called(future.result)
+            reply: Reply = self._call_dask(future.result)
             return reply
         except WorkersLost:
             raise
@@ -358,7 +379,7 @@ class Dask(Futures):
         except Exception as error:
             return other_library(f"a task cannot begin there ({said(error)})")
 
-    def _called(self, function: Any, *arguments: Any, **options: Any) -> Any:
+    def _call_dask(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """What a function of Dask returns; a scheduler that is gone is one sentence."""
         try:
             if self.link.alive:
@@ -381,13 +402,13 @@ class Dask(Futures):
 
 def _wait_seconds() -> float:
     """How long to wait for workers."""
-    text = os.environ.get(WAIT_VARIABLE, "")
+    variable_text = os.environ.get(WAIT_VARIABLE, "")
     try:
-        seconds = float(text) if text else WAIT_SECONDS
+        seconds = float(variable_text) if variable_text else WAIT_SECONDS
         if not 0.0 <= seconds < math.inf:
             raise ValueError
     except ValueError:
         raise InvalidInput(
-            f"{WAIT_VARIABLE} must be a number of seconds of at least 0, got {text!r}."
+            f"{WAIT_VARIABLE} must be a number of seconds of at least 0, got {variable_text!r}."
         ) from None
     return seconds

@@ -25,7 +25,7 @@ _before: dict[str, str | None] = {}  # the variables as they were before the fir
 
 
 @contextmanager
-def elsewhere(*others: str) -> Iterator[None]:
+def outside_folder(*others: str) -> Iterator[None]:
     """Processes that are started meanwhile run nothing of the current folder.
 
     Afterwards that variable, and ``others`` that were set meanwhile, are as they were.
@@ -49,12 +49,12 @@ def elsewhere(*others: str) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def asked_for() -> bool:
+def is_safe_path_set() -> bool:
     """Whether the user had set the variable for this process too."""
     return bool(sys.flags.safe_path and os.environ.get(VARIABLE))
 
 
-def forget(asked: bool) -> None:
+def forget_safe_path(asked: bool) -> None:
     """In a worker: let the programs that it starts be as those of its driver."""
     if not asked:
         os.environ.pop(VARIABLE, None)
