@@ -1,6 +1,6 @@
 """From root sums to an Estimate.
 
-The action values are clipped to what is possible, the operator is applied, and
+The action values are clipped to their possible range, the operator is applied, and
 the certificate is written.
 
 Only here may Q-hat be clipped (to the box that holds every Q): inside the tree
@@ -34,7 +34,7 @@ from smoothcruiser.schedule.schedule import Schedule
 
 
 class Ran(NamedTuple):
-    """Who ran the shards, and what was seen of the step there."""
+    """The executor that ran the shards, and its findings about the step."""
 
     name: str  # the executor's
     compile_seconds: float = 0.0
@@ -104,7 +104,7 @@ def assemble(
 def usual_error(
     rule: StoppingRule, tallies: dict[int, RootSums], policy: tuple[float, ...]
 ) -> float | None:
-    """The usual standard error of the value, by the delta method; it is not promised.
+    """The usual standard error of the value by the delta method, without a promise.
 
     The value moves with an action's mean by its share of the policy. None where an
     action that counts has fewer than two samples, and where the schedule's bias may be
@@ -133,9 +133,9 @@ def reached_epsilon(
     q_values: tuple[float, ...],
     q_intervals: tuple[Interval, ...],
 ) -> float:
-    """How far what was asked for can be from the truth.
+    """The largest possible distance of the requested quantities from the truth.
 
-    That is all action values where they were asked for, and the value otherwise.
+    These are all action values where they were requested, and the value otherwise.
     """
     estimates_with_intervals = (
         zip(q_values, q_intervals, strict=True) if q_values else [(value, interval)]

@@ -5,7 +5,7 @@ schedule is the same for every sample, so the samples of a level are rows of a
 batch. A query of m states is m*K*N rows, which are stepped together and valued
 together by the query's own level. Rows are taken in slices of at most
 ``max_batch`` at every level, depth first. So memory is about depth * max_batch
-rows, whatever the price of the plan. Rows whose episode is over drop out.
+rows, whatever the price of the plan. A row drops out when its episode is over.
 
 The simulator may live anywhere (NumPy, JAX on an accelerator): states stay with
 it, actions go in, rewards and flags come out, and the sums, operators and
@@ -17,7 +17,7 @@ checks are done here in float64.
 The schedule, the shards and the counts are those of the other executors. The
 estimates agree in law, not in bits: the streams and the order of sums are
 different. A run's bits depend on ``max_batch``, which belongs to the oracle.
-What this file decides: slices and the order of calls.
+This file decides the slices and the order of calls.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class BatchedEngine:
         self.stopped = False
 
     def _warm_up(self) -> None:
-        """Compile what the backend compiles.
+        """Let the backend compile its functions.
 
         Errors are ignored here: they come again in the first batch, where the
         row at fault is named.

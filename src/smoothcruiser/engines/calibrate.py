@@ -4,11 +4,11 @@ A price in calls becomes a time only with the speed of the user's simulator,
 which may be 10 ns or 10 s per call. So a table that promises nothing is run
 again and again until ``SECONDS`` have passed, and stopped in its middle where the
 simulator is slow. Most of its calls are in leaves below plug-ins, as in a real
-plan. The engine is the one that would run the plan, and the place too: ``time_elsewhere``
-of ``engines.workers`` measures in a worker.
+plan. The engine is the one that would run the plan. So is the place:
+``time_elsewhere`` of ``engines.workers`` measures in a worker.
 
-What this file decides: what is run, for how long and for how many calls. It leaves out
-compiling (done before the clock starts).
+This file decides which table is run, for how long and for how many calls. It leaves
+out compiling (done before the clock starts).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEAVES = 16  # samples per action of the inner node
 
 
 class Speed(NamedTuple):
-    """How fast a simulator is, and what it took to know."""
+    """The speed of a simulator, and the cost of measuring it."""
 
     rate: float  # calls per second
     calls: int  # made to measure it
@@ -100,7 +100,7 @@ def _sample_calls(levels: tuple[Level, ...], facts: Facts) -> int:
 
 
 def measure_speed(engine: Engine, seconds: float, most_calls: float) -> Speed:
-    """The speed of an engine that was made for a ``timing_job``, and is used up then."""
+    """The speed of an engine that was made for a ``timing_job``; it is used up."""
     problem, schedule = engine.job.problem, engine.job.schedule
     action = problem.legal_actions(engine.job.state)[0]
     calls_per_sample, max_samples = (

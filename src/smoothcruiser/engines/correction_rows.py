@@ -1,4 +1,4 @@
-"""What randomized levels add to their base, for rows of states at once.
+"""Corrections of randomized levels, for many rows of states at once.
 
 It is ``engines.corrections`` over arrays, for executor ``batched``: the same law,
 with that executor's stream and its order of sums. Rows of the same rung go
@@ -26,7 +26,7 @@ def correction_rows(
     legal: Bools | None,
     signs: Floats,
 ) -> Floats:
-    """What each of ``states`` has added, 0 for those without a correction."""
+    """The correction of each of ``states``, 0 for those without one."""
     level = engine.schedule.levels[row]
     corrections = np.zeros(len(signs))
     uniforms = engine.own.random(len(signs))
@@ -61,7 +61,7 @@ def halves_lacking(
     first_half: Floats,
     second_half: Floats,
 ) -> Floats:
-    """What the halves ``first`` and ``second`` lack of their whole."""
+    """The bracket of the correction from two halves (``engines.corrections``)."""
     lacking, delta = np.zeros(len(signs)), np.zeros_like(first_half)
     weighted_means = (
         (1.0, 0.5 * (first_half + second_half)),

@@ -1,4 +1,4 @@
-"""What a randomized level adds to its base, as functions for executor ``python``.
+"""Corrections of randomized levels, as functions for executor ``python``.
 
 legend   symbol       here
   N                   samples of the base, per legal action
@@ -26,12 +26,12 @@ from smoothcruiser.schedule.schedule import Kind, Level
 if TYPE_CHECKING:
     from smoothcruiser.engines.python import Means, PythonEngine
 
-# (state, legal actions, their prior weights, the mover's sign) -> what is added
+# (state, legal actions, their prior weights, the mover's sign) -> the correction
 Correction = Callable[[Any, list[int], list[float], float], float]
 
 
 def correction(engine: PythonEngine, level: Level, query: Means) -> Correction:
-    """A function that samples what ``level`` adds to its base."""
+    """A function that samples the correction of ``level`` to its base."""
     make_lacking = _value_lacks if level.kind == Kind.RANDOM_PLUGIN else _rollout_lacks
     lacking_value = make_lacking(engine, level)
     rungs, base_samples = level.rungs, level.samples

@@ -1,12 +1,12 @@
-"""A small piece of a run whose bits every worker must be able to reproduce.
+"""A small piece of a run, which every worker must reproduce to the last bit.
 
 The levels of the run's own schedule are sampled by the run's own engine, in a
 small built-in world with the run's operator and number of actions. So it costs
 milliseconds and not one call of the user's simulator, and it goes through the
 code, the machine code and the mathematical functions that the shards will use.
 
-What this file decides: the world, and how much of the schedule is run
-(``MOST_CALLS``). It leaves out who compares the bits (``pools.dask``).
+This file decides the world, and how much of the schedule is run (``MOST_CALLS``).
+It leaves out the comparison of bits (``pools.dask``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERY_KIND = (
 class FirstShard:
     """The piece, as data that can be sent to a worker."""
 
-    executor: str  # whose engine runs it
+    executor: str  # its engine runs the piece
     operator: Operator
     num_actions: int
     game: bool
@@ -50,7 +50,7 @@ class FirstShard:
     def of(
         cls, problem: Problem, executor: str, levels: tuple[Level, ...] = EVERY_KIND
     ) -> FirstShard:
-        """The piece for a problem whose shards are run by ``executor``."""
+        """The piece for a problem that ``executor`` runs."""
         from smoothcruiser.engines.registry import PYTHON, accepts
 
         facts = problem.facts

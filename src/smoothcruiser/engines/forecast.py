@@ -1,4 +1,4 @@
-"""What a run likely pays, by its first samples.
+"""The likely cost of a run, estimated from its first samples.
 
 Every run draws its samples up to the first checkpoint. A pilot draws at least
 ``SAMPLES`` of them for each action, in whole shards, and the run goes on from there: no
@@ -6,7 +6,7 @@ call is made twice, and no bit of the answer changes. The stopping rule is then 
 to the samples of the pilot as if they came again and again; where it first holds is
 where the action likely stops. No promise rests on it.
 
-What this file leaves out: for which requests there is a pilot (``methods.scheduled``).
+Left out: the requests that have a pilot (``methods.scheduled``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class FirstSamples:
     """The beginning of a run: its inspection of the step, and its first shards."""
 
     parts: dict[tuple[int, int], Partial]  # by action and shard
-    looked: Looks  # what the inspection before the run saw
+    looked: Looks  # pairs inspected before the run
     look_calls: int
     expected_calls: int  # of the whole run, without inspections
     seconds: float  # of sampling
@@ -43,7 +43,7 @@ class FirstSamples:
 def draw_first_samples(
     job: Job, executor: str, seed: int, shards: int | None, inspects: bool
 ) -> FirstSamples:
-    """The first samples of a run, and what the run likely pays.
+    """The first samples of a run, and its likely cost.
 
     A KeyboardInterrupt says how many calls were made.
     """
@@ -100,7 +100,7 @@ def likely_stop(rule: StoppingRule, sums: RootSums) -> int:
 def _scale_sums(sums: RootSums, count: int) -> RootSums:
     """The sums of ``count`` samples that are distributed as those of ``sums``."""
     weights = [int(weight) * count // sums.draws for weight in sums.score]
-    if weights:  # what was rounded off goes where most of it came from
+    if weights:  # the largest bin takes the loss by rounding
         largest_bin = weights.index(max(weights))
         weights[largest_bin] += count * WHOLE - sum(weights)
     share = count / sums.draws

@@ -1,6 +1,6 @@
 """Inspections of the step before and after a run: do its arguments decide its answer?
 
-A promise rests on what no planner can prove. The step must take all its
+A promise rests on assumptions that no planner can prove. The step must take all its
 randomness from ``rng``, remember nothing between calls, leave the state it
 receives alone, and return states that nobody changes later. Here each of these
 is tested at a few pairs (state, action): every action of the requested state,
@@ -19,9 +19,9 @@ Answers agree if reward and end are equal and the next states hold equal values.
 Where they do not, or show nothing to compare, their futures decide: both are
 stepped on from equal streams and must pay the same.
 
-The streams have a key of their own, so a run's bits do not depend on what was
-inspected. The calls are counted. ``check`` tests more, and at more pairs; this
-is what ``plan`` does without being asked to.
+The streams have a key of their own, so a run's bits do not depend on the inspected
+pairs. The calls are counted. ``check`` tests more, and at more pairs; ``plan`` does
+this much on its own.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class SecondCall(Enum):
 
 @dataclass(frozen=True)
 class Look:
-    """The inspection of one pair: its stream's place, and what the call returned."""
+    """The inspection of one pair: the place of its stream, and the call's answer."""
 
     state: Any
     action: int
     place: int
     answer: Answer
     kept: Any  # a copy of the next state; None where it cannot change or be copied
-    profile: tuple[int, ...] | None  # who moves, and what is legal
+    profile: tuple[int, ...] | None  # the mover, and the legal actions
     taken: tuple[int, ...]  # the stream's words after the call
 
     @property
@@ -159,7 +159,7 @@ class _Inspector:
         self.calls = 0
         # calls for the inspections before and after the run together
         self.room = CALLS_PER_LOOK * most
-        self.last = CALLS_PER_LOOK  # what the last pair took of it
+        self.last = CALLS_PER_LOOK  # the last pair's share of it
         self.begun: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
@@ -198,7 +198,7 @@ class _Inspector:
             state, steps = (start, 0) if is_over else (next_state, steps)
 
     def _check_rows(self, oracle: Batched, state: Any, action: int) -> None:
-        """Refuse a batched step whose rows are not sampled independently."""
+        """Refuse a batched step that does not sample its rows independently."""
         seed_sequences = [
             np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, WALK, k))
             for k in range(LOOKED_BATCHES)
@@ -210,7 +210,7 @@ class _Inspector:
         except KeyboardInterrupt:
             raise
         except BaseException:
-            return  # the engine reports what is wrong with it
+            return  # the engine reports the fault
         self.calls += LOOKED_BATCHES * LOOKED_ROWS
         if not are_independent:
             raise rows_together(state, action)
@@ -411,11 +411,11 @@ class _Inspector:
 
 
 def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
-    """What was seen of the step, as a sentence for a certificate.
+    """The findings about the step, as a sentence for a certificate.
 
     ``pairs`` were inspected before the run, ``asked`` calls were made after it,
     and ``looks`` calls were watched while it ran (None: by workers, which do
-    not count). ``doubts`` says what these could not tell.
+    not count). ``doubts`` names the limits of that watch.
     """
     if pairs == 0:
         return f"not looked at{doubts}"

@@ -1,10 +1,10 @@
-"""Workers that serve more than one job: those of ``plan_many``, and those that were timed.
+"""Workers that serve several jobs: those of ``plan_many``, and those that were timed.
 
 Processes take seconds to start (2.6 s for two of them, measured), and a cluster has
 to be reached and sent the problem; an engine in this process takes milliseconds and
-is made anew. What changes from state to state is the state, and who moves there: the
-schedule and what is scored stay, so an engine elsewhere moves to the state that comes
-with a shard, and sums around the center of its mover.
+is made anew. Jobs differ in their state and its mover; the schedule and the scores
+stay. So an engine elsewhere moves to the state that comes with a shard, and sums
+around the center of its mover.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.workers import ShardWorkers
 from smoothcruiser.query import Compute
 
-# what starting processes costs: waiting for what is under way is worth as much
+# seconds: starting processes takes as long, so a wait for running items is worth it
 PATIENCE = 3.0
 
 
@@ -32,12 +32,12 @@ class TimedWorkers:
         weakref.finalize(self, _close_once, self._box)
 
     def open(self, job: Job, compute: Compute) -> Workers:
-        """Workers for a job of the same problem: these the first time, then new ones."""
+        """Workers for a job of the same problem: these at first, new ones later."""
         workers = self.take()
         return open_workers(job, compute) if workers is None else workers.move_to(job)
 
     def take(self) -> ShardWorkers | None:
-        """The workers, for who closes them; None where they were taken or stopped."""
+        """The workers, to be closed by the caller; None where they are taken or stopped."""
         workers = self._box.pop() if self._box else None
         if workers is not None and getattr(workers.pool, "stopped", False):
             workers.close()
@@ -51,7 +51,7 @@ def _close_once(box: list[ShardWorkers]) -> None:
 
 
 class Lender:
-    """Opens workers as ``open_workers`` does, and keeps those that took long."""
+    """Opens workers as ``open_workers`` does, and reuses those that start slowly."""
 
     def __init__(self, waiting: TimedWorkers | None = None) -> None:
         self._kept: ShardWorkers | None = None if waiting is None else waiting.take()
@@ -70,7 +70,7 @@ class Lender:
         return self._kept.lend_to(job)
 
     def close(self) -> None:
-        """Release what was kept."""
+        """Release the workers that are reused."""
         if self._kept is not None:
             self._kept.close()
             self._kept = None

@@ -1,13 +1,13 @@
-"""A first look at a simulator, for who has to choose a method.
+"""A first look at a simulator, before a method is chosen.
 
 Three questions, answered by a few random walks from the requested state: do
-states come back (then samples of one state serve many), what does a call cost in
-seconds, was any chance seen? The step is inspected first, as before every run: a
+states come back (then samples of one state serve many), how many seconds does a
+call take, was any chance seen? The step is inspected first, as before every run: a
 step that remembers its answers would look honest once its memory is filled.
 
 The walks are a number of calls that the caller chooses, from streams of their own;
-they are counted and thrown away. What they show decides what is run, never what is
-promised. Nothing but ``seconds`` depends on the clock, unless a limit of seconds
+they are counted and thrown away. Their findings decide which method runs, never its
+promise. Nothing but ``seconds`` depends on the clock, unless a limit of seconds
 cuts the walks.
 """
 
@@ -38,7 +38,7 @@ RETURNING = 0.1
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a few calls showed."""
+    """The findings of a few calls."""
 
     calls: int  # all that were made, the inspection's too
     steps: int  # of the walks, those that ended an episode left out
@@ -56,7 +56,7 @@ class Pilot:
 
     @property
     def returning(self) -> str:
-        """What was seen of states that were met again, in words.
+        """The findings about states that were met again, in words.
 
         Walks begin at one state. Where the same actions lead to the same states, walks
         meet again though no state ever comes back.
@@ -107,7 +107,7 @@ def _same_problem(problem: Problem) -> Problem:
 
 @calls_the_oracle
 def _ask_worker(pool: Pool, item: Any, patience: float) -> Pilot:
-    """What a worker saw; nothing where it was not back in time."""
+    """The findings of a worker; empty where it did not answer in time."""
     with Breaker() as breaker:
         breaker.arm(patience)
         try:
@@ -165,7 +165,7 @@ def _look_here(
 
 
 class _Walks:
-    """Random walks that count what comes back."""
+    """Random walks that count returns to a state."""
 
     def __init__(self, problem: Problem, start: Any, seed: int, longest: int) -> None:
         self.problem, self.longest = problem, longest

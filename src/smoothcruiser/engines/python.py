@@ -1,13 +1,13 @@
 """Executor ``python``: the bits of ``reference``, faster, for plain Python oracles.
 
 The schedule's table becomes functions, one per level, ``draw(state) -> float``.
-What a level needs is bound when its function is built (children, N, the
+The needs of a level are bound when its function is built (children, N, the
 discount, which checks can apply at all), so as little as possible is left
-between two calls. A query whose samples end in a constant is one tight loop
+between two calls. A query with samples that end in a constant is one tight loop
 around the user's step. The order of calls, the order of sums and every check
 are those of ``reference``; a test holds the two to the same bits.
 
-What this file decides: nothing about values. It leaves out batches, processes, and
+This file decides nothing about values. It leaves out batches, processes, and
 oracles that hang (``engines.watchdog``).
 """
 
@@ -424,7 +424,7 @@ class PythonEngine:
         return rollout
 
     def _blind_head(self, level: Level) -> Callable[[Any], tuple[float, int, float]]:
-        """A ~ grad F(0): (what is added, the action, |g|_1)."""
+        """A ~ grad F(0): (the head of the rollout, the action, |g|_1)."""
         operator, shift = self.problem.operator, level.shift
         blind_offsets = [0.0] + [
             operator.value([0.0] * k, weights=[1.0] * k)
@@ -449,7 +449,7 @@ class PythonEngine:
     def _sampled_head(
         self, row: int, level: Level
     ) -> Callable[[Any], tuple[float, int, float]]:
-        """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
+        """A ~ grad F(Q-hat): (the head of the rollout, the action, |g|_1)."""
         query, operator, shift = self._query(row), self.problem.operator, level.shift
         is_game, weights, all_actions = (
             self.problem.is_game,

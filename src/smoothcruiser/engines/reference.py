@@ -99,7 +99,7 @@ class ReferenceEngine:
         return Partial(count, total, square, self.calls, self.scores(self.distances))
 
     def scores(self, distances: list[float]) -> Sums:
-        """What the root's bound adds up, sample by sample."""
+        """The sums that the root's bound needs, sample by sample."""
         score = self.job.score
         if score.kind == BINNED:
             bin_weights = [0] * len(score.none)
@@ -226,12 +226,12 @@ class ReferenceEngine:
     def correction(
         self, row: int, state: Any, actions: list[int], sign: float
     ) -> float:
-        """What one sample of a randomized level adds to its base.
+        """One sample of the correction that a randomized level adds to its base.
 
-        With the chance p_j of rung j it is 1/p_j times what two halves lack of
-        their whole: y' and y'' are means of m = 2**(j-1) N samples, and their
-        average is one of 2m. Over all rungs, its mean is what 2**J N samples in the
-        place of N would change.
+        With the chance p_j of rung j it is 1/p_j times the difference between the
+        whole and its two halves: y' and y'' are means of m = 2**(j-1) N samples, and
+        their average is one of 2m. Over all rungs, its mean is the change by 2**J N
+        samples in the place of N.
         """
         level = self.schedule.levels[row]
         j, chance = self.rung(level.rungs)

@@ -1,9 +1,9 @@
-"""The table of executors: what a name means, what it runs and what it refuses.
+"""The table of executors: names, engines, places, and reasons to refuse a job.
 
 A row is an engine and a place (``engines.base``). All other code asks this
 table; none of it compares names. Engines are imported when a row is used, so
 that reading the names loads no Numba. ``register`` adds a row from another
-package. The errors of a row reach only those who name it.
+package. The errors of a row reach only its own users.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def default_executor(problem: Problem) -> str:
 
 
 def _volunteers(row: Executor, problem: Problem) -> bool:
-    """Whether a row offers itself for a problem; one whose ``default_for`` fails does not."""
+    """Whether a row offers itself for a problem; a failing ``default_for`` means no."""
     try:
         return bool(row.default_for(problem))
     except Exception:
@@ -312,7 +312,7 @@ def _runs_job(row: Executor, job: Job) -> bool:
 
 
 def _check_refusal(row: Executor, job: Job) -> None:
-    """Raise what the row says against a job, if anything."""
+    """Raise the row's reason to refuse a job, if it has one."""
     try:
         refusal: Any = row.refuses(job)
     except SmoothcruiserError:

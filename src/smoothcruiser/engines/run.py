@@ -1,10 +1,10 @@
 """Running a schedule: shards over a pool of workers, with checkpoints and progress.
 
 Shards that an earlier run finished are used again. At each checkpoint
-(``look``) an action whose answer is already good enough stops. Shards are
+(``look``) an action stops if its answer is already good enough. Shards are
 handed out in order, the actions in turn. Workers that would be idle while a
 checkpoint waits for its last shard get shards beyond it: ``calls_spent`` counts
-these too, ``num_calls`` only what the answer uses. Sums are combined in shard
+these too, ``num_calls`` only those behind the answer. Sums are combined in shard
 order, and a checkpoint sees exactly the shards before it, so neither workers nor
 timing can change a bit of the result. Where shards run: ``engines.pools``.
 
@@ -33,7 +33,7 @@ Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
 
 class Cause(Enum):
-    """What stopped a run before its end; the value ends a sentence."""
+    """The cause of a stop before a run's end; the value ends a sentence."""
 
     SECONDS = "by its time limit (seconds)"
     HAND = "by hand"
@@ -62,7 +62,7 @@ class RootSums:
 
 @dataclass
 class Outcome:
-    """The sums of the requested actions, and what they cost."""
+    """The sums of the requested actions, and their cost."""
 
     tallies: dict[int, RootSums]
     num_calls: int = 0
@@ -90,7 +90,7 @@ Enough = Callable[[int, RootSums], bool]  # (checkpoint, tally) -> may it stop?
 
 @dataclass(frozen=True)
 class Listener:
-    """What is called during a run, and with what."""
+    """The functions that a run calls with its news."""
 
     progress: Callback | None = None
     keep: Keep | None = None  # called with every newly run shard, e.g. to store it
@@ -185,9 +185,9 @@ class Ledger:
                     self.missing = self._missing()
 
     def so_far(self) -> tuple[dict[int, RootSums], int]:
-        """(what is known of each action, the calls in it), at any time.
+        """(the sums of each action so far, the calls in them), at any time.
 
-        It is the sums of an action that has stopped, and the prefix of others.
+        An action that has stopped has its final sums, others have their prefix.
         """
         tallies, num_calls = {}, 0
         for action, tally in self.outcome.tallies.items():
@@ -208,7 +208,7 @@ class Ledger:
         return tallies, num_calls
 
     def stopped(self, cause: Cause) -> Outcome:
-        """The outcome with what is known of each action when the run is stopped."""
+        """The outcome with the sums of each action so far, when the run is stopped."""
         self.outcome.stopped = cause
         self.outcome.tallies, self.outcome.num_calls = self.so_far()
         return self.outcome
@@ -335,7 +335,7 @@ def run(
 
 
 def cause_of(error: BaseException, late: bool, refused: bool = False) -> Cause:
-    """What stopped a run that ended with ``error``, after its time limit or before.
+    """The cause of a stop with ``error``, after the time limit or before.
 
     ``refused`` says that the progress function returned False.
     """

@@ -1,7 +1,7 @@
-"""What a root adds up beside the sum of its samples: their scores.
+"""Scores of root samples, which are added up beside their sum.
 
-A root's bound may need more of the samples than their mean. What it needs has to
-add over shards, whatever runs them, so it is a vector of numbers per sample:
+A root's bound may need more of the samples than their mean. These quantities have
+to add over shards, whatever runs them, so they are a vector of numbers per sample:
 
   BINNED   betting: a histogram by linear binning. With t = (d + half) scale, d the
            sample's distance to the centre, the grid points k = floor(t) and k + 1
@@ -11,8 +11,8 @@ add over shards, whatever runs them, so it is a vector of numbers per sample:
   LOGGED   the root that needs a second moment only: psi(scale d), with
            psi(x) = sgn(x) log(1 + |x| + x^2/2), added in the order of the samples
 
-What this file leaves out: what the sums prove (``engines.stopping``), and how the
-compiled engine holds them in memory (``compiled.kernel``).
+Left out: the bounds that the sums prove (``engines.stopping``), and their place in
+the memory of the compiled engine (``compiled.kernel``).
 """
 
 from __future__ import annotations

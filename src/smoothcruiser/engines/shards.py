@@ -25,13 +25,13 @@ MOST_SHARDS = 4096
 
 
 class Partial(NamedTuple):
-    """The sums over a shard's root samples, which are all that it leaves behind."""
+    """The sums over a shard's root samples: all that it leaves behind."""
 
     draws: int
     total: float
     square: float  # of the distance to the middle of the root's range
     calls: int
-    score: Sums = ()  # what the root's bound adds up (``engines.scores``)
+    score: Sums = ()  # the sums that the root's bound needs (``engines.scores``)
 
 
 class Piece(NamedTuple):

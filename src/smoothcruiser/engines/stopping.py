@@ -1,10 +1,10 @@
-"""When a run may end, and how wide its answer is.
+"""The rule by which a run ends, and the width of its answer.
 
 The root's promise is applied to the sums of the samples. Paper mode has the
 printed promise only. Sharp schedules have two bounds that hold at every count at
 once, each with its share of delta: the line of the fixed promise, which ends at the
 promised radius at the last count, and bets on the samples (``theory.betting``),
-which pay for the problem's own noise. The interval is what both leave. An action
+which pay for the problem's own noise. The interval is their intersection. An action
 stops at the first checkpoint where half its length plus the bias is at most
 epsilon, and its middle is the answer. Since both hold at every count, a schedule that was
 chosen for a time limit may stop at another half-width (``wanted``), or at none.
@@ -73,7 +73,7 @@ class StoppingRule:
 
     @property
     def score(self) -> Score:
-        """What is added up of the root's samples beside their sums.
+        """The scores that are added up beside the sums of the root's samples.
 
         It is the same for both players, so that workers serve every state.
         """
@@ -192,7 +192,7 @@ class StoppingRule:
         )
 
     def _grid_points(self, score: Score) -> tuple[int, int]:
-        """The grid points between which the samples of the player who moves lie."""
+        """The first and last grid point for samples of the player to move."""
         assert self.promise is not None
         promise, grid_start = self.promise, self.center - score.half
         lower_ends, upper_ends = promise.low, promise.high
@@ -271,7 +271,7 @@ def stopping_rule(
 
 
 def _slope(schedule: Schedule, promise: RootPromise) -> float:
-    """The theta whose line ends at the promised radius.
+    """The theta of the line that ends at the promised radius.
 
     The promise at the last count and the line are then one event (docs/theory.md,
     section 5). Where rounding keeps them apart, at radii of almost the whole range,

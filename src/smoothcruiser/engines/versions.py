@@ -1,7 +1,7 @@
-"""What the bits of a run depend on besides its problem and its plan.
+"""Versions and source hashes that the bits of a run depend on.
 
-Numba, LLVM, NumPy and the C library decide how numbers are rounded, Python what a
-step's bytecode is, and the source files of this package everything else. Runs are
+Numba, LLVM, NumPy and the C library decide how numbers are rounded, Python decides
+a step's bytecode, and the source files of this package decide everything else. Runs are
 continued (``store``) and shared (``engines.pools.dask``) only among processes that
 have the same ones.
 """

@@ -10,8 +10,8 @@ with executor ``processes`` and ``seconds``.
 
 A run in this thread sees its time limit between two calls. ``Breaker`` ends a call
 that lasts beyond it, by another signal, and only while the user's code runs. It does so
-for searches too, whose samples are taken by the slice: a simulator that becomes slow
-in the middle of one is not waited for.
+for searches too, which sample in slices: a simulator that becomes slow in the middle
+of one is not waited for.
 
 Searches in machine code see their time limit only between two parts of it.
 ``overdue`` says so where a part does not end; a second Ctrl-C ends the process then
@@ -47,7 +47,7 @@ _callers: set[CodeType] = set()
 
 
 def calls_the_oracle(function: Function) -> Function:
-    """Let a Breaker end what this function waits for, but not a line of its own."""
+    """Let a Breaker end the calls that this function makes, but no line of its own."""
     _callers.add(function.__code__)
     return function
 
@@ -108,7 +108,7 @@ class Breaker:
     """Ends a call of the oracle in this thread that lasts beyond a time.
 
     The call raises ``TimeIsUp``, which is handled where a Ctrl-C is. A held run
-    (``hold``) says itself what may be ended; outside the main thread, where it takes no
+    (``hold``) decides itself which calls may end; outside the main thread, where it takes no
     signals, nothing of it is.
     """
 
@@ -131,7 +131,7 @@ class Breaker:
             signal.signal(SIGNAL, self.before or signal.SIG_DFL)
 
     def arm(self, seconds: float) -> None:
-        """End what is called after so many seconds from now."""
+        """End a running call after so many seconds from now."""
 
         def wait() -> None:
             is_over = self.over.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))

@@ -24,7 +24,7 @@ PIECE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Move:
-    """What an engine elsewhere turns to: another state, or another schedule.
+    """The next job of an engine elsewhere: another state, or another schedule.
 
     The engine is made once for each number.
     """
@@ -75,7 +75,7 @@ class Turns(Iterator[tuple[Any, ...]]):
 
 
 class ShardWorkers:
-    """A pool whose workers have built an engine each, or share ``engine``."""
+    """A pool of workers that have built an engine each, or share ``engine``."""
 
     def __init__(self, name: str, pool: Pool, engine: Engine | None = None) -> None:
         """Workers of an executor; ``engine`` is None where engines are elsewhere."""
@@ -84,13 +84,13 @@ class ShardWorkers:
         self.unfinished = 0
         self.abreast = 1
         self.left: Sequence[Piece] = []
-        self.looked: Looks | None = None  # what the inspection before the run saw
+        self.looked: Looks | None = None  # pairs inspected before the run
         self.look_calls = 0
-        # what engines elsewhere move to; empty where they stay at their own job
+        # the next job of engines elsewhere; empty where they stay at their own
         self.moves: tuple[Move, ...] = ()
 
     def lend_to(self, job: Job) -> ShardWorkers:
-        """The same pool for another job; closing what is returned leaves it open."""
+        """The same pool for another job; closing the result leaves it open."""
         lent_workers = ShardWorkers(self.name, Lent(self.pool))
         lent_workers.moves = (Move.to(job),)
         return lent_workers
@@ -103,7 +103,7 @@ class ShardWorkers:
 
     @calls_the_oracle
     def measure(self, seconds: float, most_calls: float) -> Speed:
-        """The speed of one worker, whose engine was made for a ``timing_job``."""
+        """The speed of one worker with an engine that was made for a ``timing_job``."""
         speed: Speed = self.pool.ask(time_elsewhere, (seconds, most_calls))
         return speed
 
@@ -160,7 +160,7 @@ class ShardWorkers:
                 self._leave(end)
 
     def _leave(self, end: Any) -> None:
-        """Keep what a shard that was not finished leaves behind."""
+        """Keep the finished samples of a shard that was cut short."""
         piece = end if isinstance(end, Piece) else getattr(end, "piece", None)
         if piece is not None:
             self.left = [*self.left, piece]
@@ -268,6 +268,6 @@ def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
 
 
 def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:
-    """An inspection of the step, reduced to what can be sent back."""
+    """An inspection of the step; its pairs are left out where they cannot be sent."""
     num_calls, inspected_pairs = look_here(engine, item)
     return num_calls, sendable(inspected_pairs)

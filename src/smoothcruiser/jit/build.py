@@ -9,7 +9,7 @@ its own module that it calls. Numba is imported here at first use, so that
 ``import smoothcruiser`` and ``--help`` stay fast.
 
 The on-disk cache of Numba keys on a function's name, place and bytecode, not on
-what its globals mean. Hence two rules: the name carries a fingerprint of the
+the meaning of its globals. Hence two rules: the name carries a fingerprint of the
 sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
 replacement. Users' functions are not cached here, since their sources are not
@@ -144,7 +144,7 @@ def _build(
                 used_replacements = {
                     k: v for k, v in replace.items() if k in _deep_names(inner_function)
                 }
-                # what holds no replacement is the same under every salt
+                # a function without replacements is the same under every salt
                 inner_options = Options(
                     salt=salt if used_replacements else None, inner=True
                 )

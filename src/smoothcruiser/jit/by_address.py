@@ -1,4 +1,4 @@
-"""A problem's functions, called by address: the parts of a machine that all users share.
+"""Calls of a problem's functions by address, for a machine that all users share.
 
 The engine's machine with a user's step inlined takes seconds to compile, in every
 process. Here the machine knows no step: it calls one compiled function by its address,
@@ -7,8 +7,8 @@ user, and comes ready from Numba's disk cache. States are words in memory, and t
 machine a state is an address:
 
   state    [W, w_1, ..., w_W]            words as in ``jit.state_words``
-  buffer   [number, W, w_1, ..., w_W]    what a call leaves behind: a reward or a bound,
-                                         and the next state
+  buffer   [number, W, w_1, ..., w_W]    the result of a call: a reward or a bound, and
+                                         the next state
 
 The machine's ``data`` is (address of the function, address of the buffer). Errors that
 the user's code raises come out of the machine as if the code stood in it.
@@ -28,7 +28,7 @@ from smoothcruiser.jit.build import compiled, source_fingerprint
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.jit.stream_type import STREAM
 
-# what the function is asked for
+# codes of the requests
 STEP, LEGAL, TERMINAL, PLAYER, BELOW, ABOVE = range(6)
 WORD = 8  # bytes
 AFTER = 2 * WORD  # where the words of the next state lie in a buffer
@@ -137,7 +137,7 @@ def keep(address: int, state: int) -> int:
 
 
 def load_row(address: int) -> int:
-    """The state whose words are at an address; nobody reads the word before them."""
+    """The state with its words at an address; nobody reads the word before them."""
     return address - WORD
 
 
@@ -148,7 +148,7 @@ def store_row(address: int, state: int) -> None:
 
 
 def number_step(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The user's step over whole numbers; the last of ``data`` is room for the state."""
+    """The user's step over whole numbers; ``data[2]`` is memory for the state."""
     put_int(data[2], 0, state)
     end_flag = invoke(data[0], STEP, data[2], action, address_of(rng), data[1])
     return float_at(data[1], 0), int_at(data[1], 2), end_flag != 0
@@ -174,7 +174,7 @@ def _compile_parts(functions: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts() -> dict[str, Any]:
-    """The parts of the shared machine, and what they are cached by."""
+    """The parts of the shared machine, and the salt of their cache."""
     functions = {
         "STEP": step,
         "LEAF": leaf,

@@ -7,9 +7,9 @@ So a file here holds these names beside the code. Where one of them has no addre
 the runtime of Numba is started, and if that does not help, its tables are filled: a name
 without an address would end the process.
 
-Every file begins with a digest of the rest, since a wrong bit may be a wrong number. What
-cannot be read counts as missing, is removed, and is compiled and written again. Files are
-loaded by ``pickle``, so only those that nobody else can write are (``jit.private``).
+Every file begins with a digest of the rest, since a wrong bit may be a wrong number. A
+file that cannot be read counts as missing, is removed, and is compiled and written again.
+Files are loaded by ``pickle``, so only those that nobody else can write are (``jit.private``).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Checked(IndexDataCacheFile):  # type: ignore[misc]
     """Numba's files, each with a digest of its contents.
 
     An entry holds its own key: two processes that number their entries at the same time
-    may write each other's, and what lies under the wrong number counts as missing.
+    may write each other's, and an entry under a wrong number counts as missing.
     """
 
     def load(self, key: Any) -> Any:
-        """The entry of a key, or None; what cannot be read is removed."""
+        """The entry of a key, or None; a file that cannot be read is removed."""
         file_name = self._load_index().get(key)
         if file_name is None:
             return None
@@ -100,7 +100,7 @@ class _Checked(IndexDataCacheFile):  # type: ignore[misc]
 
 
 class OnDisk(FunctionCache):  # type: ignore[misc]
-    """What Numba asks for a function before it compiles it."""
+    """The cache that Numba asks for a function before it compiles it."""
 
     def __init__(self, function: Any, complete: Callable[[], None]) -> None:
         """``complete`` is called before ``function`` is compiled."""
@@ -115,7 +115,7 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The result of the compiler that is kept for a signature, or None."""
+        """The compiler's cached result for a signature, or None."""
         compile_result = None
         if self.private:
             try:

@@ -3,7 +3,7 @@
 The plain-Python methods in ``jit.streams`` call the same code.
 
 Every sampler is exact: it inverts a distribution or rejects, and never puts a
-normal law in the place of another. What remains is the rounding of doubles and
+normal law in the place of another. All that remains is the rounding of doubles and
 the 53 bits of a uniform number.
 
   uniform      low + (high - low) U
@@ -81,7 +81,7 @@ def law(*integer_names: str) -> Callable[[Any], Any]:
             return function
 
         check_types.__name__ = (
-            f"_{function.__name__}_method"  # what Numba's errors call it
+            f"_{function.__name__}_method"  # its name in Numba's errors
         )
         check_types.__signature__ = signature  # type: ignore[attr-defined]
         overload_method(StreamType, function.__name__)(check_types)

@@ -174,7 +174,7 @@ def _shuffle_method(self: Any, x: Any) -> Any:
 
 
 def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
-    """Refuse what is not a sequence whose elements have one type."""
+    """Refuse everything but a sequence with elements of one type."""
     is_flat = (
         not isinstance(kind, types.Array)
         or kind.ndim == 1

@@ -1,7 +1,7 @@
 """A ``numpy.random.Generator`` that draws from the planner's own stream.
 
-It is what ``rng.numpy()`` returns, and what a foreign simulator gets in place
-of its own generator. NumPy's Generator takes its bits through a C structure of
+``rng.numpy()`` returns it, and a foreign simulator gets it in place of its own
+generator. NumPy's Generator takes its bits through a C structure of
 four function pointers and a pointer to a state. Here the state is a cell that
 holds the address of the planner's stream (``jit.streams``), and the functions
 are compiled callbacks that draw from the stream found there. Binding another

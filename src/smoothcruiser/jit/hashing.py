@@ -1,6 +1,6 @@
 """Hash and equality of compiled states, built for their type.
 
-What this file leaves out: how states are stored (``jit.state_columns``).
+Left out: the storage of states (``jit.state_columns``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ctrl-C ends a run with an answer, also in the middle of something.
+"""Ctrl-C ends a run with an answer, wherever the run is.
 
 A KeyboardInterrupt may be raised between any two instructions, also in the middle of
-entering a sample. So a run that answers from what it has is *held*: there Ctrl-C is a
+entering a sample. So a run that answers from its samples is *held*: there Ctrl-C is a
 request that the run reads when it likes (``Hold.came``), and an exception only where
 the run says that it may be broken off (``Hold.open``): in a call of the user's step, in
 a wait for workers.
@@ -12,21 +12,21 @@ lock in its hand it stops every other thread too. So while a run is under way
 (``stoppable``, ``held``) the system calls machine code of our own, built here with LLVM:
 
   the first signal    goes on to Python, which stops the run politely: the run
-                      answers from what it has; for Ctrl-C a line says how to end
+                      answers from its samples; for Ctrl-C a line says how to end
                       at once
-  the second one      ends the process with what is stored, exit code 128 + number
+  the second one      ends the process; stored work stays; exit code 128 + number
 
 A notebook's kernel is not ended: its owner would lose more than this run. There the
 second Ctrl-C raises KeyboardInterrupt wherever the run is.
 
 A wrapper such as ``timeout`` sends a signal to the process and to its group, so
-that it comes twice at once. What follows within ``SAME_SECONDS`` is therefore the
-same signal. SIGINT is treated so, and SIGTERM where the command line has a handler
+that it comes twice at once. A signal that follows within ``SAME_SECONDS`` therefore
+counts as the same one. SIGINT is treated so, and SIGTERM where the command line has a handler
 for it. A handler of the user's own is called each time, as always; if it raises
 KeyboardInterrupt, a held run takes that as a request. Runs outside the main thread,
 where Python takes no signals, are left as they are.
 
-The handler may interrupt any code, so it only calls what POSIX calls
+The handler may interrupt any code, so it only calls functions that POSIX lists as
 async-signal-safe: clock_gettime, getpid, write, _exit.
 """
 
@@ -54,7 +54,7 @@ ENDED = "Ended at once."
 # The words that the handler reads and writes. A text is an address and a length.
 COUNT, WHEN, OWNER, FIRST, LAST, PYTHON = 0, 1, 2, 3, 5, 7
 _words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
-_texts: dict[int, Any] = {}  # what the addresses of texts point to
+_texts: dict[int, Any] = {}  # keeps the texts at these addresses alive
 _hints: list[str] = []  # of the runs under way, the innermost last
 _heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
 # While the outermost run is left, Ctrl-C is noted: CLOSING, then LATE.
@@ -68,7 +68,7 @@ class TimeIsUp(KeyboardInterrupt):
 
 
 class Hold:
-    """Whether a run was asked to stop, and whether it may be broken off now."""
+    """A request to stop a run, and whether the run may be broken off now."""
 
     __slots__ = ("came", "open", "when")
 
@@ -84,7 +84,7 @@ class Hold:
         self.came, self.when = True, time.monotonic()
 
     def begin(self) -> None:
-        """From here on a stop raises KeyboardInterrupt; so does one that came before."""
+        """From here on a stop raises KeyboardInterrupt, also one that came before."""
         self.open = True  # first, lest a stop falls between the two
         if self.came:
             raise KeyboardInterrupt
@@ -92,8 +92,8 @@ class Hold:
     def broke(self, error: BaseException) -> bool:
         """Whether an error that ended an open part is a stop.
 
-        A KeyboardInterrupt is, also one of the user's own; so is what comes after a
-        stop, which reaches a simulator's child processes as well.
+        A KeyboardInterrupt is, also one of the user's own. So is any error after a
+        stop, since the signal reaches a simulator's child processes as well.
         """
         self.open = False
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeIsUp):
@@ -120,8 +120,8 @@ _hold: Hold | None = None  # of the held run in the main thread
 def held() -> Iterator[Hold]:
     """A run that Ctrl-C asks to stop, instead of raising KeyboardInterrupt anywhere.
 
-    Held runs inside each other are one run: who asks one of them to stop means all.
-    Outside the main thread nobody asks.
+    Held runs inside each other are one run: a request to stop one of them means all.
+    Outside the main thread there are no requests.
     """
     global _hold
     if threading.current_thread() is not threading.main_thread():
@@ -182,7 +182,7 @@ def stoppable(*handlers: Any) -> Iterator[None]:
 
 
 def _leave(depth: int) -> None:
-    """End what was opened ``depth`` levels deep. A signal that comes now is noted.
+    """Leave the runs from level ``depth`` on. A signal that comes now is noted.
 
     A handler that was left in its place would end the process at a Ctrl-C long after
     the run.
@@ -236,9 +236,9 @@ def _on_signal(number: int, frame: Any) -> None:
 
 
 def heard() -> int:
-    """How many runs of this process have answered a Ctrl-C with what they had.
+    """The number of runs in this process that answered a Ctrl-C from their samples.
 
-    Whoever runs several of them ends all when the number grows.
+    A caller of several runs ends all of them when the number grows.
     """
     return len(_heard)
 
@@ -259,7 +259,7 @@ def tell_at_the_end(hint: str) -> None:
 def _take(known: tuple[Any, ...]) -> None:
     """Let machine code handle the signals of known handlers.
 
-    Whoever has a handler of his own decides himself what a second signal means.
+    A user's own handler decides on the meaning of a second signal.
     """
     if os.name != "posix" or "ipykernel" in sys.modules:
         return
@@ -309,7 +309,7 @@ def _handle(number: int, address: int) -> None:
 
 @cache
 def _address() -> int:
-    """Where the handler is, built once per process."""
+    """The address of the handler, which is built once per process."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
@@ -346,7 +346,7 @@ def _program() -> Any:
         )
 
     def word_pointer(index: Any) -> Any:
-        """The place of one of ``_words``."""
+        """A pointer to one of ``_words``."""
         first_address = i64(ctypes.addressof(_words))
         word_address = block.add(first_address, block.mul(index, i64(8)))
         return block.inttoptr(word_address, i64.as_pointer())

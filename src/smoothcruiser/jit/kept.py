@@ -1,10 +1,10 @@
-"""Users' compiled functions, kept on disk for the next process.
+"""Users' compiled functions, cached on disk for the next process.
 
-Numba's own cache looks at the file of a function alone, so it would serve a step
-whose helper in another file has changed. Here an entry is known by a digest of all that
-its code depends on, which the caller computes (``problem.fingerprint.compiled``), of the
-type of its states, and of the versions and settings of the compiler. Whatever differs
-makes another entry; nothing is ever brought up to date.
+Numba's own cache looks at the file of a function alone, so it would serve a step after
+a helper in another file has changed. Here the key of an entry is a digest of all that its
+code depends on, which the caller computes (``problem.fingerprint.compiled``), of the
+type of its states, and of the versions and settings of the compiler. Any difference
+makes another entry; no entry is ever brought up to date.
 
 Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this
 file; ``private`` says when in a folder of the user's own inside it), as Numba writes
@@ -40,7 +40,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def surroundings() -> list[str]:
-    """What machine code depends on beside the user's code and the type of states."""
+    """Versions and settings of the compiler that machine code depends on."""
     import llvmlite  # type: ignore[import-untyped]
     from numba.core.registry import cpu_target
 
@@ -80,16 +80,16 @@ class Kept(OnDisk):
 
     @property
     def index(self) -> Path:
-        """The file that says what is kept."""
+        """The index file of the entry."""
         return Path(self._cache_file._index_path)
 
     def _forget(self) -> None:
-        """Remove an entry that could not be read; what is compiled instead replaces it."""
+        """Remove an entry that could not be read; new machine code replaces it."""
         with contextlib.suppress(OSError):
             _remove(self.index)
 
     def load(self, signature: Any) -> Any:
-        """The dispatcher of what is kept, or None."""
+        """The dispatcher of the cached machine code, or None."""
         function = numba.njit(self.function, nogil=True)
         self.found = self.load_overload(signature, function.targetctx)
         if self.found is None:
@@ -101,7 +101,7 @@ class Kept(OnDisk):
         return function
 
     def save(self, signature: Any, result: Any) -> None:
-        """Keep a result of the compiler, if it can be kept, and drop what is too much."""
+        """Cache a result of the compiler if possible, and drop the oldest entries."""
         if result.library.has_dynamic_globals or result.lifted:
             return
         with contextlib.suppress(Exception):  # the next process compiles it again
@@ -110,7 +110,7 @@ class Kept(OnDisk):
 
 
 class _Loaded:
-    """The part of a cache that a dispatcher asks, for a result that is there."""
+    """The interface of a cache for a dispatcher, with one result that is loaded."""
 
     def __init__(self, found: Any) -> None:
         self.found = found

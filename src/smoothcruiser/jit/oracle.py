@@ -6,8 +6,8 @@ returns (reward, next state, whether the episode is over), and ``LEGAL``,
 ``numba.njit`` functions so. Types of states are inferred by compiling the step,
 never by calling it.
 
-What this file leaves out: problems. It takes functions and states, so that this
-layer does not depend on them.
+Left out: problems. This file takes functions and states, so that its layer does not
+depend on them.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _constant(result: Any) -> Any:
 
 
 def _about_rng(error: Exception) -> str | None:
-    """What a compile error says about the use of ``rng``, if that is what is wrong."""
+    """A compile error's sentence about ``rng``; None where ``rng`` is not at fault."""
     error_text = str(error)
     if missing_match := re.search(
         r"Unknown attribute '(\w+)' of type Stream", error_text
@@ -179,10 +179,10 @@ def _about_rng(error: Exception) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """What a compile error says, as one sentence.
+    """The message of a compile error, as one sentence.
 
-    It is the sentence about ``rng`` if that is what is wrong, otherwise the
-    first line that is not about the compiler itself.
+    It is the sentence about ``rng`` if that is at fault, otherwise the first line
+    that is not about the compiler itself.
     """
     rng_sentence = _about_rng(error)
     if rng_sentence is not None:

@@ -1,7 +1,7 @@
-"""Files that are kept between processes: whose they are, and how they are read.
+"""Files that are kept between processes: their owner, and how they are read.
 
-Machine code and what Numba writes beside it is loaded as it is, so whoever can write it
-decides what runs here. A file is read only if it is a regular one (no link, pipe or
+Machine code and Numba's files beside it are loaded as they are, so a user who can write
+them can run any code here. A file is read only if it is a regular one (no link, pipe or
 device) that belongs to this user or to root, and if nobody else can write it or the
 folder that it lies in. In a folder that others can write (under a umask of 002 that is
 every new one) files lie in a folder of this user's own inside it. Whoever can write above
@@ -89,7 +89,7 @@ def read_private(path: Path) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file at once, or not at all: readers see all of it or what was before."""
+    """Write a file at once, or not at all: readers see the new file or the old one."""
     temporary_path = path.with_name(f"{path.name}.tmp.{os.urandom(8).hex()}")
     descriptor = os.open(temporary_path, WRITING, 0o644)
     try:

@@ -1,13 +1,13 @@
 """The n-th sampled action of a state, in compiled code and in plain Python.
 
 A user's ``sample_action(state, rng)`` becomes a list of actions at every state: number n
-is what it returns from a stream of its own, which the state and n seed,
+is its result with a stream of its own, which the state and n seed,
 
     words = splitmix64(mix(hash(state)) + n)     (Steele, Lea, Flood 2014)
 
 so that the list of a state is always the same one, whoever asks and however often, and no
-action has to be stored. What this file leaves out: what a problem with sampled actions
-may be used for (``problem.sampled``).
+action has to be stored. Left out: the uses of a problem with sampled actions
+(``problem.sampled``).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """A problem's functions as one compiled function over words.
 
-``spoken(...)`` compiles all functions of a problem into one, which takes five whole
-numbers: what is asked for, the address of the state's words, the action, the address
-of the stream, and the address of a buffer (``jit.by_address``). This is all that has to
-be compiled for a user's own step before a run can begin. The types of its arguments
-name no class of the user's, so it can be kept on disk (``jit.kept``).
+``compile_functions`` compiles all functions of a problem into one, which takes five
+whole numbers: the code of the request, the address of the state's words, the action,
+the address of the stream, and the address of a buffer (``jit.by_address``). Nothing
+else has to be compiled for a user's own step before a run can begin. The types of its
+arguments name no class of the user's, so it can be kept on disk (``jit.kept``).
 
-``Spoken.call`` is the step in Python. It is for states of numbers, where the words say
-all; a step that was found on disk is then never compiled in this process.
+``UserFunctions.call`` is the step in Python. It is for states of numbers, where the
+words say all; a step that was found on disk is then never compiled in this process.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ OTHERS = {
         return 0
 """,
 }
-# what is answered for functions that a problem does not have
+# answers for functions that a problem does not have
 TAIL = "    return 0 if which == 2 else 1\n"
 
 
@@ -96,7 +96,7 @@ class UserFunctions(NamedTuple):
         return np.array([self.size, *_encode_words(self.kind, state)], dtype=np.int64)
 
     def buffer(self) -> Any:
-        """Room for what a call leaves behind."""
+        """Memory for the results of a call."""
         call_buffer = np.zeros(2 + self.size, dtype=np.int64)
         call_buffer[1] = self.size
         return call_buffer
@@ -137,7 +137,7 @@ def compile_functions(
 
     ``functions`` has "oracle", and of "legal", "terminal", "player", "below", "above"
     those that there are. Their machine code is kept on disk under ``digest`` if
-    ``is_fresh`` says of its library that it is what the digest is of.
+    ``is_fresh`` confirms that the library belongs to the digest.
     """
     from numba import njit, types
     from numba.core.errors import NumbaError
@@ -174,7 +174,7 @@ def compile_functions(
     )
     try:
         function.compile(signature)
-    except NumbaError:  # the machine with the functions inside says what is wrong
+    except NumbaError:  # the machine with the functions inside names the fault
         return None
     compile_result = function.overloads[signature]
     if FAST.search(compile_result.library.get_llvm_str()):
@@ -247,7 +247,7 @@ def _encode_words(kind: Any, state: Any) -> list[int]:
 
 
 def _decode_words(kind: Any, words: list[int], at: int) -> tuple[Any, int]:
-    """(the state whose words begin at ``at``, where the next one begins)."""
+    """(the state with its first word at ``at``, the index after its last word)."""
     from numba import types
 
     if isinstance(kind, types.BaseTuple):

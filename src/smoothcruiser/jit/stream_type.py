@@ -2,7 +2,7 @@
 
 To compiled code a stream is the address of its four words, so its methods
 inline and nothing is reference-counted (about 2 ns per uniform number). This
-file holds what every law in ``jit.distributions`` is made of:
+file holds the parts of every law in ``jit.distributions``:
 
   ``raw()``       the next 64 bits of xoshiro256++ (Blackman and Vigna 2019)
   ``random()``    the top 53 bits times 2**-53: uniform on [0, 1)
@@ -96,7 +96,7 @@ def set_word(typing_context: Any, stream: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def stream_at(typing_context: Any, address: Any) -> Any:
-    """The stream whose state lies at an address."""
+    """The stream with its state at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return arguments[0]

@@ -2,8 +2,8 @@
 
 A stream belongs to a position in the work, never to a moment: ``stream(seed,
 action, shard)`` seeds it through NumPy's ``SeedSequence(seed,
-spawn_key=(action, shard))``, so results do not depend on who runs a shard, or
-when.
+spawn_key=(action, shard))``, so results do not depend on the worker of a shard, or
+on time.
 
 A simulator's ``rng`` is a ``Stream``. Its methods are those of
 ``numpy.random.Generator`` for one number per call, with the same names,
@@ -18,7 +18,7 @@ and beside them ``categorical(weights)``, an index in proportion to weights,
 ``raw()``, the next 64 bits, and ``numpy()``, a Generator on the same stream (in
 plain Python only).
 
-What this file decides: the plain-Python form of these methods. Each converts
+This file decides the plain-Python form of these methods. Each converts
 its arguments and calls the compiled code of ``jit.stream_type``,
 ``distributions`` and ``elements`` (about 1 µs per call), so the two forms
 cannot differ.
@@ -56,7 +56,7 @@ METHODS = (
     "categorical(weights), raw()"
 )
 TWO63 = 1 << 63
-# methods of other generators, and what they are called here
+# methods of other generators, and their names here
 ELSEWHERE = {
     "rand": "random()",
     "random_sample": "random()",
@@ -292,7 +292,7 @@ def _count_elements(a: Any, call: str) -> tuple[int, Any]:
 
 
 def compile_unbroken(function: Any) -> Any:
-    """Compiled at its first use, which no Ctrl-C and no time limit breaks off.
+    """Compile a function at its first use, which no Ctrl-C and no time limit breaks off.
 
     That use is in a call of the user's step, which they may end. Half a module left
     to LLVM crashes the process later, and the next use would begin anew.
@@ -386,7 +386,7 @@ def _order(address: int, size: int) -> Any:
 
 
 def from_words(words: Any) -> Stream:
-    """The stream whose state is ``words``: four numbers, not all zero."""
+    """The stream with the state ``words``: four numbers, not all zero."""
     return Stream(words)
 
 

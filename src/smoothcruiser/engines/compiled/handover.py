@@ -1,7 +1,8 @@
-"""When a loop that calls the user's step by address is replaced, and by whom.
+"""Replacement of a loop that calls the user's step by address, once that pays.
 
-What by address costs is ``SAVED`` per call, whatever the step does, so what pays is a
-number of calls: those that were made, and those that may follow. A thread compiles then.
+A call by address costs ``SAVED`` more than an inlined one, whatever the step does. So
+compiling pays after a number of calls: those made, and those that may follow. A
+thread compiles then.
 
 ``SMOOTHCRUISER_TIER`` = ``address`` or ``inlined`` selects one kind of loop for all runs;
 it is for tests and measurements.
@@ -40,7 +41,7 @@ def pays(calls: int, left: float = 0) -> bool:
 
 
 class Handover:
-    """What replaces a loop that calls by address, for searches: they know no price."""
+    """The replacement of a loop by address, for searches: they know no price."""
 
     def __init__(self, build: Callable[[], Any]) -> None:
         """``build`` compiles the replacement, all of it."""
@@ -48,7 +49,7 @@ class Handover:
         self.begun, self.built = False, None
 
     def after(self, calls: int) -> Any:
-        """Note calls that were made; what replaces the loop, or None until it is there."""
+        """Count calls, and return the replacement, or None until it is ready."""
         self.calls += calls
         if not self.begun and pays(self.calls):
             self.begun = True
@@ -60,10 +61,10 @@ class Handover:
 
 
 def checked(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
-    """``build``, or nothing if the user's functions have changed since ``spoken``.
+    """``build``, or None if the user's functions have changed since ``spoken``.
 
-    What came from the disk was not compiled in this process, so Numba would compile what
-    the functions are by now: a global may have another value.
+    Machine code from the disk was not compiled in this process, so Numba would compile
+    the functions in their present form: a global may have another value.
     """
 
     def build_current() -> Any:

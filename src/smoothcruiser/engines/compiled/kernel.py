@@ -4,8 +4,8 @@ This file is plain Python that ``jit.build.compiled`` turns into machine code;
 it runs any schedule table. The names STEP ... BOTH are the problem's parts:
 here the tabular ones, replaced by a user's functions when theirs are compiled.
 Nothing recurses. A frame of the stack is a node that is collecting its Q-hat
-(the bottom frame is the root), and a rollout is a loop at one depth. An action
-whose samples end in a constant is a tight loop (``leaf_total``).
+(the bottom frame is the root), and a rollout is a loop at one depth. Samples that
+end in a constant are a tight loop per action (``leaf_total``).
 
 The machine runs in turns. A turn begins in one of these ways:
 
@@ -22,15 +22,15 @@ that a compiler can jump from one to the next:
            open a frame
   FINISH   a Q-hat is complete: a plug-in returns F(Q-hat), a rollout samples an
            action; a randomized level may ask again
-  CORRECT  two halves are complete: what they lack of their whole is added, and a
+  CORRECT  two halves are complete: their distance to the whole is added, and a
            rollout enters its continuation one frame higher (DESCEND)
   RETURN   a value ``v`` arrives at the frame below
   ROOT     the root takes its next sample
   DRAW     a frame takes its next sample, which enters its child one frame higher
   ACT      the sampled action is taken and the rollout continues at the same depth
 
-What a turn hands to the next are the frame, the row, the state, the total and the weight:
-every other number is set in the turn that uses it. Numbers that live on would take
+A turn hands the frame, the row, the state, the total and the weight to the next.
+Every other number is set in the turn that uses it. Numbers that live on would take
 registers from the steps. ``hidden`` stands where a compiler would otherwise compute
 addresses and loop counts of rare phases at the beginning of every turn.
 
@@ -40,17 +40,17 @@ says why). A frame is a row of 8-byte words:
   ROW                            level of the schedule (its complement while a correction
                                  samples the continuation)
   LEFT, REWARD, SUM, CENTER      samples left of the mean under way, the reward of the
-                                 sample under way, the sum so far, what it is centered at
-  CHILD, ACTION                  what every sample of this mean asks for
+                                 sample under way, the sum so far, its center
+  CHILD, ACTION                  level and action of every sample of this mean
   SLOT, NUMBER, GOAL             the mean being sampled, samples of a mean, number of
                                  means: one per legal action, for two halves twice as many
   SIZE, SIGN                     number of legal actions, +1 where max moves and -1 where
                                  min does
-  TOTAL, WEIGHT                  what the rollout through this node has collected, and
-                                 gamma**t for what follows
+  TOTAL, WEIGHT                  the sum that the rollout through this node has
+                                 collected, and gamma**t for its continuation
   MARK                           digest of the state, where a step could write into it
-  HEAD, CHOSEN, NORM             what FINISH found, kept while a correction is sampled
-  CHANCE, BRACKET, FACTOR        the chance of its rung, what it amounts to so far, and
+  HEAD, CHOSEN, NORM             results of FINISH, kept while a correction is sampled
+  CHANCE, BRACKET, FACTOR        the chance of its rung, its sum so far, and
                                  the factor of the continuation's sample
   the state, K actions, 2K means legal actions in order; means that are complete
 
@@ -188,7 +188,7 @@ def transition(data: Any, state: int, action: int, rng: Any) -> Any:
 
 
 def leaf_transition(data: Any, state: int, action: int, rng: Any) -> Any:
-    """``transition`` without the next state, which leaves of plain problems ignore."""
+    """``transition`` without the next state: leaves of plain problems ignore it."""
     return tabular_reward(data, state, action, rng), False
 
 
@@ -357,7 +357,7 @@ def careful_leaf_total(
 def middle_of(
     data: Any, state: Any, gap: float, low: float, high: float, slack: float
 ) -> tuple[float, bool]:
-    """The middle of the bounds at a state, and whether they keep what they claim."""
+    """The middle of the bounds at a state, and whether they keep their claims."""
     lower, upper = BELOW(data, state), ABOVE(data, state)
     # nothing holds of NaN
     is_consistent = (
@@ -444,7 +444,7 @@ def clip_mean(mean: float, clips: bool, low: float, high: float) -> float:
 def add_score(
     kind: int, half: float, scale: float, distance: float, score: int
 ) -> None:
-    """Add a root sample to what the root's bound needs, which lies at ``score``."""
+    """Add a root sample to the scores of the root's bound, at address ``score``."""
     if kind == BINNED:
         point, above = bin_of(distance, half, scale)
         put_int(score, point, int_at(score, point) + (WHOLE - above))
@@ -479,7 +479,7 @@ def run_shard(
     """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
 
     The sums are of the samples' distances to ``center``; their scores are added to
-    what lies at ``score``. Action -1 samples X itself. After a stop the sums are of
+    those at ``score``. Action -1 samples X itself. After a stop the sums are of
     the samples before it, and LEFT of the root's frame says how many were to follow
     the one that was not finished.
     """

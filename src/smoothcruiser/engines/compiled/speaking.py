@@ -1,4 +1,4 @@
-"""A problem's functions, ready to be called by address, from the disk where they are."""
+"""A problem's functions, compiled or loaded from disk, to be called by address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("oracle", "legal", "terminal", "player", "below", "above")
 
 
 def speak(problem: Problem, state: Any) -> UserFunctions | None:
-    """The functions as one compiled function; None where there is no such form."""
+    """All functions as one compiled function; None where there is no such form."""
     named_functions = zip(NAMES, functions_of(problem), strict=True)
     return _load_or_compile(
         {name: function for name, function in named_functions if function is not None},
@@ -50,7 +50,7 @@ def _load_or_compile(functions: dict[str, Any], state: Any) -> UserFunctions | N
 
 
 def _digest(functions: dict[str, Any], kind: Any, state: Any) -> str | None:
-    """What machine code of the functions is known by; None if nobody can tell."""
+    """The key of the functions' machine code; None where a part cannot be hashed."""
     code_fingerprint = of_functions(functions)
     if code_fingerprint.unseen:
         return None

@@ -1,4 +1,4 @@
-"""Which machine runs a shard: one that is ready, or one that is fast.
+"""The choice of the machine for a shard: one that is ready, or one that is fast.
 
 All tabular problems share two machines, with their tables as arguments: one for plain
 problems (``kernel.PLAIN``) and one for all. A user's oracle can run on two, which return
@@ -66,7 +66,7 @@ class Tier:
 
 
 class Readiness:
-    """What is known of one set of functions and one type of state."""
+    """The state of compilation for one set of functions and one type of state."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -147,7 +147,7 @@ class Tiers:
     # --- by address -----------------------------------------------------------
 
     def _ready_by_address(self) -> Tier | None:
-        """The shared machine with the user's functions; None where it does not do."""
+        """The shared machine with the user's functions; None where it cannot run them."""
         from smoothcruiser.engines.compiled.speaking import speak
         from smoothcruiser.jit import by_address
 
@@ -198,7 +198,7 @@ class Tiers:
 
 
 def _key(problem: Problem, state: Any, plain: bool) -> Any:
-    """What a user's machines are known by; None where there is only one."""
+    """The key of a user's machines; None where there is only one."""
     if problem.tables is not None or parts_of(problem.operator) is not None:
         return None
     numba_type = state_type(state)
@@ -206,7 +206,7 @@ def _key(problem: Problem, state: Any, plain: bool) -> Any:
 
 
 def functions_of(problem: Problem) -> tuple[Any, ...]:
-    """(step, legal, terminal, player, lower bound, upper bound); None for those missing."""
+    """(step, legal, terminal, player, lower bound, upper bound), or None for each."""
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     bounds = (None, None) if problem.value_gap is None else problem.value_bounds

@@ -1,4 +1,4 @@
-"""What a pool is: tasks run by workers here, in other processes or on a cluster.
+"""The protocol of a pool: workers here, in other processes or on a cluster.
 
 Every worker builds one thing once (``Build``), such as an engine or a problem.
 A task is a function of that thing and of an item: a shard to run, pairs to
@@ -7,8 +7,8 @@ search alike.
 
 ``Futures`` has the loop that pools of threads, of processes and on clusters
 share. An item is pulled when a worker is free, results are returned as they
-come, and nothing is left running at the end. What this file leaves out: where
-workers live (``threads``, ``processes``, ``dask``).
+come, and nothing is left running at the end. Left out: the place of the workers
+(``threads``, ``processes``, ``dask``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at 
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# (what the worker built, item) -> result. It stands at the top of a module, so
+# (the worker's build, item) -> result. It stands at the top of a module, so
 # that it can be sent to another process by its name.
 Task = Callable[[Any, Item], Result]
 
 
 @dataclass(frozen=True)
 class Build:
-    """What each worker builds once: ``make(problem, **arguments)``.
+    """The recipe that each worker builds from once: ``make(problem, **arguments)``.
 
     The problem stands apart because pools differ in how they can send it.
     """
@@ -76,7 +76,7 @@ class Pool(Protocol):
         """Items that did not end when they were asked to, and were left behind."""
 
     def stop(self) -> None:
-        """Ask what is under way to end. May be called from another thread."""
+        """Ask running items to end. May be called from another thread."""
 
     def restart(self) -> None:
         """Take tasks again after ``stop``."""
@@ -102,7 +102,7 @@ def check_workers(workers: int | None) -> int:
 
 
 class Futures(ABC):
-    """A pool whose items under way are futures."""
+    """A pool with its running items as futures."""
 
     stopped: bool = False
     abandoned: Sequence[Any] = ()

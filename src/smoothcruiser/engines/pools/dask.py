@@ -1,16 +1,16 @@
 """A pool on a Dask cluster, the user's own (``scheduler=``) or a local one.
 
-What workers need is sent once, and each thread builds from it once. An item is
+The recipe for workers is sent once, and each thread builds from it once. An item is
 a few numbers there and back, so the driver's memory stays flat. Dask moves the
 items of a dead worker to living ones (an oracle's own error is not retried). A
 task is a pure function of its item, so running one twice gives the same bits,
 and it is counted once.
 
-Workers prove that they run what this process runs (``dask_worker``). One that
+Workers prove that they run the same code as this process (``dask_worker``). One that
 does not is refused with a warning and gets no items; the others go on. If none
-is left the run ends, and what was finished is kept.
+is left the run ends, and finished items are kept.
 
-What this file decides: which workers get items, and how long to wait for them.
+This file decides which workers get items, and how long to wait for them.
 It leaves out the connection (``dask_cluster``).
 """
 
@@ -169,7 +169,7 @@ class Dask(Futures):
         self.untold.append(self.refused[address])
 
     def _check_company(self, now: float) -> None:
-        """Say what is awaited where no worker can be used, and raise in the end."""
+        """Log a wait where no worker can be used, and raise when it lasts too long."""
         if self.threads.keys() - self.refused.keys():
             self.lonely_since = -math.inf
             return
@@ -295,7 +295,7 @@ class Dask(Futures):
         )
 
     def _move_errands(self) -> None:
-        """Send errands again whose only workers have all gone."""
+        """Send errands again if all of their workers have gone."""
         if self.proven:
             for errand in self.errands:
                 if errand.among is not None and not errand.among & self.threads.keys():
@@ -340,7 +340,7 @@ class Dask(Futures):
             sent_futures = [
                 errand.future for errand in futures if errand.future is not None
             ]
-            with contextlib.suppress(WorkersLost):  # what ended them is reported
+            with contextlib.suppress(WorkersLost):  # reported already
                 self._call_dask(self.link.client.cancel, sent_futures)
 
     def close(self) -> None:
@@ -359,7 +359,7 @@ class Dask(Futures):
         return future
 
     def _reply(self, future: Any) -> Reply | str:
-        """What a finished future holds, or what ails the worker that ran it.
+        """The reply in a finished future, or the fault of the worker that ran it.
 
         Workers report errors in their replies, so those of a future are Dask's.
         """
@@ -380,7 +380,7 @@ class Dask(Futures):
             return other_library(f"a task cannot begin there ({said(error)})")
 
     def _call_dask(self, function: Any, *arguments: Any, **options: Any) -> Any:
-        """What a function of Dask returns; a scheduler that is gone is one sentence."""
+        """The result of a function of Dask; a lost scheduler raises one sentence."""
         try:
             if self.link.alive:
                 return function(*arguments, **options)

@@ -5,10 +5,10 @@ asks for a certificate that exists only in the memory of this run's processes
 (Dask's ``Security.temporary``), so no other user of the machine can connect to
 it; whoever can, can run code. No HTTP server is started: Dask's own classes
 start one even without a dashboard. At the end the worker processes are killed,
-since nobody waits for what they still do.
+since nobody waits for their results.
 
 A cluster of the user's own is secured by its owner; ``tls`` are the three files
-that it asks for. What this file leaves out: what is sent (``pools.dask``).
+that it asks for. Left out: the messages (``pools.dask``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, asked: bool, **options: Any) -> None:
         for handler in _handlers():
-            handler.setLevel(SILENT)  # what matters is reported by the driver
+            handler.setLevel(SILENT)  # the driver reports errors
         end_with_parent()
         # Ctrl-C reaches the whole group of processes; this one's driver ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -77,7 +77,7 @@ class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
 
 
 class LocalNanny(distributed.Nanny):  # type: ignore[misc]
-    """What starts a worker's process, starts it again if it dies, and ends it."""
+    """The nanny of a worker's process: starts it, restarts it if it dies, and ends it."""
 
     async def instantiate(self, *arguments: Any, **options: Any) -> Any:
         """Start the process; Dask would leave its variables in this one."""
@@ -120,9 +120,9 @@ def local_cluster(workers: int) -> Any:
 
 
 def _security(compute: Compute) -> Any:
-    """What secures the connection to the user's scheduler.
+    """The security of the connection to the user's scheduler.
 
-    Without files it is what Dask's own configuration says.
+    Without files, Dask's own configuration decides.
     """
     tls_files: dict[str, Any] = {}
     if compute.tls is not None:
@@ -205,9 +205,9 @@ class Connection:
     def _start(self, workers: int) -> None:
         """Start a local cluster, in a thread of its own.
 
-        Dask cannot close one whose start was cut short. After a Ctrl-C the thread ends
-        the cluster when it has started, unless Python ends before, and its processes
-        with it.
+        Dask cannot close a cluster that is only half started. After a Ctrl-C the thread
+        ends the cluster when it has started, unless Python ends before, and its
+        processes with it.
         """
         started_cluster: Future[Any] = Future()
 
@@ -247,7 +247,7 @@ def _close(quiet: contextlib.ExitStack, *ends: Any) -> None:
 
 
 def _result(future: Future[Any]) -> Any:
-    """What a future that is done holds; None if it failed."""
+    """The result of a finished future; None if it failed."""
     return None if future.exception() is not None else future.result()
 
 
@@ -258,7 +258,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 @contextlib.contextmanager
 def _silence_logs() -> Iterator[None]:
-    """Dask's log off the screen: what it has to say is reported as one sentence."""
+    """Keep Dask's log off the screen: its troubles are reported as one sentence."""
     earlier_levels = [(x, x.level) for x in _handlers() if x.level != SILENT]
     for handler, _ in earlier_levels:
         handler.setLevel(SILENT)

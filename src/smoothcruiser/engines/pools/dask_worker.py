@@ -1,4 +1,4 @@
-"""What runs on a Dask worker: its evidence, and the items that it is sent.
+"""The code that runs on a Dask worker: its evidence, and the items sent to it.
 
 A worker proves itself before it runs an item. Its evidence is a hash of every
 source file of this package as the worker has it, the versions that bits depend
@@ -6,8 +6,8 @@ on, the fingerprint of the problem as the worker rebuilt it, and the bits of a
 small first shard (``engines.first_shard``). Every reply carries the digest of
 that evidence, and the driver compares it with its own before it uses anything.
 So a worker that joins late, or is restarted under its old address, cannot slip
-in. A worker whose digest is not the expected one runs nothing: it sends its
-evidence, and the driver says what differs.
+in. A worker with another digest than the expected one runs nothing: it sends its
+evidence, and the driver names the difference.
 
 Nothing here raises: an error travels as a part of the reply, so that Dask logs
 no traceback of it on the worker.
@@ -32,7 +32,7 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, 
 from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
 from smoothcruiser.problem.spec import from_spec
 
-# This process may have imported what is no longer on its disk.
+# This process may have imported files that have changed on disk since.
 IMPORTED = source_hashes()
 
 
@@ -41,7 +41,7 @@ UNKNOWN = Fingerprint({}, ())  # of a problem that could not be rebuilt
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a process runs, as far as bits depend on it."""
+    """The code and versions of a process, as far as bits depend on them."""
 
     sources: dict[str, str]  # the hash of each of the package's files
     edited: bool  # whether a file was changed after this process had imported it
@@ -149,29 +149,29 @@ def missing_module(name: str | None) -> str:
 
 
 class Reply(NamedTuple):
-    """What a worker sends back."""
+    """The reply of a worker."""
 
     address: str  # the worker's
     digest: str  # of its evidence
     result: Any = None
     evidence: Evidence | None = None  # where it was requested, or is not as expected
-    error: SmoothcruiserError | None = None  # what the item raised
+    error: SmoothcruiserError | None = None  # raised by the item
 
 
 class _Process:
-    """What this worker process has proved, for one pool at a time."""
+    """The evidence of this worker process, for one pool at a time."""
 
     key: str | None = None
     evidence: Evidence
 
 
 _process, _lock = _Process(), threading.Lock()
-# What each thread built. Two threads on one engine would mix their streams.
+# One build per thread: two threads on one engine would mix their streams.
 _thread = threading.local()
 
 
 def pack_build(build: Build, first: FirstShard) -> bytes:
-    """What a worker builds from, as bytes; what cannot be sent is refused.
+    """The recipe for workers, as bytes; a problem that cannot be sent is refused.
 
     Dask would unpack it before a line of this file runs, and a module that is
     missing there would be a traceback. A problem that cannot be pickled, such as
@@ -203,7 +203,7 @@ def pack_build(build: Build, first: FirstShard) -> bytes:
 
 
 def unpack_build(payload: bytes) -> tuple[Build, FirstShard]:
-    """What was packed, with the problem rebuilt."""
+    """The packed recipe, with the problem rebuilt."""
     pickled_problem, spec, make, arguments, first_shard = pickle.loads(payload)
     problem = (
         from_spec(spec) if pickled_problem is None else pickle.loads(pickled_problem)
@@ -251,7 +251,7 @@ def _evidence(key: str, payload: bytes) -> Evidence:
 
 
 def _build_once(key: str, payload: bytes) -> Any:
-    """What this thread has built for the pool; only one is kept, it may be large."""
+    """This thread's build for the pool; only one is kept, since it may be large."""
     if getattr(_thread, "key", None) != key:
         _thread.built, _thread.key = None, None
         build_recipe, _ = unpack_build(payload)

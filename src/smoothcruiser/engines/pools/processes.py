@@ -15,7 +15,7 @@ ends the run with an error that says so; items finished before have been reporte
 already. If no worker ever began, the error names the guard, because a script
 without one is the usual cause. Workers that are not needed any more are killed,
 and they end by themselves when their driver does, killed or not (``parent``).
-What this file leaves out: other machines (``dask``).
+Left out: other machines (``dask``).
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ class SpawnedPool(ProcessPoolExecutor):
 # --- in a worker --------------------------------------------------------------
 
 _built: Any = None  # this process's own, made once when it begins
-_failure: SmoothcruiserError | None = None  # what making it raised
+_failure: SmoothcruiserError | None = None  # raised while making it
 
 
 def _begin(
@@ -284,9 +284,9 @@ def _run_task(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserErr
 
 
 def recipe_of(problem: Problem) -> Recipe:
-    """What a process rebuilds the problem from.
+    """The recipe from which a process rebuilds the problem.
 
-    It is the spec, the pickle, and the fingerprint that the rebuilt problem must
+    It has the spec, the pickle, and the fingerprint that the rebuilt problem must
     have.
     """
     try:
@@ -306,10 +306,10 @@ def recipe_of(problem: Problem) -> Recipe:
 
 
 def _by_value(thing: Any) -> bytes:
-    """The pickle of a thing, with what was defined in a notebook's cell inside.
+    """The pickle of an object, together with the code of a notebook's cells.
 
-    A process imports functions by the name of their module. What was typed into a
-    cell, or at a prompt, is in no module that it could import; cloudpickle sends the
+    A process imports functions by the name of their module. Code that was typed into
+    a cell, or at a prompt, is in no module that it could import; cloudpickle sends the
     code itself.
     """
     pickled = pickle.dumps(thing)

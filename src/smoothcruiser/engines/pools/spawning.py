@@ -7,7 +7,7 @@ variable PYTHONSAFEPATH keeps Python from that. It is set while processes are
 started, and a worker forgets it as soon as it can: programs that a simulator starts
 are to find their own files.
 
-What this file leaves out: how long workers live (``parent``).
+Left out: the lifetime of workers (``parent``).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from typing import Any
 from smoothcruiser.engines.pools.base import POLL_SECONDS, Futures, Item, Result, Task
 from smoothcruiser.errors import Interrupted
 
-Interrupt = Callable[[], object]  # asks what is under way to end
-GRACE_SECONDS = 1.0  # for what is under way to end; machine code takes milliseconds
+Interrupt = Callable[[], object]  # asks running items to end
+GRACE_SECONDS = 1.0  # for running items to end; machine code takes milliseconds
 
 
 class ThisThread:
@@ -68,7 +68,7 @@ class ThisThread:
 
 
 class Threads(Futures):
-    """Threads that share what was built."""
+    """Threads that share one build."""
 
     def __init__(self, size: int, built: Any, interrupt: Interrupt) -> None:
         self.size, self.built, self.interrupt = size, built, interrupt
@@ -138,7 +138,7 @@ class Threads(Futures):
 
 
 def _serve(orders: SimpleQueue[Any], built: Any) -> None:
-    """Run what is ordered, one item after the other, until an order is None."""
+    """Run the ordered items one after the other, until an order is None."""
     while (order := orders.get()) is not None:
         future, task, item = order
         if future.set_running_or_notify_cancel():
