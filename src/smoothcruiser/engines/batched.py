@@ -81,8 +81,8 @@ class BatchedEngine:
         self.job, self.center = job, job.center
         problem, self.schedule, state = job.problem, job.schedule, job.state
         self.problem = problem
-        self.parts = row_functions_of(problem, max_batch)
-        self.backend = self.parts.backend
+        self.row_functions = row_functions_of(problem, max_batch)
+        self.backend = self.row_functions.backend
         try:
             self.root = self.backend.one(state)
         except Exception as error:
@@ -91,26 +91,26 @@ class BatchedEngine:
                 "give one row of what step takes."
             ) from error
         self._warm_up()
-        self.rows = max(
+        self.max_rows = max(
             1,
             min(
-                self.parts.max_batch,
+                self.row_functions.max_batch,
                 MOST_BYTES // max(1, self.backend.bytes_per_row(self.root)),
             ),
         )
         self.weights = np.array(problem.operator.weights(problem.num_actions))
         num_actions = problem.num_actions
-        self.offsets = np.array(
+        self.blind_offsets = np.array(
             [0.0]
             + [
                 problem.operator.value([0.0] * k, weights=[1.0] * k)
                 for k in range(1, num_actions + 1)
             ]
         )
-        self.unit = problem.operator.shift_invariant
+        self.is_shift_invariant = problem.operator.shift_invariant
         self.calls = 0
         self.rng: Any = None
-        self.own: np.random.Generator
+        self.action_rng: np.random.Generator
         self.stopped = False
 
     def _warm_up(self) -> None:
@@ -119,7 +119,7 @@ class BatchedEngine:
         Errors are ignored here: they come again in the first batch, where the
         row at fault is named.
         """
-        start_time, row_functions = time.perf_counter(), self.parts
+        start_time, row_functions = time.perf_counter(), self.row_functions
         companions = [
             (function, extra_arguments)
             for function, extra_arguments in (
@@ -146,7 +146,7 @@ class BatchedEngine:
             seed, spawn_key=(shard.action, shard.index)
         )
         self.rng = self.backend.random(seed_sequence)
-        self.own = (
+        self.action_rng = (
             self.rng
             if isinstance(self.rng, np.random.Generator)
             else np.random.default_rng(seed_sequence.spawn(1)[0])
@@ -154,8 +154,8 @@ class BatchedEngine:
         self.calls = 0
         total, square, score = 0.0, 0.0, self.job.score.none
         root = self.schedule.root
-        for first_sample in range(0, shard.count, self.rows):
-            num_rows = min(self.rows, shard.count - first_sample)
+        for first_sample in range(0, shard.count, self.max_rows):
+            num_rows = min(self.max_rows, shard.count - first_sample)
             states = self.backend.take(self.root, np.zeros(num_rows, dtype=np.int64))
             try:
                 if root.target == "value":
@@ -190,7 +190,7 @@ class BatchedEngine:
         self.calls += num_rows
         try:
             rewards, next_states, end_flags = self.backend.step(
-                self.parts.step, states, actions, self.rng
+                self.row_functions.step, states, actions, self.rng
             )
         except WrongShape as error:
             raise OracleError(
@@ -242,7 +242,7 @@ class BatchedEngine:
         self, after: Any, ended: Bools | None, n: int
     ) -> tuple[Any, Ints | None]:
         """The rows that are not over, and their numbers (None: all of them)."""
-        if self.parts.terminal is not None:
+        if self.row_functions.terminal is not None:
             is_terminal = self._ask("terminal", after, n).astype(bool)
             ended = is_terminal if ended is None else ended | is_terminal
         if ended is None or not ended.any():
@@ -252,7 +252,9 @@ class BatchedEngine:
 
     def _ask(self, name: str, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         try:
-            return self.backend.ask(getattr(self.parts, name), states, n, *arguments)
+            return self.backend.ask(
+                getattr(self.row_functions, name), states, n, *arguments
+            )
         except WrongShape as error:
             raise OracleError(f"The batched {name} must return {error}.") from error
         except (SmoothcruiserError, KeyboardInterrupt):
@@ -298,12 +300,12 @@ class BatchedEngine:
             else np.flatnonzero(legal.reshape(-1))
         )
         q_values = np.full(num_actions * n, -np.inf)
-        pairs_per_slice = max(1, self.rows // N)
+        pairs_per_slice = max(1, self.max_rows // N)
         for first_pair in range(0, len(pairs), pairs_per_slice):
             pair_slice = pairs[first_pair : first_pair + pairs_per_slice]
             pair_states, pair_actions = pair_slice % n, pair_slice // n
             total = np.zeros(len(pair_slice))
-            max_repeats = max(1, self.rows // len(pair_slice))
+            max_repeats = max(1, self.max_rows // len(pair_slice))
             for num_done in range(0, N, max_repeats):
                 num_repeats = min(max_repeats, N - num_done)
                 backups = self.backup(
@@ -366,9 +368,9 @@ class BatchedEngine:
                         out, target_rows, weight * (sign * (value + level.shift))
                     )
                 head = linear_remainder(value, q_values, gradients)
-                row_actions, gradient_norm = sampled_columns(gradients, self.own)
+                row_actions, gradient_norm = sampled_columns(gradients, self.action_rng)
             rewards, states, alive_rows = self.step(states, row_actions)
-            scale = 1.0 if self.unit else gradient_norm
+            scale = 1.0 if self.is_shift_invariant else gradient_norm
             out = _add_to_rows(
                 out,
                 target_rows,
@@ -392,28 +394,28 @@ class BatchedEngine:
         num_actions, operator = self.problem.num_actions, self.problem.operator
         if legal is None and operator.uniform_at_zero:
             return (
-                self.offsets[num_actions],
-                self.own.integers(num_actions, size=n),
+                self.blind_offsets[num_actions],
+                self.action_rng.integers(num_actions, size=n),
                 1.0,
             )
         gradients = (
             np.ones((num_actions, n)) if legal is None else legal.astype(np.float64)
         )
         head = (
-            self.offsets[num_actions]
+            self.blind_offsets[num_actions]
             if legal is None
-            else self.offsets.take(legal.sum(axis=0))
+            else self.blind_offsets.take(legal.sum(axis=0))
         )
         if not operator.uniform_at_zero:
             _, gradients = operator.batch(
                 np.where(gradients > 0.0, 0.0, -np.inf), self.weights
             )
-        row_actions, gradient_norm = sampled_columns(gradients, self.own)
+        row_actions, gradient_norm = sampled_columns(gradients, self.action_rng)
         return head, row_actions, gradient_norm
 
     def _legal(self, states: Any, n: int) -> Bools | None:
         """The mask (K, n) of legal actions; None where all are."""
-        if self.parts.legal is None:
+        if self.row_functions.legal is None:
             return None
         num_actions = self.problem.num_actions
         legal_mask = np.array(
@@ -435,7 +437,7 @@ class BatchedEngine:
 
     def _signs(self, states: Any, n: int) -> Any:
         """+1 where max moves, -1 where min does."""
-        if self.parts.player is None:
+        if self.row_functions.player is None:
             return 1.0
         movers = self._ask("player", states, n)
         if not np.all((movers == 1) | (movers == 2)):
@@ -502,7 +504,7 @@ class BatchedEngine:
     def _fails(self, states: Any, actions: Ints, low: int, high: int) -> bool:
         try:
             self.backend.step(
-                self.parts.step,
+                self.row_functions.step,
                 self.backend.take(states, np.arange(low, high)),
                 actions[low:high],
                 self.rng,

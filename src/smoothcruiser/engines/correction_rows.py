@@ -29,7 +29,7 @@ def correction_rows(
     """The correction of each of ``states``, 0 for those without one."""
     level = engine.schedule.levels[row]
     corrections = np.zeros(len(signs))
-    uniforms = engine.own.random(len(signs))
+    uniforms = engine.action_rng.random(len(signs))
     row_rungs = np.searchsorted(np.cumsum(level.rungs), uniforms, side="right")
     for j, chance in enumerate(level.rungs):
         rung_rows = np.flatnonzero(row_rungs == j)
@@ -80,12 +80,12 @@ def halves_lacking(
     if len(moving_rows) == 0:
         return lacking
     chosen_actions, delta_norm = sampled_columns(
-        np.abs(delta[:, moving_rows]), engine.own
+        np.abs(delta[:, moving_rows]), engine.action_rng
     )
     xi = engine.backup(
         engine.backend.take(states, moving_rows), chosen_actions, level.continuation
     )
-    if not engine.unit:
+    if not engine.is_shift_invariant:
         lacking += level.constant * delta.sum(axis=0)
     factor = np.where(delta[chosen_actions, moving_rows] > 0.0, delta_norm, -delta_norm)
     lacking[moving_rows] += factor * (xi - level.constant)

@@ -91,7 +91,7 @@ def _rollout_lacks(engine: PythonEngine, level: Level) -> Lacking:
     operator, baseline = engine.problem.operator, level.constant
     value_and_gradient, is_shift_invariant = operator.both, operator.shift_invariant
     oracle, discount = engine.oracle, engine.problem.discount
-    sample_continuation = engine.draws[level.continuation]
+    sample_continuation = engine.level_samplers[level.continuation]
 
     def lacking(
         state: Any,

@@ -134,7 +134,7 @@ def look(
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
-                with suppress(_NoRoom):
+                with suppress(_NoCallsLeft):
                     inspector.inspect_pairs(state, max_pairs)
             else:
                 inspector.repeat_calls(looked)
@@ -146,7 +146,7 @@ def look(
     return inspector.calls, tuple(inspector.looked) if looked is None else looked
 
 
-class _NoRoom(Exception):
+class _NoCallsLeft(Exception):
     """A pair would take more calls than are left: it is not inspected to its end."""
 
 
@@ -158,15 +158,15 @@ class _Inspector:
         self.retype = retyped_by(problem, state)
         self.calls = 0
         # calls for the inspections before and after the run together
-        self.room = CALLS_PER_LOOK * most
-        self.last = CALLS_PER_LOOK  # the last pair's share of it
-        self.begun: int | None = None  # calls before the pair at hand
+        self.calls_left = CALLS_PER_LOOK * most
+        self.last_pair_calls = CALLS_PER_LOOK  # the last pair's share of it
+        self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
-        self.watch, self.seconds = Stopwatch(), LOOK_SECONDS
+        self.stopwatch, self.seconds = Stopwatch(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
-        return self.calls == 0 or self.watch.elapsed() < self.seconds
+        return self.calls == 0 or self.stopwatch.elapsed() < self.seconds
 
     def inspect_pairs(self, start: Any, most: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""
@@ -177,10 +177,14 @@ class _Inspector:
         if isinstance(problem.oracle, Batched) and most > 0:
             self._check_rows(problem.oracle, start, actions[0])
         for i in range(min(num_shown, most)):
-            if self._in_time() and self.last <= self.room:
+            if self._in_time() and self.last_pair_calls <= self.calls_left:
                 self._inspect_pair(start, actions[i * len(actions) // num_shown])
         state, steps, walk_stream = start, 0, stream(self.seed, Key.INSPECTION, WALK)
-        while len(self.looked) < most and self._in_time() and self.last <= self.room:
+        while (
+            len(self.looked) < most
+            and self._in_time()
+            and self.last_pair_calls <= self.calls_left
+        ):
             actions = problem.legal_actions(state)
             _, next_state, has_ended = self._inspect_pair(
                 state, actions[walk_stream.integers(len(actions))], steps
@@ -234,7 +238,7 @@ class _Inspector:
         The walk has come to its state in so many ``steps``.
         """
         stream_place = len(self.looked) + 1
-        self.begun = calls_before = self.calls
+        self.calls_before_pair = calls_before = self.calls
         profile = self.problem.profile(state)
         self._check_bounds(state)
         self._check_left(state, steps)
@@ -283,8 +287,8 @@ class _Inspector:
             self._check_taken(pair_look, rng)
         # After the run the pair takes one call less. Pairs whose states cannot
         # be compared took more calls, and will again.
-        self.last = 2 * (self.calls - calls_before) - 1
-        self.room -= self.last
+        self.last_pair_calls = 2 * (self.calls - calls_before) - 1
+        self.calls_left -= self.last_pair_calls
         self.looked.append(pair_look)
         return pair_look
 
@@ -336,8 +340,11 @@ class _Inspector:
 
     def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         # after the run the pair takes one call less than before it
-        if self.begun is not None and 2 * (self.calls - self.begun) + 1 > self.room:
-            raise _NoRoom
+        if (
+            self.calls_before_pair is not None
+            and 2 * (self.calls - self.calls_before_pair) + 1 > self.calls_left
+        ):
+            raise _NoCallsLeft
         self.calls += 1
         facts = self.problem.facts
         reward, next_state, has_ended = answered(

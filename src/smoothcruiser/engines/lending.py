@@ -28,8 +28,8 @@ class TimedWorkers:
     """
 
     def __init__(self, workers: ShardWorkers) -> None:
-        self._box = [workers]  # empty once they were taken
-        weakref.finalize(self, _close_once, self._box)
+        self._waiting = [workers]  # empty once they were taken
+        weakref.finalize(self, _close_once, self._waiting)
 
     def open(self, job: Job, compute: Compute) -> Workers:
         """Workers for a job of the same problem: these at first, new ones later."""
@@ -38,7 +38,7 @@ class TimedWorkers:
 
     def take(self) -> ShardWorkers | None:
         """The workers, to be closed by the caller; None where they are taken or stopped."""
-        workers = self._box.pop() if self._box else None
+        workers = self._waiting.pop() if self._waiting else None
         if workers is not None and getattr(workers.pool, "stopped", False):
             workers.close()
             return None
@@ -54,23 +54,23 @@ class Lender:
     """Opens workers as ``open_workers`` does, and reuses those that start slowly."""
 
     def __init__(self, waiting: TimedWorkers | None = None) -> None:
-        self._kept: ShardWorkers | None = None if waiting is None else waiting.take()
+        self._reused: ShardWorkers | None = None if waiting is None else waiting.take()
 
     def open(self, job: Job, compute: Compute) -> Workers:
         """Workers for a job; all jobs have one problem."""
-        if self._kept is not None and getattr(self._kept.pool, "stopped", False):
+        if self._reused is not None and getattr(self._reused.pool, "stopped", False):
             self.close()  # a pool that was stopped stays so
-        if self._kept is None:
+        if self._reused is None:
             workers = open_workers(job, compute)
             if not isinstance(workers, ShardWorkers) or workers.engine is not None:
                 return workers
-            self._kept = workers
-        if isinstance(self._kept.pool, Futures):
-            self._kept.pool.patience = PATIENCE
-        return self._kept.lend_to(job)
+            self._reused = workers
+        if isinstance(self._reused.pool, Futures):
+            self._reused.pool.patience = PATIENCE
+        return self._reused.lend_to(job)
 
     def close(self) -> None:
         """Release the workers that are reused."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        if self._reused is not None:
+            self._reused.close()
+            self._reused = None

@@ -69,15 +69,15 @@ class PythonEngine:
         self.guard = Guard()
         self.rng: Stream = stream(0)
         self.stopped = False
-        self.low, self.high = schedule.facts.reward_range
-        self.late = problem.payoffs == AT_THE_END
+        self.lowest_reward, self.highest_reward = schedule.facts.reward_range
+        self.pays_late = problem.payoffs == AT_THE_END
         self.weights = problem.operator.weights(problem.num_actions)
         self.all_actions = (
             list(range(problem.num_actions)) if problem.legal is None else None
         )
-        self.draws: list[Draw] = []
+        self.level_samplers: list[Draw] = []
         for row, level in enumerate(schedule.levels):
-            self.draws.append(self._level_sampler(row, level))
+            self.level_samplers.append(self._level_sampler(row, level))
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -111,7 +111,7 @@ class PythonEngine:
         self.calls = 0
         state, root = self.state, self.schedule.root
         state_copy = copied(state)
-        sample_root = self._subtract_center(self.draws[root.child])
+        sample_root = self._subtract_center(self.level_samplers[root.child])
         if root.target != "value":
             sample_root = self._backup(root.child, shard.action)
         end_time = time.perf_counter() + seconds
@@ -173,14 +173,16 @@ class PythonEngine:
             reward, next_state, is_over = unpacked(answer, state, action)
         if state_copy is not None:
             guard.compare(state_copy, state, action)
-        if not self.low <= reward <= self.high:
-            raise outside(reward, at(state, action), self.low, self.high)
+        if not self.lowest_reward <= reward <= self.highest_reward:
+            raise outside(
+                reward, at(state, action), self.lowest_reward, self.highest_reward
+            )
         if is_over:
             if not self.schedule.facts.terminals:
                 raise undeclared_end(at(state, action))
             return reward, next_state, True
         is_over = self.problem.is_terminal(next_state)
-        if self.late and reward != 0.0 and not is_over:
+        if self.pays_late and reward != 0.0 and not is_over:
             raise early_payoff(reward, at(state, action))
         return reward, next_state, is_over
 
@@ -232,7 +234,7 @@ class PythonEngine:
         """A function that samples r + gamma X(z) - centre (Alg. 3, lines 6-8)."""
         oracle, sample_child, discount = (
             self.oracle,
-            self.draws[child],
+            self.level_samplers[child],
             self.problem.discount,
         )
         center = self.center
@@ -258,7 +260,7 @@ class PythonEngine:
         if child.kind == Kind.CONSTANT and child.shift == 0.0:
             total_of = self._leaf_total(child.constant, center)
         else:
-            total_of = self._inner_total(self.draws[level.query], center)
+            total_of = self._inner_total(self.level_samplers[level.query], center)
 
         def query(state: Any, actions: list[int], samples: int) -> list[float]:
             q_values = []
@@ -304,13 +306,13 @@ class PythonEngine:
         user_step, problem, lowest_reward, highest_reward, has_terminals = (
             self.problem.oracle,
             self.problem,
-            self.low,
-            self.high,
+            self.lowest_reward,
+            self.highest_reward,
             self.schedule.facts.terminals,
         )
         later_value, pays_late = (
             problem.discount * (0.0 + 1.0 * constant) - center,
-            self.late,
+            self.pays_late,
         )
         is_terminal = problem.terminal if callable(problem.terminal) else None
 
@@ -406,7 +408,7 @@ class PythonEngine:
                 self._blind_head(level) if is_blind else self._sampled_head(row, level)
             )
             row = level.continuation
-            sample_end = self.draws[row]
+            sample_end = self.level_samplers[row]
             level = self.schedule.levels[row]
         oracle, discount = self.oracle, self.problem.discount
 

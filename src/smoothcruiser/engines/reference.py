@@ -46,7 +46,7 @@ class ReferenceEngine:
         self.retype = retyped_by(problem, job.state)
         self.state = job.state if self.retype is None else self.retype(job.state)
         self.weights = problem.operator.weights(problem.num_actions)
-        self.unit = problem.operator.shift_invariant
+        self.is_shift_invariant = problem.operator.shift_invariant
         self.blind_head = [0.0] + [
             problem.operator.value([0.0] * k, weights=[1.0] * k)
             for k in range(1, problem.num_actions + 1)
@@ -281,7 +281,7 @@ class ReferenceEngine:
         delta_sizes = [abs(d) for d in delta]
         if all(size == 0.0 for size in delta_sizes):
             return bracket
-        if not self.unit:
+        if not self.is_shift_invariant:
             drift = 0.0
             for d in delta:
                 drift += d
@@ -321,7 +321,7 @@ class ReferenceEngine:
         The norm is 1 where the operator is shift-invariant.
         """
         chosen_slot, gradient_norm = self.pick_slot(gradient)
-        return actions[chosen_slot], 1.0 if self.unit else gradient_norm
+        return actions[chosen_slot], 1.0 if self.is_shift_invariant else gradient_norm
 
     def pick_slot(self, weights: list[float]) -> tuple[int, float]:
         """An index in proportion to ``weights`` by one uniform, and their sum."""

@@ -118,36 +118,40 @@ class Breaker:
         self.hold = hold
 
     def __enter__(self) -> Self:
-        self.thread, self.over = threading.get_ident(), threading.Event()
+        self.thread_id, self.finished_event = threading.get_ident(), threading.Event()
         is_main = threading.current_thread() is threading.main_thread()
         self.by_signal = is_main and SIGNAL is not None and os.name == "posix"
         if self.by_signal:
-            self.before = signal.signal(SIGNAL, self._break)
+            self.earlier_handler = signal.signal(SIGNAL, self._break)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
+        self.finished_event.set()
         if self.by_signal:
-            signal.signal(SIGNAL, self.before or signal.SIG_DFL)
+            signal.signal(SIGNAL, self.earlier_handler or signal.SIG_DFL)
 
     def arm(self, seconds: float) -> None:
         """End a running call after so many seconds from now."""
 
         def wait() -> None:
-            is_over = self.over.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
+            is_over = self.finished_event.wait(
+                min(max(0.0, seconds), threading.TIMEOUT_MAX)
+            )
             while not is_over:
                 self._send()
-                is_over = self.over.wait(AGAIN_SECONDS)
+                is_over = self.finished_event.wait(AGAIN_SECONDS)
 
         threading.Thread(target=wait, daemon=True, name="smoothcruiser-end").start()
 
     def _send(self) -> None:
         if self.by_signal:
-            signal.pthread_kill(self.thread, SIGNAL)
-        elif self.hold is None and _in_a_call(sys._current_frames().get(self.thread)):
+            signal.pthread_kill(self.thread_id, SIGNAL)
+        elif self.hold is None and _in_a_call(
+            sys._current_frames().get(self.thread_id)
+        ):
             self.fired = True
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.thread), ctypes.py_object(TimeIsUp)
+                ctypes.c_ulong(self.thread_id), ctypes.py_object(TimeIsUp)
             )
 
     def _break(self, number: int, frame: FrameType | None) -> None:

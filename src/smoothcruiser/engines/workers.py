@@ -91,7 +91,7 @@ class ShardWorkers:
 
     def lend_to(self, job: Job) -> ShardWorkers:
         """The same pool for another job; closing the result leaves it open."""
-        lent_workers = ShardWorkers(self.name, Lent(self.pool))
+        lent_workers = ShardWorkers(self.name, LentPool(self.pool))
         lent_workers.moves = (Move.to(job),)
         return lent_workers
 
@@ -176,7 +176,7 @@ class ShardWorkers:
         self.pool.close()
 
 
-class Lent:
+class LentPool:
     """A pool that somebody else closes."""
 
     def __init__(self, pool: Pool) -> None:

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 DIGEST = hashlib.sha256().digest_size
 
 
-class _Checked(IndexDataCacheFile):  # type: ignore[misc]
+class _CheckedFiles(IndexDataCacheFile):  # type: ignore[misc]
     """Numba's files, each with a digest of its contents.
 
     An entry holds its own key: two processes that number their entries at the same time
@@ -110,7 +110,7 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
         folder = find_private_folder(Path(self._cache_path))
         self.private = folder is not None
         cache_folder = str(folder or self._cache_path)
-        self._cache_file = _Checked(
+        self._cache_file = _CheckedFiles(
             cache_folder, self._impl.filename_base, source_stamp
         )
 
@@ -155,11 +155,11 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
     def _save_overload(self, sig: Any, data: Any) -> None:
         if not self._impl.check_cachable(data):
             return
-        disk_entry = _foreign(data.library), self._impl.reduce(data)
+        disk_entry = _foreign_symbols(data.library), self._impl.reduce(data)
         self._cache_file.save(self._index_key(sig, data.codegen), disk_entry)
 
 
-def _foreign(library: Any) -> list[str]:
+def _foreign_symbols(library: Any) -> list[str]:
     """The names that machine code refers to and does not define."""
     module = library._final_module
     return sorted(

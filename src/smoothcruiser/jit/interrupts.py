@@ -60,7 +60,7 @@ _heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
 # While the outermost run is left, Ctrl-C is noted: CLOSING, then LATE.
 _late: set[str] = set()
 CLOSING, LATE = "closing", "late"
-_python: dict[int, Any] = {}  # the handlers in Python that ``_received`` stands for
+_python: dict[int, Any] = {}  # the handlers in Python that ``_on_signal`` stands for
 
 
 class TimeIsUp(KeyboardInterrupt):
@@ -199,7 +199,7 @@ def _leave(depth: int) -> None:
 
 
 def _listen(handlers: tuple[Any, ...]) -> None:
-    """Put ``_received`` before the handlers in Python."""
+    """Put ``_on_signal`` before the handlers in Python."""
     for number in SIGNALS:
         earlier_handler = signal.getsignal(number)
         is_ours = number == signal.SIGINT or earlier_handler in handlers

@@ -61,17 +61,19 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _user(which: int, state: int, action: int, rng: int, out: int) -> int:
+def _entry_function(which: int, state: int, action: int, rng: int, out: int) -> int:
     """Stand for the function of an entry, which gives it its place and name."""
     raise NotImplementedError
 
 
-class Kept(OnDisk):
+class DiskEntry(OnDisk):
     """The entry of one digest."""
 
     def __init__(self, digest: str) -> None:
-        self.digest, self.found = digest, None
-        self.function = types.FunctionType(_user.__code__, _user.__globals__)
+        self.digest, self.result = digest, None
+        self.function = types.FunctionType(
+            _entry_function.__code__, _entry_function.__globals__
+        )
         self.function.__qualname__ = PREFIX + digest
         super().__init__(self.function, self._forget)
 
@@ -91,12 +93,12 @@ class Kept(OnDisk):
     def load(self, signature: Any) -> Any:
         """The dispatcher of the cached machine code, or None."""
         function = numba.njit(self.function, nogil=True)
-        self.found = self.load_overload(signature, function.targetctx)
-        if self.found is None:
+        self.result = self.load_overload(signature, function.targetctx)
+        if self.result is None:
             return None
         with contextlib.suppress(OSError):
             os.utime(self.index)
-        function._cache = _Loaded(self.found)
+        function._cache = _LoadedEntry(self.result)
         function.compile(signature)
         return function
 
@@ -109,15 +111,15 @@ class Kept(OnDisk):
             _trim(self.index.parent)
 
 
-class _Loaded:
+class _LoadedEntry:
     """The interface of a cache for a dispatcher, with one result that is loaded."""
 
     def __init__(self, found: Any) -> None:
-        self.found = found
+        self.result = found
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The result."""
-        return self.found
+        return self.result
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -148,7 +150,7 @@ def _trim(folder: Path) -> None:
 
 def clear() -> int:
     """Remove all entries; returns how many there were."""
-    entries = _entries(Kept("none").index.parent)
+    entries = _entries(DiskEntry("none").index.parent)
     for index in entries:
         _remove(index)
     return len(entries)

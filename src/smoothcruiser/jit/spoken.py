@@ -191,7 +191,7 @@ def _disk_entry(digest: str | None) -> Any:
     if digest is None or not private.is_on():
         return None
     try:
-        return kept.Kept(digest)
+        return kept.DiskEntry(digest)
     except Exception:  # no folder can be written
         return None
 

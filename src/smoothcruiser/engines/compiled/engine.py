@@ -54,12 +54,12 @@ class CompiledEngine:
         """An engine for a job; ``tier`` names its machine (``tiers``), for tests."""
         self.job, self.center = job, job.center
         problem, self.schedule, state = job.problem, job.schedule, job.state
-        self.flag = np.zeros(1, np.int64)
-        self.fragile = not is_fixed(state)
+        self.stop_flag = np.zeros(1, np.int64)
+        self.is_fragile = not is_fixed(state)
         self._replaying: list[ReferenceEngine] = []
         start_time = time.perf_counter()
         schedule_table, self.columns = plan_of(problem, job.schedule)
-        self.plan = schedule_table._replace(
+        self.schedule_table = schedule_table._replace(
             score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
         )
         is_plain = not (
@@ -90,7 +90,7 @@ class CompiledEngine:
 
     def stop(self) -> None:
         """Ask running shards to end."""
-        self.flag[0] = 1
+        self.stop_flag[0] = 1
         for reference_engine in self._replaying:
             reference_engine.stop()
 
@@ -116,14 +116,16 @@ class CompiledEngine:
         if self.schedule.root.target == "value":
             action = -1
         status, num_calls, total, square = tier.machine(
-            self.plan._replace(state_words=tier.words, fragile=self.fragile),
+            self.schedule_table._replace(
+                state_words=tier.words, fragile=self.is_fragile
+            ),
             data,
             tier.state,
             action,
             count,
             self.center,
             rng,
-            self.flag.ctypes.data,
+            self.stop_flag.ctypes.data,
             scratch.ctypes.data,
             score_words.ctypes.data,
         )
@@ -188,7 +190,7 @@ class CompiledEngine:
                 raise Interrupted("The run was stopped before this shard was finished.")
             if status != kernel.DONE:
                 self._replaying.append(reference_engine)
-                if self.flag[0] != 0:
+                if self.stop_flag[0] != 0:
                     reference_engine.stop()
                 reference_engine.run_draws(shard.action, count, start_stream)
                 return

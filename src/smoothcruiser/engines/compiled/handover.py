@@ -46,13 +46,13 @@ class Handover:
     def __init__(self, build: Callable[[], Any]) -> None:
         """``build`` compiles the replacement, all of it."""
         self.build, self.calls = build, 0
-        self.begun, self.built = False, None
+        self.has_begun, self.built = False, None
 
     def after(self, calls: int) -> Any:
         """Count calls, and return the replacement, or None until it is ready."""
         self.calls += calls
-        if not self.begun and pays(self.calls):
-            self.begun = True
+        if not self.has_begun and pays(self.calls):
+            self.has_begun = True
             Builder(self._build_replacement).start()
         return self.built
 

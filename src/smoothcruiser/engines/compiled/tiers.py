@@ -70,10 +70,10 @@ class Readiness:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.spoken: Any = None
+        self.user_functions: Any = None
         self.calls = 0  # made by address
-        self.building = False
-        self.built = False  # whether the inlined machine is ready
+        self.is_building = False
+        self.is_built = False  # whether the inlined machine is ready
 
 
 class Tiers:
@@ -94,7 +94,7 @@ class Tiers:
         ``plain`` says that the job needs no more than ``kernel.PLAIN`` (the machine by
         address is never so: all users share it).
         """
-        self.problem, self.price, self.made = problem, price, 0
+        self.problem, self.price, self.calls_made = problem, price, 0
         self.plain = plain
         self.inspected_problem, self.warm_up, self._state = problem, warm_up, state
         self.inlined: Tier | None = None
@@ -106,7 +106,7 @@ class Tiers:
             if machine_key is not None
             else Readiness()
         )
-        is_ready = self.entry.built and self.choice == AUTO
+        is_ready = self.entry.is_built and self.choice == AUTO
         if machine_key is not None and self.choice != INLINED and not is_ready:
             self.by_address = self._ready_by_address()
         if self.by_address is not None:
@@ -120,7 +120,7 @@ class Tiers:
             tier = self.inlined or self.by_address
             assert tier is not None
             return tier
-        if self.inlined is None and self.entry.built:
+        if self.inlined is None and self.entry.is_built:
             self._inline()
         elif self.inlined is None:
             self._build_if_it_pays()
@@ -128,13 +128,13 @@ class Tiers:
 
     def count(self, calls: int) -> None:
         """Note the calls of a shard."""
-        self.made += calls
+        self.calls_made += calls
         if self.inlined is None:
             self.entry.calls += calls
 
     def _inline(self) -> None:
         self.inlined = self._make_inlined()
-        self.entry.built = True
+        self.entry.is_built = True
 
     def _make_inlined(self) -> Tier:
         machine, data, state, state_words = _machine(
@@ -152,12 +152,12 @@ class Tiers:
         from smoothcruiser.jit import by_address
 
         with self.entry.lock:
-            user_functions = self.entry.spoken
+            user_functions = self.entry.user_functions
             if user_functions is None or (
                 user_functions and not user_functions.is_current()
             ):
-                self.entry.spoken = speak(self.problem, self._state) or False
-        user_functions = self.entry.spoken
+                self.entry.user_functions = speak(self.problem, self._state) or False
+        user_functions = self.entry.user_functions
         if user_functions is False:
             return None
         machine = compiled(kernel.run_shard, nogil=True, **by_address.parts())
@@ -177,21 +177,21 @@ class Tiers:
     # --- the inlined machine, beside a run ------------------------------------
 
     def _build_if_it_pays(self) -> None:
-        if pays(self.entry.calls, self.price - self.made):
+        if pays(self.entry.calls, self.price - self.calls_made):
             self.build()
 
     def build(self) -> None:
         """Compile the inlined machine in a thread, unless one does already."""
         with self.entry.lock:
-            if self.entry.building:
+            if self.entry.is_building:
                 return
-            self.entry.building = True
+            self.entry.is_building = True
         Builder(self._build).start()
 
     def _build(self) -> None:
-        tier = checked(self._make_inlined, self.entry.spoken)()
+        tier = checked(self._make_inlined, self.entry.user_functions)()
         if tier is not None:
-            self.inlined, self.entry.built = tier, True
+            self.inlined, self.entry.is_built = tier, True
 
 
 # --- the inlined machine ------------------------------------------------------

@@ -76,32 +76,32 @@ class Dask(Futures):
     """A connection to a cluster, its workers, and the items under way."""
 
     def __init__(self, compute: Compute, build: Build, first: FirstShard) -> None:
-        self.limit = _wait_seconds()
+        self.wait_limit = _wait_seconds()
         payload = pack_build(build, first)
-        self.link = Connection(compute)
+        self.connection = Connection(compute)
         try:
             self.key = f"smoothcruiser-{time.time_ns()}-{os.getpid()}"
-            self.numbers = itertools.count()
-            self.woken = threading.Event()
+            self.task_numbers = itertools.count()
+            self.wake_event = threading.Event()
             self.threads: dict[str, int] = {}  # of the workers that are there
             self.proofs: dict[str, Any] = {}  # the futures of evidence
             self.proven: set[str] = set()
-            self.manned = False  # whether a worker has proved itself so far
+            self.had_worker = False  # whether a worker has proved itself so far
             self.refused: dict[str, str] = {}
-            self.untold: list[str] = []  # refusals that were not reported yet
+            self.unreported: list[str] = []  # refusals that were not reported yet
             self.errands: set[Errand] = set()
-            self.counted = self.lonely_since = -math.inf
+            self.last_count = self.lonely_since = -math.inf
             # A task and not scattered data, which would be lost with its workers.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of its size: it is sent once
                 self.payload = self._submit(bytes, payload)
-            self.own: Evidence | None = None
+            self.own_evidence: Evidence | None = None
             self._count()
-            self.own = Evidence.here(payload)  # while the workers find theirs
+            self.own_evidence = Evidence.here(payload)  # while the workers find theirs
             self._check_own()
             self._await_worker()
         except BaseException:
-            self.link.close()
+            self.connection.close()
             raise
 
     @property
@@ -114,14 +114,14 @@ class Dask(Futures):
     def _count(self) -> None:
         """Take notice of workers that came, went, or have given their evidence."""
         current_time = time.monotonic()
-        if current_time - self.counted < (
+        if current_time - self.last_count < (
             COUNT_SECONDS if self.proven else POLL_SECONDS
         ):
             return
-        self.counted = current_time
+        self.last_count = current_time
         earlier_threads, self.threads = (
             self.threads,
-            self._call_dask(self.link.client.nthreads),
+            self._call_dask(self.connection.client.nthreads),
         )
         present_workers = self.threads.keys()
         for address in earlier_threads.keys() - present_workers:
@@ -139,58 +139,60 @@ class Dask(Futures):
             self.proofs[address] = self._submit(
                 prove, self.key, self.payload, workers=[address]
             )
-        if self.own is not None:
+        if self.own_evidence is not None:
             for address in present_workers - self.proven - self.refused.keys():
                 if self.proofs[address].done():
                     self._judge(address, self._reply(self.proofs[address]))
-        if self.proven or self.manned:
-            for sentence in self.untold:
+        if self.proven or self.had_worker:
+            for sentence in self.unreported:
                 LOG.warning("%s It gets no work.", sentence)
-            self.untold.clear()
+            self.unreported.clear()
         self._move_errands()
         self._check_company(current_time)
 
     def _judge(self, address: str, reply: Reply | str) -> None:
         """Accept a worker, or refuse it with a warning that says why."""
-        assert self.own is not None
+        assert self.own_evidence is not None
         refusal: str | None
         if isinstance(reply, str):
             refusal = reply
-        elif reply.digest == self.own.digest:
+        elif reply.digest == self.own_evidence.digest:
             refusal = None
         else:
             assert reply.evidence is not None
-            refusal = reply.evidence.against(self.own) or "gives other evidence"
+            refusal = (
+                reply.evidence.against(self.own_evidence) or "gives other evidence"
+            )
         if refusal is None:
             self.proven.add(address)
             return
         self.proven.discard(address)
         self.refused[address] = f"The Dask worker at {address} {refusal}."
-        self.untold.append(self.refused[address])
+        self.unreported.append(self.refused[address])
 
     def _check_company(self, now: float) -> None:
         """Log a wait where no worker can be used, and raise when it lasts too long."""
         if self.threads.keys() - self.refused.keys():
             self.lonely_since = -math.inf
             return
-        if self.refused and not self.manned:
+        if self.refused and not self.had_worker:
             raise self._all_refused()
         if self.lonely_since == -math.inf:
             self.lonely_since = now
             LOG.warning(
                 "Waiting for workers at %s (%d so far%s; for %g s at most).",
-                self.link.address,
+                self.connection.address,
                 len(self.threads),
                 ", all refused" if self.threads else "",
-                self.limit,
+                self.wait_limit,
             )
-        if now - self.lonely_since > self.limit:
+        if now - self.lonely_since > self.wait_limit:
             if self.refused:
                 raise self._all_refused()
             raise WorkersLost(
                 "No worker that can be used was at the Dask scheduler "
-                f"{self.link.address} for {self.limit:g} s; start workers there (dask "
-                f"worker {self.link.address}), or set {WAIT_VARIABLE} to wait longer."
+                f"{self.connection.address} for {self.wait_limit:g} s; start workers there (dask "
+                f"worker {self.connection.address}), or set {WAIT_VARIABLE} to wait longer."
             )
 
     def _all_refused(self) -> WorkersLost:
@@ -216,24 +218,24 @@ class Dask(Futures):
                 LOG.warning(
                     "Waiting for a worker at %s to be ready (%d there); it may be "
                     "compiling, or busy with other work.",
-                    self.link.address,
+                    self.connection.address,
                     len(self.threads),
                 )
             self._pause()
-        self.manned = True
+        self.had_worker = True
 
     def _check_own(self) -> None:
         """Refuse to vouch for others where this process is not sound itself."""
-        assert self.own is not None
-        if self.own.edited:
+        assert self.own_evidence is not None
+        if self.own_evidence.edited:
             raise WorkersLost(
                 "The files of smoothcruiser were changed after this process had "
                 "imported them, so workers cannot be compared with it; start again."
             )
-        if self.own.failure is not None:
+        if self.own_evidence.failure is not None:
             raise InvalidInput(
                 f"The problem cannot be sent to a cluster: this process "
-                f"{self.own.failure}."
+                f"{self.own_evidence.failure}."
             )
 
     # --- items ----------------------------------------------------------------
@@ -278,7 +280,7 @@ class Dask(Futures):
         A worker that has not proved itself runs nothing (``run_item``), so this
         only saves the way there and back.
         """
-        assert self.own is not None
+        assert self.own_evidence is not None
         picky = picky or bool(self.refused)
         errand.among = frozenset(self.proven) if picky else None
         errand.future = None
@@ -288,7 +290,7 @@ class Dask(Futures):
             run_item,
             self.key,
             self.payload,
-            self.own.digest,
+            self.own_evidence.digest,
             errand.task,
             errand.item,
             workers=None if errand.among is None else sorted(errand.among),
@@ -311,13 +313,15 @@ class Dask(Futures):
         """Whether the errand has a reply that can be used; if not, it goes elsewhere."""
         if errand.reply is None and errand.is_done:
             reply = self._reply(errand.future)
-            assert self.own is not None
+            assert self.own_evidence is not None
             if isinstance(reply, str):
                 # It joined a moment ago; its own proof will say who it is.
                 if errand.among is not None:
-                    raise WorkersLost(f"A Dask worker at {self.link.address} {reply}.")
+                    raise WorkersLost(
+                        f"A Dask worker at {self.connection.address} {reply}."
+                    )
                 self._send(errand, picky=True)
-            elif reply.digest != self.own.digest:
+            elif reply.digest != self.own_evidence.digest:
                 # It joined a moment ago, or another process has its address now.
                 self._judge(reply.address, reply)
                 self._send(errand, picky=True)
@@ -336,26 +340,26 @@ class Dask(Futures):
     def abandon(self, futures: list[Errand]) -> None:
         """Forget items; those that run on a cluster of the user's own end by themselves."""
         self.errands.difference_update(futures)
-        if self.link.alive:
+        if self.connection.alive:
             sent_futures = [
                 errand.future for errand in futures if errand.future is not None
             ]
             with contextlib.suppress(WorkersLost):  # reported already
-                self._call_dask(self.link.client.cancel, sent_futures)
+                self._call_dask(self.connection.client.cancel, sent_futures)
 
     def close(self) -> None:
         """Leave the cluster; end it if it was started here."""
-        self.link.close()
+        self.connection.close()
 
     # --- Dask -----------------------------------------------------------------
 
     def _submit(self, *call: Any, **options: Any) -> Any:
         """The future of a call on a worker."""
-        task_key = f"{self.key}-{next(self.numbers)}"
+        task_key = f"{self.key}-{next(self.task_numbers)}"
         future = self._call_dask(
-            self.link.client.submit, *call, key=task_key, pure=False, **options
+            self.connection.client.submit, *call, key=task_key, pure=False, **options
         )
-        future.add_done_callback(lambda _: self.woken.set())
+        future.add_done_callback(lambda _: self.wake_event.set())
         return future
 
     def _reply(self, future: Any) -> Reply | str:
@@ -382,7 +386,7 @@ class Dask(Futures):
     def _call_dask(self, function: Any, *arguments: Any, **options: Any) -> Any:
         """The result of a function of Dask; a lost scheduler raises one sentence."""
         try:
-            if self.link.alive:
+            if self.connection.alive:
                 return function(*arguments, **options)
         except (OSError, CancelledError) as error:  # a TimeoutError is an OSError
             raise self._lost() from error
@@ -390,14 +394,14 @@ class Dask(Futures):
 
     def _lost(self) -> WorkersLost:
         return WorkersLost(
-            f"The Dask scheduler at {self.link.address} is gone, or has forgotten this "
+            f"The Dask scheduler at {self.connection.address} is gone, or has forgotten this "
             "run."
         )
 
     def _pause(self) -> None:
         """Wait for a reply, for at most ``POLL_SECONDS``."""
-        self.woken.wait(POLL_SECONDS)
-        self.woken.clear()
+        self.wake_event.wait(POLL_SECONDS)
+        self.wake_event.clear()
 
 
 def _wait_seconds() -> float:

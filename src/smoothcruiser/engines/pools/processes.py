@@ -81,10 +81,10 @@ class Processes(Futures):
         pickled_arguments = {
             name: _pickle_argument(name, x) for name, x in build.arguments.items()
         }
-        self.parts = (build.make, recipe_of(build.problem), pickled_arguments)
-        self.pool = SpawnedPool(size, *self.parts)
+        self.build_parts = (build.make, recipe_of(build.problem), pickled_arguments)
+        self.pool = SpawnedPool(size, *self.build_parts)
         # Whether processes were ended in the middle of items that nobody needs.
-        self.gone = False
+        self.was_abandoned = False
 
     @property
     def reachable(self) -> bool:  # type: ignore[override]
@@ -116,8 +116,11 @@ class Processes(Futures):
         return self.ahead * self.size
 
     def submit(self, task: Task[Item, Result], item: Item) -> Future[Any]:  # noqa: D102
-        if self.gone:
-            self.pool, self.gone = SpawnedPool(self.size, *self.parts), False
+        if self.was_abandoned:
+            self.pool, self.was_abandoned = (
+                SpawnedPool(self.size, *self.build_parts),
+                False,
+            )
         try:
             with outside_folder():  # it may start a process
                 return self.pool.submit(_run_task, task, item)
@@ -162,7 +165,7 @@ class Processes(Futures):
 
         A simulator may take a minute per call, and nobody waits for the result.
         """
-        self.gone = True
+        self.was_abandoned = True
         processes = self.pool.processes()
         self.pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
