@@ -83,7 +83,7 @@ class Workers(Protocol):
     left: Sequence[Piece]  # finished pieces of the shards that a stop cut short
     unfinished: int  # calls counted in samples that were not finished
     look_calls: int  # of all inspections so far, also of one that was stopped
-    abreast: int  # actions whose shards take turns, where they are run in pieces
+    abreast: int  # number of actions that take turns, where shards run in pieces
 
     @property
     def stuck(self) -> int:

@@ -239,16 +239,16 @@ class BatchedEngine:
         return rewards, continuing_states, alive_rows
 
     def _continuing_rows(
-        self, after: Any, ended: Bools | None, n: int
+        self, next_states: Any, end_flags: Bools | None, n: int
     ) -> tuple[Any, Ints | None]:
         """The rows that are not over, and their numbers (None: all of them)."""
         if self.row_functions.terminal is not None:
-            is_terminal = self._ask("terminal", after, n).astype(bool)
-            ended = is_terminal if ended is None else ended | is_terminal
-        if ended is None or not ended.any():
-            return after, None
-        alive_rows = np.flatnonzero(~ended)
-        return self.backend.take(after, alive_rows), alive_rows
+            is_terminal = self._ask("terminal", next_states, n).astype(bool)
+            end_flags = is_terminal if end_flags is None else end_flags | is_terminal
+        if end_flags is None or not end_flags.any():
+            return next_states, None
+        alive_rows = np.flatnonzero(~end_flags)
+        return self.backend.take(next_states, alive_rows), alive_rows
 
     def _ask(self, name: str, states: Any, n: int, *arguments: Any) -> NDArray[Any]:
         try:

@@ -153,12 +153,12 @@ class _NoCallsLeft(Exception):
 class _Inspector:
     """Calls a problem's step, compares its answers, and counts the calls."""
 
-    def __init__(self, problem: Problem, state: Any, seed: int, most: int) -> None:
+    def __init__(self, problem: Problem, state: Any, seed: int, max_pairs: int) -> None:
         self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
         # calls for the inspections before and after the run together
-        self.calls_left = CALLS_PER_LOOK * most
+        self.calls_left = CALLS_PER_LOOK * max_pairs
         self.last_pair_calls = CALLS_PER_LOOK  # the last pair's share of it
         self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
@@ -168,20 +168,20 @@ class _Inspector:
     def _in_time(self) -> bool:
         return self.calls == 0 or self.stopwatch.elapsed() < self.seconds
 
-    def inspect_pairs(self, start: Any, most: int) -> None:
+    def inspect_pairs(self, start: Any, max_pairs: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""
         problem = self.problem
         actions = problem.legal_actions(start)
         refuse_named_legal(problem, start)
         num_shown = min(len(actions), LOOKED_ACTIONS)
-        if isinstance(problem.oracle, Batched) and most > 0:
+        if isinstance(problem.oracle, Batched) and max_pairs > 0:
             self._check_rows(problem.oracle, start, actions[0])
-        for i in range(min(num_shown, most)):
+        for i in range(min(num_shown, max_pairs)):
             if self._in_time() and self.last_pair_calls <= self.calls_left:
                 self._inspect_pair(start, actions[i * len(actions) // num_shown])
         state, steps, walk_stream = start, 0, stream(self.seed, Key.INSPECTION, WALK)
         while (
-            len(self.looked) < most
+            len(self.looked) < max_pairs
             and self._in_time()
             and self.last_pair_calls <= self.calls_left
         ):
@@ -301,18 +301,18 @@ class _Inspector:
         if tuple(rng.words.tolist()) != earlier_look.taken:
             raise remembered(earlier_look.state, earlier_look.action)
 
-    def _check_untouched(self, before: Any, state: Any, action: int) -> None:
+    def _check_untouched(self, state_copy: Any, state: Any, action: int) -> None:
         """Refuse a state that was written into.
 
         A part that was only filled in counts as a cache, if futures stay equal.
         """
-        is_same = True if before is None else unchanged(before, state)
+        is_same = True if state_copy is None else unchanged(state_copy, state)
         if is_same is None:
             is_same = self._same_future(
-                copy.deepcopy(before), state, OTHER + len(self.looked)
+                copy.deepcopy(state_copy), state, OTHER + len(self.looked)
             )
         if not is_same:
-            raise written_into(before, state, action)
+            raise written_into(state_copy, state, action)
 
     def _check_bounds(self, state: Any) -> None:
         """Refuse bounds on V that depend on more than the state."""
@@ -335,8 +335,8 @@ class _Inspector:
         value_range = problem.facts.value_bounds(problem.mover(state), steps_left)
         bounds_at(problem, state, value_range)
 
-    def _stream(self, place: int) -> Stream:
-        return stream(self.seed, Key.INSPECTION, place)
+    def _stream(self, stream_place: int) -> Stream:
+        return stream(self.seed, Key.INSPECTION, stream_place)
 
     def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         # after the run the pair takes one call less than before it
@@ -406,13 +406,13 @@ class _Inspector:
             "step is given, and keep nothing between calls."
         )
 
-    def _same_future(self, x: Any, y: Any, place: int) -> bool:
+    def _same_future(self, x: Any, y: Any, stream_place: int) -> bool:
         return same_future(
             self.problem,
             x,
             y,
             lambda state, action, i: self._call(
-                state, action, stream(self.seed, Key.INSPECTION, place, i)
+                state, action, stream(self.seed, Key.INSPECTION, stream_place, i)
             ),
         )
 

@@ -31,7 +31,7 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.query import Compute
 
-STEPS = 8  # of one walk at the most: what matters is near its beginning
+STEPS = 8  # of one walk at the most: the states that matter are near its beginning
 # of the steps that did not end an episode: fewer returns are chance
 RETURNING = 0.1
 
@@ -106,12 +106,12 @@ def _same_problem(problem: Problem) -> Problem:
 
 
 @calls_the_oracle
-def _ask_worker(pool: Pool, item: Any, patience: float) -> Pilot:
+def _ask_worker(pool: Pool, look_arguments: Any, patience: float) -> Pilot:
     """The findings of a worker; empty where it did not answer in time."""
     with Breaker() as breaker:
         breaker.arm(patience)
         try:
-            pilot: Pilot = pool.ask(_look_elsewhere, item)
+            pilot: Pilot = pool.ask(_look_elsewhere, look_arguments)
             return pilot
         except KeyboardInterrupt:
             if not breaker.fired:
@@ -119,8 +119,8 @@ def _ask_worker(pool: Pool, item: Any, patience: float) -> Pilot:
             return Pilot(0, 0, 0, False, None)
 
 
-def _look_elsewhere(problem: Problem, item: Any) -> Pilot:
-    return _look_here(problem, *item)
+def _look_elsewhere(problem: Problem, look_arguments: Any) -> Pilot:
+    return _look_here(problem, *look_arguments)
 
 
 def _look_here(

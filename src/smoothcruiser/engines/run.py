@@ -52,12 +52,12 @@ class RootSums:
     score: Sums = ()
     look: int | None = None  # the checkpoint at which it stopped early, if it did
 
-    def add(self, part: Partial) -> None:
+    def add(self, shard_sums: Partial) -> None:
         """Add a shard, in shard order."""
-        self.draws += part.draws
-        self.total += part.total
-        self.square += part.square
-        self.score = add_sums(self.score, part.score)
+        self.draws += shard_sums.draws
+        self.total += shard_sums.total
+        self.square += shard_sums.square
+        self.score = add_sums(self.score, shard_sums.score)
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Ledger:
         self.parts = dict(known or {})
         self.begun: dict[tuple[int, int], Partial] = {}  # of shards under way
         self.prefixes = {action: Prefix(RootSums()) for action in actions}
-        self.segment = 0  # the one whose shards are awaited
+        self.segment = 0  # the index of the segment under way
         self.missing = self._missing()
         self._advance()
 
@@ -158,17 +158,17 @@ class Ledger:
                             return
                         yield replace(shard, action=action)
 
-    def add(self, shard: Shard, part: Partial) -> int:
+    def add(self, shard: Shard, shard_sums: Partial) -> int:
         """Enter a shard, or the first samples of it; the calls that are new in it."""
         shard_key = shard.action, shard.index
         earlier_sums = self.begun.pop(shard_key, None)
-        if part.draws < shard.count:
-            self.begun[shard_key] = part
+        if shard_sums.draws < shard.count:
+            self.begun[shard_key] = shard_sums
         else:
-            self.parts[shard_key] = part
+            self.parts[shard_key] = shard_sums
             self.missing.discard(shard_key)
             self._advance()
-        return part.calls - (0 if earlier_sums is None else earlier_sums.calls)
+        return shard_sums.calls - (0 if earlier_sums is None else earlier_sums.calls)
 
     def _advance(self) -> None:
         """Add up every complete segment, in shard order, and apply its checkpoint."""
@@ -213,11 +213,13 @@ class Ledger:
         self.outcome.tallies, self.outcome.num_calls = self.so_far()
         return self.outcome
 
-    def _lengthen(self, action: int, prefix: Prefix, most: int | None) -> None:
+    def _lengthen(self, action: int, prefix: Prefix, max_samples: int | None) -> None:
         """Add the whole shards that have become known since, up to ``most`` samples."""
         for shard in self.shards[prefix.shards :]:
             shard_sums = self.parts.get((action, shard.index))
-            if shard_sums is None or (most is not None and shard.first >= most):
+            if shard_sums is None or (
+                max_samples is not None and shard.first >= max_samples
+            ):
                 return
             prefix.sums.add(shard_sums)
             prefix.shards, prefix.calls = (
@@ -280,10 +282,10 @@ def run(
     resumed_calls = outcome.calls_spent
     price = per_action * len(outcome.tallies)
 
-    def report(shard: Shard, part: Partial) -> bool:
-        outcome.calls_spent += ledger.add(shard, part)
-        if listener.keep is not None and part.draws == shard.count:
-            listener.keep(shard, part)
+    def report(shard: Shard, shard_sums: Partial) -> bool:
+        outcome.calls_spent += ledger.add(shard, shard_sums)
+        if listener.keep is not None and shard_sums.draws == shard.count:
+            listener.keep(shard, shard_sums)
         if listener.progress is not None:
             tallies, _ = ledger.so_far()
             elapsed_seconds = time.perf_counter() - start_time

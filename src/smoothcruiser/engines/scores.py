@@ -61,14 +61,16 @@ def bin_of(distance: float, half: float, scale: float) -> tuple[int, int]:
     return k, int((t - k) * WHOLE)
 
 
-def add_scores(score: Score, distances: Iterable[float], begun: Sums = ()) -> Sums:
+def add_scores(
+    score: Score, distances: Iterable[float], earlier_sums: Sums = ()
+) -> Sums:
     """The sums of the scores of samples, added to those of the samples before."""
-    begun = begun or score.none
+    earlier_sums = earlier_sums or score.none
     if score.kind == BINNED:
         bin_weights = _bin_samples(score, np.fromiter(distances, np.float64)).tolist()
-        return tuple(a + b for a, b in zip(begun, bin_weights, strict=True))
+        return tuple(a + b for a, b in zip(earlier_sums, bin_weights, strict=True))
     if score.kind == LOGGED:
-        psi_sum = float(begun[0])
+        psi_sum = float(earlier_sums[0])
         for distance in distances:
             psi_sum += psi(score.scale * distance)
         return (psi_sum,)

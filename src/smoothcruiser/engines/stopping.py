@@ -50,11 +50,11 @@ class StoppingRule:
 
     schedule: Schedule
     promise: RootPromise | None
-    # What floating point may add to the error of a mean. It is 0 in paper mode,
-    # whose bounds are loose enough to cover it.
+    # The error that floating point may add to a mean. It is 0 in paper mode, since the
+    # bounds there are loose enough to cover it.
     rounding: float = 0.0
     slope: float = math.nan  # theta of the line; nan where there is none
-    mover: int | None = None  # who moves at the root; None: either player
+    mover: int | None = None  # the player to move at the root; None: either one
     # half-width at which an action may stop; None: the schedule's epsilon
     wanted: float | None = None
 
@@ -173,7 +173,7 @@ class StoppingRule:
         first_point, last_point = self._grid_points(score)
         inside_weights = tally.score[first_point : last_point + 1]
         if sum(inside_weights) != tally.draws * WHOLE:
-            return EVERYTHING  # a sample outside what is proved of it
+            return EVERYTHING  # a sample outside its proven range
         step_width = 1.0 / score.scale
         radius = (self.schedule.epsilon - self.promise.bias) * score.scale
         scaled_variance = self.promise.variance * score.scale**2

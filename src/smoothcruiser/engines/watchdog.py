@@ -40,7 +40,7 @@ from smoothcruiser.jit.interrupts import Hold, TimeIsUp
 WATCH_SHARE = 0.25
 LATE_SECONDS = 10.0  # after a time limit, until it is said that it has passed
 AGAIN_SECONDS = 0.1  # between two attempts to end a call
-# What a Breaker sends: a signal that is ignored wherever nobody waits for it.
+# The signal of a Breaker: one that is ignored wherever nobody waits for it.
 SIGNAL: Any = getattr(signal, "SIGURG", None)
 Function = TypeVar("Function", bound=Any)
 _callers: set[CodeType] = set()
@@ -108,8 +108,8 @@ class Breaker:
     """Ends a call of the oracle in this thread that lasts beyond a time.
 
     The call raises ``TimeIsUp``, which is handled where a Ctrl-C is. A held run
-    (``hold``) decides itself which calls may end; outside the main thread, where it takes no
-    signals, nothing of it is.
+    (``hold``) decides itself which calls may end; outside the main thread, where it takes
+    no signals, none of its calls is ended.
     """
 
     fired = False  # whether it has ended one

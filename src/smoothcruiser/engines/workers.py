@@ -183,7 +183,7 @@ class LentPool:
         self._pool = pool
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)  # what is not here is the pool's own
+        return getattr(self._pool, name)  # everything else is the pool's own
 
     def close(self) -> None:
         """Leave it open."""
@@ -221,10 +221,10 @@ def job_parts(job: Job) -> dict[str, Any]:
     }
 
 
-def _build_engine(problem: Any, name: str, **parts: Any) -> Engine:
+def _build_engine(problem: Any, name: str, **job_fields: Any) -> Engine:
     from smoothcruiser.engines.registry import make_engine
 
-    return make_engine(name, Job(problem, **parts))
+    return make_engine(name, Job(problem, **job_fields))
 
 
 # --- tasks --------------------------------------------------------------------

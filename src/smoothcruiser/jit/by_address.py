@@ -133,7 +133,7 @@ def keep(address: int, state: int) -> int:
     return address
 
 
-# --- samplers, whose frames hold words alone, and numbers -------------------------
+# --- samplers over rows of words, and over whole numbers --------------------------
 
 
 def load_row(address: int) -> int:

@@ -8,8 +8,9 @@ the runtime of Numba is started, and if that does not help, its tables are fille
 without an address would end the process.
 
 Every file begins with a digest of the rest, since a wrong bit may be a wrong number. A
-file that cannot be read counts as missing, is removed, and is compiled and written again.
-Files are loaded by ``pickle``, so only those that nobody else can write are (``jit.private``).
+file that cannot be read counts as missing, is removed, and is compiled and written
+again. Files are loaded by ``pickle``, so only those that nobody else can write are read
+(``jit.private``).
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def law(*integer_names: str) -> Callable[[Any], Any]:
     def register(function: Any) -> Any:
         signature = inspect.signature(function)
 
-        def check_types(*arguments: Any, **named: Any) -> Any:
-            bound_arguments = signature.bind(*arguments, **named).arguments
+        def check_types(*arguments: Any, **keywords: Any) -> Any:
+            bound_arguments = signature.bind(*arguments, **keywords).arguments
             for name, argument_type in list(bound_arguments.items())[1:]:
                 allowed_types = (
                     (types.Integer,)

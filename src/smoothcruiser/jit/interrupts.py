@@ -21,8 +21,8 @@ second Ctrl-C raises KeyboardInterrupt wherever the run is.
 
 A wrapper such as ``timeout`` sends a signal to the process and to its group, so
 that it comes twice at once. A signal that follows within ``SAME_SECONDS`` therefore
-counts as the same one. SIGINT is treated so, and SIGTERM where the command line has a handler
-for it. A handler of the user's own is called each time, as always; if it raises
+counts as the same one. SIGINT is treated so, and SIGTERM where the command line has a
+handler for it. A handler of the user's own is called each time, as always; if it raises
 KeyboardInterrupt, a held run takes that as a request. Runs outside the main thread,
 where Python takes no signals, are left as they are.
 
@@ -256,7 +256,7 @@ def tell_at_the_end(hint: str) -> None:
         _say(LAST, f"{ENDED}{_hints[-1]}")
 
 
-def _take(known: tuple[Any, ...]) -> None:
+def _take(known_handlers: tuple[Any, ...]) -> None:
     """Let machine code handle the signals of known handlers.
 
     A user's own handler decides on the meaning of a second signal.
@@ -266,7 +266,9 @@ def _take(known: tuple[Any, ...]) -> None:
     _say(FIRST, STOPPING)
     _say(LAST, ENDED)
     _words[COUNT], _words[OWNER] = 0, os.getpid()
-    taken_signals = [number for number in SIGNALS if _python.get(number) in known]
+    taken_signals = [
+        number for number in SIGNALS if _python.get(number) in known_handlers
+    ]
     for number in taken_signals:
         _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
         _handle(number, _address())
@@ -278,7 +280,7 @@ def _give_back() -> None:
             _handle(number, _words[PYTHON + SIGNALS.index(number)])
 
 
-def _say(place: int, sentence: str) -> None:
+def _say(text_index: int, sentence: str) -> None:
     """Let the handler print a sentence."""
     shown_text = f"{sentence}\n"
     if os.isatty(STDERR):
@@ -286,10 +288,10 @@ def _say(place: int, sentence: str) -> None:
             f"\x1b[?25h\n{shown_text}"  # below a progress bar, which hides the cursor
         )
     text_buffer = ctypes.create_string_buffer(shown_text.encode(errors="replace"))
-    _words[place + 1] = 0
-    _words[place] = ctypes.addressof(text_buffer)
-    _words[place + 1] = len(text_buffer) - 1
-    _texts[place] = text_buffer
+    _words[text_index + 1] = 0
+    _words[text_index] = ctypes.addressof(text_buffer)
+    _words[text_index + 1] = len(text_buffer) - 1
+    _texts[text_index] = text_buffer
 
 
 def _handler_of(number: int) -> int:

@@ -114,8 +114,8 @@ class DiskEntry(OnDisk):
 class _LoadedEntry:
     """The interface of a cache for a dispatcher, with one result that is loaded."""
 
-    def __init__(self, found: Any) -> None:
-        self.result = found
+    def __init__(self, result: Any) -> None:
+        self.result = result
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The result."""

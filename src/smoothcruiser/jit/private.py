@@ -60,7 +60,7 @@ def find_private_folder(folder: Path) -> Path | None:
             return folder
         own_folder = folder / f"{OWN}{os.geteuid()}"
         own_folder.mkdir(mode=0o700, exist_ok=True)
-        folder_status = own_folder.lstat()  # a link leads to what another has chosen
+        folder_status = own_folder.lstat()  # a link may lead anywhere
         if stat.S_ISDIR(folder_status.st_mode) and is_private(folder_status):
             return own_folder
     except OSError as error:

@@ -87,8 +87,8 @@ class UserFunctions(NamedTuple):
     size: int  # its words
     shown: bool  # whether Python can make a state of its words: it holds no array
     kept: bool = False  # whether it came from the disk, and nothing was compiled
-    # Whether the user's functions still are what was compiled. What came from the disk
-    # has frozen nothing in this process.
+    # Whether the user's functions are still those that were compiled. Code from the
+    # disk has frozen nothing in this process.
     is_current: Callable[[], bool] = lambda: True
 
     def words(self, state: Any) -> Any:

@@ -135,8 +135,8 @@ def _tuple(kind: Any, example: Any) -> Words:
     if is_named:
         code_scope["Named"] = kind.instance_class
 
-    def tuple_source(parts: list[str]) -> str:
-        joined_parts = "".join(f"{part_text}, " for part_text in parts)
+    def tuple_source(part_texts: list[str]) -> str:
+        joined_parts = "".join(f"{part_text}, " for part_text in part_texts)
         return f"Named({joined_parts})" if is_named else f"({joined_parts})"
 
     field_range = range(len(field_forms))

@@ -54,8 +54,8 @@ class StreamModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 @unbox(StreamType)
-def _unbox(kind: Any, thing: Any, c: Any) -> Any:
-    address = c.pyapi.object_getattr_string(thing, "address")
+def _unbox(kind: Any, python_object: Any, c: Any) -> Any:
+    address = c.pyapi.object_getattr_string(python_object, "address")
     native_pointer = c.pyapi.long_as_voidptr(address)
     value = c.builder.ptrtoint(native_pointer, c.context.get_value_type(types.intp))
     c.pyapi.decref(address)

@@ -23,7 +23,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
 
 VARIABLE = "SMOOTHCRUISER_TIER"
-PASSES = "numba:run_pass"  # Numba's name for what its compiler does step by step
+PASSES = "numba:run_pass"  # Numba's event for each pass of its compiler
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
 # Measured (benchmarks/latency.py): the inlined machine takes about 5 s of a core, and
 # a call by address about 8 ns more.

@@ -154,13 +154,13 @@ class ScheduleTable(NamedTuple):
     varies: bool  # whether legal actions vary
     ends: bool  # whether there are terminal states
     game: bool
-    # of bounds on V that are functions: how far apart they may be, what they are
-    # clipped to, and how far rounding may move them
+    # of bounds on V that are functions: their largest distance, the range to which they
+    # are clipped, and the error that rounding may add
     gap: float
     value_low: float
     value_high: float
     slack: float
-    # what the root's bound adds up (``engines.scores``)
+    # the sums that the root's bound needs (``engines.scores``)
     score: int
     score_half: float
     score_scale: float
@@ -242,7 +242,7 @@ STEP, LEGAL, TERMINAL, PLAYER = (
     tabular_terminal,
     tabular_player,
 )
-LEAF = leaf_transition  # STEP for whoever ignores the next state
+LEAF = leaf_transition  # STEP without the next state
 LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
 # Whether states may hold arrays, which a step could write into. It is a constant, so

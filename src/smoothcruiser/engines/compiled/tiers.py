@@ -60,7 +60,7 @@ class Tier:
     machine: Any
     words: int  # of a state in its frames
     state: Any  # the root's, in its form
-    # The data argument, and what has to live as long as it is used. Several threads
+    # The data argument, and the objects that keep its memory alive. Several threads
     # run at once, so each call gets its own.
     data: Callable[[], tuple[Any, Any]]
 

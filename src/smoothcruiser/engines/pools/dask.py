@@ -75,9 +75,9 @@ class Errand:
 class Dask(Futures):
     """A connection to a cluster, its workers, and the items under way."""
 
-    def __init__(self, compute: Compute, build: Build, first: FirstShard) -> None:
+    def __init__(self, compute: Compute, build: Build, first_shard: FirstShard) -> None:
         self.wait_limit = _wait_seconds()
-        payload = pack_build(build, first)
+        payload = pack_build(build, first_shard)
         self.connection = Connection(compute)
         try:
             self.key = f"smoothcruiser-{time.time_ns()}-{os.getpid()}"
@@ -315,7 +315,7 @@ class Dask(Futures):
             reply = self._reply(errand.future)
             assert self.own_evidence is not None
             if isinstance(reply, str):
-                # It joined a moment ago; its own proof will say who it is.
+                # It joined a moment ago; its own evidence is still to come.
                 if errand.among is not None:
                     raise WorkersLost(
                         f"A Dask worker at {self.connection.address} {reply}."

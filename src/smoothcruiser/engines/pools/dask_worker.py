@@ -81,15 +81,15 @@ class Evidence:
         )
         return hashlib.sha256(repr((sorted_items, scalar_fields)).encode()).hexdigest()
 
-    def against(self, own: Evidence) -> str | None:
+    def against(self, own_evidence: Evidence) -> str | None:
         """How this evidence differs from the driver's ``own``; None if it does not.
 
         It is the end of a sentence that begins with the worker.
         """
         changed_files = [
             name
-            for name in sorted(self.sources.keys() | own.sources.keys())
-            if self.sources.get(name) != own.sources.get(name)
+            for name in sorted(self.sources.keys() | own_evidence.sources.keys())
+            if self.sources.get(name) != own_evidence.sources.get(name)
         ]
         if changed_files:
             more_text = (
@@ -105,7 +105,7 @@ class Evidence:
                 "imported smoothcruiser before its files were changed; restart the "
                 "worker"
             )
-        for name, own_version in own.versions.items():
+        for name, own_version in own_evidence.versions.items():
             worker_version = self.versions.get(name)
             if worker_version != own_version:
                 return (
@@ -114,14 +114,14 @@ class Evidence:
                 )
         if self.failure is not None:
             return self.failure
-        changes = self.problem.changes(own.problem.parts)
+        changes = self.problem.changes(own_evidence.problem.parts)
         if changes:
             more_text = f" (and {len(changes) - 1} more)" if changes[1:] else ""
             return (
                 f"has another version of the problem: {changes[0]}{more_text} differs; put "
                 "the same modules on the worker, and restart it"
             )
-        if self.first_shard != own.first_shard:
+        if self.first_shard != own_evidence.first_shard:
             return (
                 "computes other bits than this process from the same sources and "
                 "versions; use machines of one kind, or clear Numba's cache there if "
@@ -170,7 +170,7 @@ _process, _lock = _Process(), threading.Lock()
 _thread = threading.local()
 
 
-def pack_build(build: Build, first: FirstShard) -> bytes:
+def pack_build(build: Build, first_shard: FirstShard) -> bytes:
     """The recipe for workers, as bytes; a problem that cannot be sent is refused.
 
     Dask would unpack it before a line of this file runs, and a module that is
@@ -192,7 +192,7 @@ def pack_build(build: Build, first: FirstShard) -> bytes:
     try:
         return bytes(
             cloudpickle.dumps(
-                (pickled_problem, spec, build.make, build.arguments, first)
+                (pickled_problem, spec, build.make, build.arguments, first_shard)
             )
         )
     except Exception as error:

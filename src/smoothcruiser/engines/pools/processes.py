@@ -244,7 +244,7 @@ _failure: SmoothcruiserError | None = None  # raised while making it
 
 def _begin(
     began: Any,
-    asked: bool,
+    safe_path_set: bool,
     make: Callable[..., Any],
     recipe: Recipe,
     arguments: dict[str, bytes],
@@ -255,8 +255,8 @@ def _begin(
     """
     global _built, _failure
     end_with_parent()
-    forget_safe_path(asked)
-    # Ctrl-C in a terminal reaches every process; the driver decides what ends.
+    forget_safe_path(safe_path_set)
+    # Ctrl-C in a terminal reaches every process; the driver decides which ones end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began.set()
     try:
@@ -308,14 +308,14 @@ def recipe_of(problem: Problem) -> Recipe:
     return problem.spec, pickled, fingerprint(problem).parts
 
 
-def _by_value(thing: Any) -> bytes:
+def _by_value(payload: Any) -> bytes:
     """The pickle of an object, together with the code of a notebook's cells.
 
     A process imports functions by the name of their module. Code that was typed into
     a cell, or at a prompt, is in no module that it could import; cloudpickle sends the
     code itself.
     """
-    pickled = pickle.dumps(thing)
+    pickled = pickle.dumps(payload)
     main_module = sys.modules.get("__main__")
     is_importable = any(getattr(main_module, x, None) for x in ("__spec__", "__file__"))
     if is_importable or b"__main__" not in pickled:
@@ -329,13 +329,13 @@ def _by_value(thing: Any) -> bytes:
             "'dask'), write the step into a module and import it (%%writefile), or use "
             "executor='python'."
         ) from None
-    pickled_code: bytes = cloudpickle.dumps(thing)
+    pickled_code: bytes = cloudpickle.dumps(payload)
     return pickled_code
 
 
-def _pickle_argument(name: str, thing: Any) -> bytes:
+def _pickle_argument(name: str, argument: Any) -> bytes:
     try:
-        return _by_value(thing)
+        return _by_value(argument)
     except InvalidInput:
         raise
     except Exception as error:
