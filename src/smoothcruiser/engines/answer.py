@@ -191,7 +191,7 @@ def pieces(
 def _clip_to_bounds(
     problem: Problem, state: Any, value: float, interval: Interval, *other_pieces: Any
 ) -> Pieces:
-    """The same, with the value inside the bounds that the user gave for this state."""
+    """The pieces, with the value inside the user's bounds at this state."""
     value_range = problem.facts.value_bounds(problem.mover(state))
     lower_bound, upper_bound = bounds_at(problem, state, value_range)
     inner_interval = max(interval[0], lower_bound), min(interval[1], upper_bound)

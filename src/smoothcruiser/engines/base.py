@@ -98,7 +98,7 @@ class Workers(Protocol):
         """
 
     def take_up(self, calls: int, looked: Looks) -> None:
-        """Count an inspection before the run that was made elsewhere."""
+        """Count an inspection that was made elsewhere before the run."""
 
     def seen(self, asked: int) -> str:
         """The findings about the step; ``asked`` calls of it followed the run."""

@@ -63,7 +63,7 @@ class FirstShard:
         return cls(PYTHON.name, facts.operator, facts.num_actions, facts.game, levels)
 
     def job(self) -> Job:
-        """The levels on the built-in world, from the dearest one that is cheap."""
+        """The levels on the built-in world, from the highest within ``MOST_CALLS``."""
         world = self._world()
         calls_per_level = level_calls(self.levels, self.num_actions)
         child = max(
@@ -89,7 +89,7 @@ class FirstShard:
         return f"{partial_sums.total.hex()} {partial_sums.square.hex()} {partial_sums.calls}"
 
     def _world(self) -> Problem:
-        """Three states, each reached from each, with rewards that all differ."""
+        """Three states, each reached from every state, with rewards that all differ."""
         num_pairs = STATES * self.num_actions
         weights = 1.0 + np.arange(num_pairs * STATES) % 7
         transition_weights = weights.reshape(STATES, self.num_actions, STATES)

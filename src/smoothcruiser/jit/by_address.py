@@ -80,7 +80,7 @@ def step(data: Any, state: int, action: int, rng: Any) -> Any:
 
 
 def leaf(data: Any, state: int, action: int, rng: Any) -> Any:
-    """``step`` for whoever ignores the next state."""
+    """``step`` without the next state."""
     end_flag = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
     return float_at(data[1], 0), end_flag != 0
 

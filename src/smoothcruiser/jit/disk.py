@@ -143,7 +143,7 @@ class OnDisk(FunctionCache):  # type: ignore[misc]
         return self._impl.rebuild(target_context, reduced_result)
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep a result of the compiler, if the disk takes it."""
+        """Cache a result of the compiler, if the disk allows."""
         if not self.private:
             return
         try:

@@ -62,7 +62,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _entry_function(which: int, state: int, action: int, rng: int, out: int) -> int:
-    """Stand for the function of an entry, which gives it its place and name."""
+    """A placeholder for the function of an entry: gives its file and name."""
     raise NotImplementedError
 
 

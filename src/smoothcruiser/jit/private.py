@@ -53,7 +53,7 @@ def is_private(status: os.stat_result) -> bool:
 
 
 def find_private_folder(folder: Path) -> Path | None:
-    """``folder``, which is made, or one of this user's own inside it; None: neither."""
+    """``folder``, created if missing, or a private one inside it; None: neither."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if is_private(folder.stat()):

@@ -75,7 +75,7 @@ def _listen() -> None:
 
     class Compiling(event.Listener):  # type: ignore[misc]
         def on_start(self, event: object) -> None:
-            """Stand still."""
+            """Pause."""
             _here.enter(0, 1)
 
         def on_end(self, event: object) -> None:
@@ -88,7 +88,7 @@ def _listen() -> None:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Stand still within the block."""
+    """Pause the stopwatches of this thread within the block."""
     _here.enter(1, 0)
     try:
         yield

@@ -95,7 +95,7 @@ class CompiledEngine:
             reference_engine.stop()
 
     def _run_samples(self, action: int, count: int, rng: Stream) -> tuple[int, Partial]:
-        """How it ended, and the sums of the root's samples.
+        """The status of the run, and the sums of the root's samples.
 
         They are ``count`` samples, and after a stop those that were completed.
         """

@@ -193,7 +193,7 @@ def leaf_transition(data: Any, state: int, action: int, rng: Any) -> Any:
 
 
 def allocate(depth: int) -> NDArray[np.int64]:
-    """Room for ``depth`` integer states.
+    """Memory for ``depth`` integer states.
 
     ``jit.state_columns`` does the same for other types; the tree engine keeps
     its states so.
@@ -232,7 +232,7 @@ def keep_word(address: int, state: Any) -> Any:
 
 
 def no_bound(data: Any, state: Any) -> float:
-    """Stand for a bound on V that depends on the state, where there is none."""
+    """A placeholder for a bound on V that depends on the state."""
     return 0.0
 
 
@@ -300,7 +300,7 @@ def leaf_total(
     data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float,
     rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
-    """The sum of reward + ``tail`` over ``count`` backups, and how it ended.
+    """The sum of reward + ``tail`` over ``count`` backups, and a status.
 
     Most calls are made in this loop.
     """
@@ -454,7 +454,7 @@ def add_score(
 
 
 def mark_of(address: int, size: int) -> int:
-    """A number by which a change of any of ``size`` words shows.
+    """A digest of ``size`` words, which shows a change of any of them.
 
     The words are its digits, and it is taken modulo 2**64.
     """
@@ -476,7 +476,7 @@ def run_shard(
     scratch: int,
     score: int,
 ) -> tuple[int, int, float, float]:
-    """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
+    """(status, oracle calls, sum and sum of squares) of ``count`` root samples.
 
     The sums are of the samples' distances to ``center``; their scores are added to
     those at ``score``. Action -1 samples X itself. After a stop the sums are of
