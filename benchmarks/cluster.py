@@ -460,7 +460,7 @@ def overhead(folder: Path) -> None:
 
     lines = []
     for name in ("python", "compiled"):
-        payload = dask_worker.packed(
+        payload = dask_worker.pack_build(
             Build(module_of_world.problem, lambda problem: problem),
             FirstShard.of(module_of_world.problem, name),
         )

@@ -186,7 +186,7 @@ def test_a_problem_that_cannot_travel_is_refused_before_anything_runs():
 
 def test_a_spec_that_gives_other_facts_is_not_trusted():
     """The prior of KL is not part of a spec: the pickle is what travels."""
-    from smoothcruiser.engines.pools.processes import rebuilt, recipe_of
+    from smoothcruiser.engines.pools.processes import rebuild_problem, recipe_of
 
     problem = sc.make(
         "garnet:states=6,actions=2",
@@ -197,9 +197,9 @@ def test_a_spec_that_gives_other_facts_is_not_trusted():
     spec, pickled, facts = recipe_of(problem)
     if pickled is None:
         with pytest.raises(sc.InvalidInput, match="could not be rebuilt"):
-            rebuilt((spec, pickled, facts))
+            rebuild_problem((spec, pickled, facts))
     else:
-        assert rebuilt((spec, pickled, facts)).facts == problem.facts
+        assert rebuild_problem((spec, pickled, facts)).facts == problem.facts
 
 
 # --- batched: the same counts, the same law -----------------------------------

@@ -19,7 +19,7 @@ from scipy.stats import binom
 
 import smoothcruiser as sc
 from smoothcruiser.engines.run import RootSums
-from smoothcruiser.engines.scores import scored
+from smoothcruiser.engines.scores import add_scores
 from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -45,7 +45,7 @@ def failures(rule: StoppingRule, law: tuple[float, float, float], seed: int) -> 
     truth = low + chance * (high - low)
     counts = (0, *SCHEDULE.root.looks[::2], SCHEDULE.root.samples)
     one, other = (
-        (x, scored(rule.score, [x])) for x in (d - rule.center for d in law[:2])
+        (x, add_scores(rule.score, [x])) for x in (d - rule.center for d in law[:2])
     )
     rng = np.random.default_rng(seed)
     failed = 0
@@ -93,14 +93,14 @@ def test_a_side_that_is_dropped_is_noticed(
     side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Mutation: one end of the bets at the mean itself."""
-    whole = StoppingRule._bets
+    whole = StoppingRule._bet_ends
 
     def broken(self: StoppingRule, tally: RootSums) -> tuple[float, float]:
         ends = list(whole(self, tally))
         ends[side] = self.mean(tally)
         return ends[0], ends[1]
 
-    monkeypatch.setattr(StoppingRule, "_bets", broken)
+    monkeypatch.setattr(StoppingRule, "_bet_ends", broken)
     assert tail(failures(RULE, LAWS["fair coin"], 2)) < 1e-4
 
 
@@ -110,7 +110,7 @@ def test_the_least_interval_keeps_epsilon() -> None:
         low, high, chance = LAWS[name]
         count = SCHEDULE.root.samples
         wins = round(count * chance)
-        parts = [scored(RULE.score, [x - RULE.center]) for x in (low, high)]
+        parts = [add_scores(RULE.score, [x - RULE.center]) for x in (low, high)]
         score = tuple(
             (count - wins) * a + wins * b for a, b in zip(*parts, strict=True)
         )

@@ -1,6 +1,6 @@
 """From root sums to an Estimate.
 
-The action values are clipped to what is possible, the operator is applied, and
+The action values are clipped to their possible range, the operator is applied, and
 the certificate is written.
 
 Only here may Q-hat be clipped (to the box that holds every Q): inside the tree
@@ -34,7 +34,7 @@ from smoothcruiser.schedule.schedule import Schedule
 
 
 class Ran(NamedTuple):
-    """Who ran the shards, and what was seen of the step there."""
+    """The executor that ran the shards, and its findings about the step."""
 
     name: str  # the executor's
     compile_seconds: float = 0.0
@@ -53,15 +53,15 @@ def assemble(
 ) -> Estimate:
     """The Estimate of a run that finished or was stopped early."""
     schedule = rule.schedule
-    assumed = assumptions(problem, ONE_LAW, ran.seen)
+    stated_assumptions = assumptions(problem, ONE_LAW, ran.seen)
     value, interval, q_values, q_intervals, policy = pieces(
         problem, state, rule, outcome.tallies
     )
     if schedule.delta < 1.0 and any(
-        low > high for low, high in (interval, *q_intervals)
+        lower_end > upper_end for lower_end, upper_end in (interval, *q_intervals)
     ):
-        raise contradiction(state, schedule.delta, assumed)
-    promised = schedule.delta < 1.0
+        raise contradiction(state, schedule.delta, stated_assumptions)
+    has_promise = schedule.delta < 1.0
     mover = problem.mover(state)
     notes = _notes(schedule, outcome)
     certificate = Certificate(
@@ -69,26 +69,26 @@ def assemble(
         interval=interval,
         q_intervals=q_intervals,
         confidence=1.0 - schedule.delta,
-        bound=rule.bound(outcome),
-        assumptions=assumed,
+        bound=rule.bound_name(outcome),
+        assumptions=stated_assumptions,
         best_actions=not_excluded(q_intervals, mover) if q_intervals else None,
     )
     return Estimate(
         value=value,
-        interval=interval if promised else None,
+        interval=interval if has_promise else None,
         q_values=q_values,
         policy=policy,
         action=best_action(policy, q_values, mover) if q_values else None,
         num_calls=outcome.num_calls,
         epsilon=schedule.epsilon
-        if (outcome.finished and rule.wanted is None) or not promised
+        if (outcome.finished and rule.wanted is None) or not has_promise
         else min(
             schedule.epsilon if outcome.finished else math.inf,
-            reached(value, interval, q_values, q_intervals),
+            reached_epsilon(value, interval, q_values, q_intervals),
         ),
         delta=schedule.delta,
         method=schedule.method,
-        certificate=certificate if promised else None,
+        certificate=certificate if has_promise else None,
         seconds=outcome.seconds,
         compile_seconds=ran.compile_seconds,
         **about(problem, state),
@@ -104,7 +104,7 @@ def assemble(
 def usual_error(
     rule: StoppingRule, tallies: dict[int, RootSums], policy: tuple[float, ...]
 ) -> float | None:
-    """The usual standard error of the value, by the delta method; it is not promised.
+    """The usual standard error of the value by the delta method, without a promise.
 
     The value moves with an action's mean by its share of the policy. None where an
     action that counts has fewer than two samples, and where the schedule's bias may be
@@ -114,30 +114,37 @@ def usual_error(
         return None
     variance = 0.0
     for action, tally in tallies.items():
-        share, n = policy[action] if policy else 1.0, tally.draws
+        share, num_samples = policy[action] if policy else 1.0, tally.draws
         if share == 0.0:
             continue
-        if n < 2:
+        if num_samples < 2:
             return None
-        square = max(0.0, tally.square / n - (tally.total / n) ** 2)
-        variance += share * share * square / (n - 1)
-    error = math.sqrt(variance)
-    return error if rule.promise.bias <= error else None
+        sample_variance = max(
+            0.0, tally.square / num_samples - (tally.total / num_samples) ** 2
+        )
+        variance += share * share * sample_variance / (num_samples - 1)
+    standard_error = math.sqrt(variance)
+    return standard_error if rule.promise.bias <= standard_error else None
 
 
-def reached(
+def reached_epsilon(
     value: float,
     interval: Interval,
     q_values: tuple[float, ...],
     q_intervals: tuple[Interval, ...],
 ) -> float:
-    """How far what was asked for can be from the truth.
+    """The largest possible distance of the requested quantities from the truth.
 
-    That is all action values where they were asked for, and the value otherwise.
+    These are all action values where they were requested, and the value otherwise.
     """
-    asked = zip(q_values, q_intervals, strict=True) if q_values else [(value, interval)]
-    ends = [(x - low, high - x) for x, (low, high) in asked]
-    return max(max(pair) for pair in ends if not math.isnan(sum(pair)))
+    estimates_with_intervals = (
+        zip(q_values, q_intervals, strict=True) if q_values else [(value, interval)]
+    )
+    end_distances = [
+        (x - lower_end, upper_end - x)
+        for x, (lower_end, upper_end) in estimates_with_intervals
+    ]
+    return max(max(pair) for pair in end_distances if not math.isnan(sum(pair)))
 
 
 def interval_of(
@@ -168,59 +175,77 @@ def pieces(
     problem: Problem, state: Any, rule: StoppingRule, tallies: dict[int, RootSums]
 ) -> Pieces:
     """(value, interval, action values, their intervals, policy) of root sums."""
-    make = _from_draws_of_v if rule.schedule.root.target == "value" else _from_q
-    found = make(problem, state, rule, tallies)
-    return found if problem.value_gap is None else _bounded(problem, state, *found)
+    make_pieces = (
+        _pieces_from_values
+        if rule.schedule.root.target == "value"
+        else _pieces_from_q_values
+    )
+    root_pieces = make_pieces(problem, state, rule, tallies)
+    return (
+        root_pieces
+        if problem.value_gap is None
+        else _clip_to_bounds(problem, state, *root_pieces)
+    )
 
 
-def _bounded(
-    problem: Problem, state: Any, value: float, interval: Interval, *rest: Any
+def _clip_to_bounds(
+    problem: Problem, state: Any, value: float, interval: Interval, *other_pieces: Any
 ) -> Pieces:
-    """The same, with the value inside the bounds that the user gave for this state."""
-    box = problem.facts.value_bounds(problem.mover(state))
-    low, high = bounds_at(problem, state, box)
-    inside = max(interval[0], low), min(interval[1], high)
-    return min(max(value, low), high), inside, *rest
+    """The pieces, with the value inside the user's bounds at this state."""
+    value_range = problem.facts.value_bounds(problem.mover(state))
+    lower_bound, upper_bound = bounds_at(problem, state, value_range)
+    inner_interval = max(interval[0], lower_bound), min(interval[1], upper_bound)
+    return min(max(value, lower_bound), upper_bound), inner_interval, *other_pieces
 
 
-def _from_q(
+def _pieces_from_q_values(
     problem: Problem, state: Any, rule: StoppingRule, tallies: dict[int, RootSums]
 ) -> Pieces:
     mover = problem.mover(state)
-    low, high = problem.facts.q_bounds(mover)
+    q_low, q_high = problem.facts.q_bounds(mover)
     weights = problem.operator.weights(problem.num_actions)
     actions = sorted(tallies)
-    w = [weights[a] for a in actions]
+    action_weights = [weights[a] for a in actions]
     balls = [rule.ball(tallies[a]) for a in actions]
     means = [
-        mean if tallies[a].draws else (low + high) / 2.0
+        mean if tallies[a].draws else (q_low + q_high) / 2.0
         for a, (mean, _) in zip(actions, balls, strict=True)
     ]
-    clipped = [min(max(mean, low), high) for mean in means]
-    boxes = [
-        (max(mean - radius, low), min(mean + radius, high))
+    clipped_means = [min(max(mean, q_low), q_high) for mean in means]
+    q_intervals = [
+        (max(mean - radius, q_low), min(mean + radius, q_high))
         for mean, (_, radius) in zip(means, balls, strict=True)
     ]
-    operator, bounds = problem.operator, problem.facts.value_bounds(mover)
-    value = operator.value(clipped, player=mover, weights=w)
-    value = min(max(value, bounds[0]), bounds[1])
-    lows, highs = ([box[side] for box in boxes] for side in (0, 1))
-    interval = operator.value_bounds(lows, highs, player=mover, weights=w)
-    interval = max(interval[0], bounds[0]), min(interval[1], bounds[1])
-    gradient = operator.gradient(clipped, player=mover, weights=w)
-    spread = Spread.over(problem.num_actions, actions, clipped, boxes, gradient)
+    operator, value_range = problem.operator, problem.facts.value_bounds(mover)
+    value = operator.value(clipped_means, player=mover, weights=action_weights)
+    value = min(max(value, value_range[0]), value_range[1])
+    lower_ends, upper_ends = ([box[side] for box in q_intervals] for side in (0, 1))
+    interval = operator.value_bounds(
+        lower_ends, upper_ends, player=mover, weights=action_weights
+    )
+    interval = max(interval[0], value_range[0]), min(interval[1], value_range[1])
+    gradient = operator.gradient(clipped_means, player=mover, weights=action_weights)
+    spread = Spread.over(
+        problem.num_actions, actions, clipped_means, q_intervals, gradient
+    )
     return value, interval, spread.q_values, spread.q_intervals, spread.policy
 
 
-def _from_draws_of_v(
+def _pieces_from_values(
     problem: Problem, state: Any, rule: StoppingRule, tallies: dict[int, RootSums]
 ) -> Pieces:
     (tally,) = tallies.values()
-    low, high = problem.facts.value_bounds(problem.mover(state))
-    mean, width = rule.ball(tally)
-    mean = mean if tally.draws else (low + high) / 2.0
-    value = min(max(mean, low), high)
-    return value, (max(mean - width, low), min(mean + width, high)), (), (), ()
+    value_low, value_high = problem.facts.value_bounds(problem.mover(state))
+    mean, half_width = rule.ball(tally)
+    mean = mean if tally.draws else (value_low + value_high) / 2.0
+    value = min(max(mean, value_low), value_high)
+    return (
+        value,
+        (max(mean - half_width, value_low), min(mean + half_width, value_high)),
+        (),
+        (),
+        (),
+    )
 
 
 def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
@@ -232,8 +257,10 @@ def _notes(schedule: Schedule, outcome: Outcome) -> tuple[str, ...]:
             "delta' was given and is too large for a promise: the printed analysis "
             "allows the answer to fail with probability 1."
         )
-    early = [tally.look for tally in outcome.tallies.values() if tally.look is not None]
-    if early and outcome.finished:
+    early_checkpoints = [
+        tally.look for tally in outcome.tallies.values() if tally.look is not None
+    ]
+    if early_checkpoints and outcome.finished:
         notes.append(
             f"The data allowed an early stop: {outcome.num_calls:,} of "
             f"{schedule.num_calls:,} calls were needed."

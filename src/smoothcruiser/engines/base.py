@@ -1,8 +1,7 @@
 """The vocabulary of a run: jobs, engines, workers and executors.
 
-A ``Job`` is what is to be done. An ``Engine`` runs one shard of it, ``Workers``
-run many shards, and an ``Executor`` is what a name on the command line stands
-for.
+A ``Job`` is the work to do. An ``Engine`` runs one shard of it, ``Workers`` run
+many shards, and an ``Executor`` is the meaning of a name on the command line.
 
 An engine is a way to compute: line by line, in Python functions, in machine code,
 in arrays. A pool is a place: this thread, threads, processes, a cluster. An
@@ -35,13 +34,13 @@ Report = Callable[[Shard, Partial], bool]
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run: a schedule of a problem, at a state."""
+    """The work to do: a schedule of a problem, at a state."""
 
     problem: Problem
     schedule: Schedule
     state: Any
     center: float = 0.0  # sums are of distances to this number
-    score: Score = NO_SCORE  # what is added up beside them
+    score: Score = NO_SCORE  # added up beside the sums
 
 
 class Engine(Protocol):
@@ -61,7 +60,7 @@ class Engine(Protocol):
 
     @property
     def guard(self) -> Guard | None:
-        """What watches the step while shards run; None where nothing can."""
+        """The watch over the step while shards run; None where there is none."""
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard.
@@ -81,10 +80,10 @@ class Workers(Protocol):
 
     name: str  # the executor's name
     compile_seconds: float
-    left: Sequence[Piece]  # what a stop left of the shards that were under way
+    left: Sequence[Piece]  # finished pieces of the shards that a stop cut short
     unfinished: int  # calls counted in samples that were not finished
     look_calls: int  # of all inspections so far, also of one that was stopped
-    abreast: int  # actions whose shards take turns, where they are run in pieces
+    abreast: int  # number of actions that take turns, where shards run in pieces
 
     @property
     def stuck(self) -> int:
@@ -99,10 +98,10 @@ class Workers(Protocol):
         """
 
     def take_up(self, calls: int, looked: Looks) -> None:
-        """Count an inspection before the run that was made elsewhere."""
+        """Count an inspection that was made elsewhere before the run."""
 
     def seen(self, asked: int) -> str:
-        """What was seen of the step; ``asked`` calls of it were made after the run."""
+        """The findings about the step; ``asked`` calls of it followed the run."""
 
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """Run the shards of ``source`` until it ends or ``report`` returns True.
@@ -123,7 +122,7 @@ class Workers(Protocol):
 
 
 def not_run(engine: str, kind: IntEnum) -> BrokenPromise:
-    """The error of an engine that meets a kind which it lists and has no code for."""
+    """The error for an engine that lists a kind and has no code for it."""
     return BrokenPromise(f"engine {engine} lists kind {kind.name} and does not run it")
 
 

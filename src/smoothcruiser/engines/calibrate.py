@@ -4,11 +4,11 @@ A price in calls becomes a time only with the speed of the user's simulator,
 which may be 10 ns or 10 s per call. So a table that promises nothing is run
 again and again until ``SECONDS`` have passed, and stopped in its middle where the
 simulator is slow. Most of its calls are in leaves below plug-ins, as in a real
-plan. The engine is the one that would run the plan, and the place too: ``time_elsewhere``
-of ``engines.workers`` measures in a worker.
+plan. The engine is the one that would run the plan. So is the place:
+``time_elsewhere`` of ``engines.workers`` measures in a worker.
 
-What this file decides: what is run, for how long and for how many calls. It leaves out
-compiling (done before the clock starts).
+This file decides which table is run, for how long and for how many calls. It leaves
+out compiling (done before the clock starts).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LEAVES = 16  # samples per action of the inner node
 
 
 class Speed(NamedTuple):
-    """How fast a simulator is, and what it took to know."""
+    """The speed of a simulator, and the cost of measuring it."""
 
     rate: float  # calls per second
     calls: int  # made to measure it
@@ -63,13 +63,15 @@ def calls_per_second(
     were made.
     """
     job = timing_job(problem, state, most_calls)
-    begin = time.perf_counter()
+    start_time = time.perf_counter()
     with uncounted():
         engine = make_engine(executor or default_executor(problem), job)
         warm_up()
-    compiling = time.perf_counter() - begin
+    compile_seconds = time.perf_counter() - start_time
     began()
-    return measured(engine, seconds, most_calls)._replace(compile_seconds=compiling)
+    return measure_speed(engine, seconds, most_calls)._replace(
+        compile_seconds=compile_seconds
+    )
 
 
 def timing_job(problem: Problem, state: Any, most_calls: float = math.inf) -> Job:
@@ -85,8 +87,8 @@ def timing_job(problem: Problem, state: Any, most_calls: float = math.inf) -> Jo
     )[: min(3, facts.horizon or 3)]
     while len(levels) > 1 and _sample_calls(levels, facts) > most_calls:
         levels = levels[:-1]
-    samples = max(1, CALLS // _sample_calls(levels, facts))
-    root = Root("q_values", samples, len(levels) - 1, "none")
+    num_samples = max(1, CALLS // _sample_calls(levels, facts))
+    root = Root("q_values", num_samples, len(levels) - 1, "none")
     # an infinite epsilon: a table that promises nothing
     schedule = Schedule("measured", facts, levels, root, math.inf, 0.5)
     return Job(problem, schedule, state)
@@ -97,38 +99,40 @@ def _sample_calls(levels: tuple[Level, ...], facts: Facts) -> int:
     return 1 + level_calls(levels, facts.num_actions)[-1]
 
 
-def measured(engine: Engine, seconds: float, most_calls: float) -> Speed:
-    """The speed of an engine that was made for a ``timing_job``, and is used up then."""
+def measure_speed(engine: Engine, seconds: float, most_calls: float) -> Speed:
+    """The speed of an engine that was made for a ``timing_job``; it is used up."""
     problem, schedule = engine.job.problem, engine.job.schedule
     action = problem.legal_actions(engine.job.state)[0]
-    each, samples = (
+    calls_per_sample, max_samples = (
         _sample_calls(schedule.levels, schedule.facts),
         schedule.root.samples,
     )
     timer = threading.Timer(seconds, engine.stop)
     timer.daemon = True
     timer.start()
-    calls, begin, took = 0, time.perf_counter(), 0.0
-    computed = time.process_time()
+    num_calls, start_time, elapsed_seconds = 0, time.perf_counter(), 0.0
+    cpu_start = time.process_time()
     try:
         for index in range(1_000_000):
-            left = (most_calls - calls) / each  # no //: that of infinity is no number
-            count = int(min(samples, max(1.0, left)))
-            calls += _one(engine, Shard(action, index, 0, count))
-            took = time.perf_counter() - begin
-            if took >= seconds or calls + each > most_calls:
+            samples_left = (
+                most_calls - num_calls
+            ) / calls_per_sample  # no //: that of infinity is no number
+            num_samples = int(min(max_samples, max(1.0, samples_left)))
+            num_calls += _repetition_calls(engine, Shard(action, index, 0, num_samples))
+            elapsed_seconds = time.perf_counter() - start_time
+            if elapsed_seconds >= seconds or num_calls + calls_per_sample > most_calls:
                 break
     except KeyboardInterrupt as stop:
-        begun = getattr(stop, "piece", None)
-        stop.calls = calls + (0 if begun is None else begun.part.calls)  # type: ignore[attr-defined]
+        begun_piece = getattr(stop, "piece", None)
+        stop.calls = num_calls + (0 if begun_piece is None else begun_piece.part.calls)  # type: ignore[attr-defined]
         raise
     finally:
         timer.cancel()
-    busy = min(1.0, (time.process_time() - computed) / took)
-    return Speed(max(1, calls) / took, calls, busy, 0.0)
+    busy_share = min(1.0, (time.process_time() - cpu_start) / elapsed_seconds)
+    return Speed(max(1, num_calls) / elapsed_seconds, num_calls, busy_share, 0.0)
 
 
-def _one(engine: Engine, shard: Shard) -> int:
+def _repetition_calls(engine: Engine, shard: Shard) -> int:
     """The calls of one repetition, or of the part of it before the stop."""
     try:
         return engine.run_shard(shard, seed=0).calls

@@ -1,4 +1,4 @@
-"""What a randomized level adds to its base, as functions for executor ``python``.
+"""Corrections of randomized levels, as functions for executor ``python``.
 
 legend   symbol       here
   N                   samples of the base, per legal action
@@ -26,33 +26,42 @@ from smoothcruiser.schedule.schedule import Kind, Level
 if TYPE_CHECKING:
     from smoothcruiser.engines.python import Means, PythonEngine
 
-# (state, legal actions, their prior weights, the mover's sign) -> what is added
+# (state, legal actions, their prior weights, the mover's sign) -> the correction
 Correction = Callable[[Any, list[int], list[float], float], float]
 
 
 def correction(engine: PythonEngine, level: Level, query: Means) -> Correction:
-    """A function that samples what ``level`` adds to its base."""
-    lacks = _value_lacks if level.kind == Kind.RANDOM_PLUGIN else _rollout_lacks
-    lacking = lacks(engine, level)
-    rungs, samples = level.rungs, level.samples
+    """A function that samples the correction of ``level`` to its base."""
+    make_lacking = _value_lacks if level.kind == Kind.RANDOM_PLUGIN else _rollout_lacks
+    lacking_value = make_lacking(engine, level)
+    rungs, base_samples = level.rungs, level.samples
 
-    def corrected(
+    def sample_correction(
         state: Any, actions: list[int], weights: list[float], sign: float
     ) -> float:
         u = engine.rng.random()
-        running = 0.0
+        running_sum = 0.0
         for j, chance in enumerate(rungs):
-            running += chance
-            if u < running:
-                m = samples << j
-                first = [sign * x for x in query(state, actions, m)]
-                second = [sign * x for x in query(state, actions, m)]
-                whole = [0.5 * (x + y) for x, y in zip(first, second, strict=True)]
-                parts = ((1.0, whole), (-0.5, first), (-0.5, second))
-                return lacking(state, actions, weights, sign, parts) / chance
+            running_sum += chance
+            if u < running_sum:
+                half_samples = base_samples << j
+                first_half = [sign * x for x in query(state, actions, half_samples)]
+                second_half = [sign * x for x in query(state, actions, half_samples)]
+                full_means = [
+                    0.5 * (x + y) for x, y in zip(first_half, second_half, strict=True)
+                ]
+                weighted_means = (
+                    (1.0, full_means),
+                    (-0.5, first_half),
+                    (-0.5, second_half),
+                )
+                return (
+                    lacking_value(state, actions, weights, sign, weighted_means)
+                    / chance
+                )
         return 0.0
 
-    return corrected
+    return sample_correction
 
 
 Parts = tuple[tuple[float, list[float]], ...]
@@ -64,50 +73,60 @@ def _value_lacks(engine: PythonEngine, level: Level) -> Lacking:
     value_of, strength = operator.scalar.value, operator.strength
 
     def lacking(
-        state: Any, actions: list[int], weights: list[float], sign: float, parts: Parts
+        state: Any,
+        actions: list[int],
+        weights: list[float],
+        sign: float,
+        weighted_means: Parts,
     ) -> float:
-        total = 0.0
-        for share, y in parts:
-            total += share * value_of(y, weights, strength)
-        return sign * total
+        lacking_sum = 0.0
+        for share, y in weighted_means:
+            lacking_sum += share * value_of(y, weights, strength)
+        return sign * lacking_sum
 
     return lacking
 
 
 def _rollout_lacks(engine: PythonEngine, level: Level) -> Lacking:
     operator, baseline = engine.problem.operator, level.constant
-    both, unit = operator.both, operator.shift_invariant
+    value_and_gradient, is_shift_invariant = operator.both, operator.shift_invariant
     oracle, discount = engine.oracle, engine.problem.discount
-    onward = engine.draws[level.continuation]
+    sample_continuation = engine.level_samplers[level.continuation]
 
     def lacking(
-        state: Any, actions: list[int], weights: list[float], sign: float, parts: Parts
+        state: Any,
+        actions: list[int],
+        weights: list[float],
+        sign: float,
+        weighted_means: Parts,
     ) -> float:
-        total, delta = 0.0, [0.0] * len(actions)
-        for share, y in parts:
-            value, gradient = both(y, weights)
-            inner = 0.0
+        lacking_sum, delta = 0.0, [0.0] * len(actions)
+        for share, y in weighted_means:
+            value, gradient = value_and_gradient(y, weights)
+            inner_product = 0.0
             for i, g in enumerate(gradient):
-                inner += y[i] * g
+                inner_product += y[i] * g
                 delta[i] += share * g
-            total += share * (value - inner)
-        bracket = sign * total
-        norm = drift = 0.0
+            lacking_sum += share * (value - inner_product)
+        bracket = sign * lacking_sum
+        delta_norm = drift = 0.0
         for d in delta:
-            norm += abs(d)
+            delta_norm += abs(d)
             drift += d
-        if norm == 0.0:
+        if delta_norm == 0.0:
             return bracket
-        if not unit:
+        if not is_shift_invariant:
             bracket += baseline * drift
-        sizes = [abs(d) for d in delta]
-        chosen = proportional(sizes, len(sizes), engine.rng.random() * norm)
-        reward, after, ended = oracle(state, actions[chosen])
+        delta_sizes = [abs(d) for d in delta]
+        chosen_slot = proportional(
+            delta_sizes, len(delta_sizes), engine.rng.random() * delta_norm
+        )
+        reward, next_state, is_over = oracle(state, actions[chosen_slot])
         xi = (
             reward - baseline
-            if ended
-            else reward + (discount * onward(after) - baseline)
+            if is_over
+            else reward + (discount * sample_continuation(next_state) - baseline)
         )
-        return bracket + (norm if delta[chosen] > 0.0 else -norm) * xi
+        return bracket + (delta_norm if delta[chosen_slot] > 0.0 else -delta_norm) * xi
 
     return lacking

@@ -1,12 +1,12 @@
-"""A small piece of a run whose bits every worker must be able to reproduce.
+"""A small piece of a run, which every worker must reproduce to the last bit.
 
 The levels of the run's own schedule are sampled by the run's own engine, in a
 small built-in world with the run's operator and number of actions. So it costs
 milliseconds and not one call of the user's simulator, and it goes through the
 code, the machine code and the mathematical functions that the shards will use.
 
-What this file decides: the world, and how much of the schedule is run
-(``MOST_CALLS``). It leaves out who compares the bits (``pools.dask``).
+This file decides the world, and how much of the schedule is run (``MOST_CALLS``).
+It leaves out the comparison of bits (``pools.dask``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ EVERY_KIND = (
 class FirstShard:
     """The piece, as data that can be sent to a worker."""
 
-    executor: str  # whose engine runs it
+    executor: str  # its engine runs the piece
     operator: Operator
     num_actions: int
     game: bool
@@ -50,26 +50,34 @@ class FirstShard:
     def of(
         cls, problem: Problem, executor: str, levels: tuple[Level, ...] = EVERY_KIND
     ) -> FirstShard:
-        """The piece for a problem whose shards are run by ``executor``."""
+        """The piece for a problem that ``executor`` runs."""
         from smoothcruiser.engines.registry import PYTHON, accepts
 
         facts = problem.facts
-        found = cls(executor, facts.operator, facts.num_actions, facts.game, levels)
-        if accepts(executor, found.job()):
-            return found
+        first_shard = cls(
+            executor, facts.operator, facts.num_actions, facts.game, levels
+        )
+        if accepts(executor, first_shard.job()):
+            return first_shard
         # an executor from another package, which runs nothing but its own worlds
         return cls(PYTHON.name, facts.operator, facts.num_actions, facts.game, levels)
 
     def job(self) -> Job:
-        """The levels on the built-in world, from the dearest one that is cheap."""
+        """The levels on the built-in world, from the highest within ``MOST_CALLS``."""
         world = self._world()
-        calls = level_calls(self.levels, self.num_actions)
-        child = max(i for i in range(len(calls)) if calls[i] <= MOST_CALLS or i == 0)
-        samples = max(1, min(MOST_SAMPLES, MOST_CALLS // (1 + calls[child])))
-        root = Root("q_values", samples, child, "")
+        calls_per_level = level_calls(self.levels, self.num_actions)
+        child = max(
+            i
+            for i in range(len(calls_per_level))
+            if calls_per_level[i] <= MOST_CALLS or i == 0
+        )
+        num_samples = max(
+            1, min(MOST_SAMPLES, MOST_CALLS // (1 + calls_per_level[child]))
+        )
+        root = Root("q_values", num_samples, child, "")
         # an infinite epsilon: a table that promises nothing
-        plan = Schedule("proof", world.facts, self.levels, root, math.inf, 0.5)
-        return Job(world, plan, 0)
+        schedule = Schedule("proof", world.facts, self.levels, root, math.inf, 0.5)
+        return Job(world, schedule, 0)
 
     def bits(self) -> str:
         """The sums of the piece, to the last bit."""
@@ -77,18 +85,18 @@ class FirstShard:
 
         job = self.job()
         shard = Shard(0, 0, 0, job.schedule.root.samples)
-        part = make_engine(self.executor, job).run_shard(shard, SEED)
-        return f"{part.total.hex()} {part.square.hex()} {part.calls}"
+        partial_sums = make_engine(self.executor, job).run_shard(shard, SEED)
+        return f"{partial_sums.total.hex()} {partial_sums.square.hex()} {partial_sums.calls}"
 
     def _world(self) -> Problem:
-        """Three states, each reached from each, with rewards that all differ."""
-        pairs = STATES * self.num_actions
-        weights = 1.0 + np.arange(pairs * STATES) % 7
-        chances = weights.reshape(STATES, self.num_actions, STATES)
-        rewards = np.sqrt(np.arange(1, pairs + 1) / pairs)
+        """Three states, each reached from every state, with rewards that all differ."""
+        num_pairs = STATES * self.num_actions
+        weights = 1.0 + np.arange(num_pairs * STATES) % 7
+        transition_weights = weights.reshape(STATES, self.num_actions, STATES)
+        pair_rewards = np.sqrt(np.arange(1, num_pairs + 1) / num_pairs)
         return tabular(
-            chances / chances.sum(axis=2, keepdims=True),
-            rewards.reshape(STATES, self.num_actions),
+            transition_weights / transition_weights.sum(axis=2, keepdims=True),
+            pair_rewards.reshape(STATES, self.num_actions),
             discount=DISCOUNT,
             operator=self.operator,
             players=np.arange(STATES) % 2 + 1 if self.game else None,

@@ -1,6 +1,6 @@
 """Inspections of the step before and after a run: do its arguments decide its answer?
 
-A promise rests on what no planner can prove. The step must take all its
+A promise rests on assumptions that no planner can prove. The step must take all its
 randomness from ``rng``, remember nothing between calls, leave the state it
 receives alone, and return states that nobody changes later. Here each of these
 is tested at a few pairs (state, action): every action of the requested state,
@@ -19,9 +19,9 @@ Answers agree if reward and end are equal and the next states hold equal values.
 Where they do not, or show nothing to compare, their futures decide: both are
 stepped on from equal streams and must pay the same.
 
-The streams have a key of their own, so a run's bits do not depend on what was
-inspected. The calls are counted. ``check`` tests more, and at more pairs; this
-is what ``plan`` does without being asked to.
+The streams have a key of their own, so a run's bits do not depend on the inspected
+pairs. The calls are counted. ``check`` tests more, and at more pairs; ``plan`` does
+this much on its own.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class SecondCall(Enum):
 
 @dataclass(frozen=True)
 class Look:
-    """The inspection of one pair: its stream's place, and what the call returned."""
+    """The inspection of one pair: the place of its stream, and the call's answer."""
 
     state: Any
     action: int
     place: int
     answer: Answer
     kept: Any  # a copy of the next state; None where it cannot change or be copied
-    profile: tuple[int, ...] | None  # who moves, and what is legal
+    profile: tuple[int, ...] | None  # the mover, and the legal actions
     taken: tuple[int, ...]  # the stream's words after the call
 
     @property
@@ -125,19 +125,19 @@ def look(
     """
     if problem.tables is not None or problem.is_terminal(state):
         return 0, ()
-    most = problem.inspected_pairs
+    max_pairs = problem.inspected_pairs
     if most_calls is not None:
-        most = min(most, most_calls // CALLS_PER_LOOK)
-    inspector = _Inspector(problem, state, seed, most)
+        max_pairs = min(max_pairs, most_calls // CALLS_PER_LOOK)
+    inspector = _Inspector(problem, state, seed, max_pairs)
     if seconds is not None:
         inspector.seconds = min(seconds, LOOK_SECONDS)
     try:
         with watched(inspector, problem.call_seconds):
             if looked is None:
-                with suppress(_NoRoom):
-                    inspector.begin(state, most)
+                with suppress(_NoCallsLeft):
+                    inspector.inspect_pairs(state, max_pairs)
             else:
-                inspector.again(looked)
+                inspector.repeat_calls(looked)
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
     except KeyboardInterrupt as stop:
@@ -146,155 +146,181 @@ def look(
     return inspector.calls, tuple(inspector.looked) if looked is None else looked
 
 
-class _NoRoom(Exception):
+class _NoCallsLeft(Exception):
     """A pair would take more calls than are left: it is not inspected to its end."""
 
 
 class _Inspector:
     """Calls a problem's step, compares its answers, and counts the calls."""
 
-    def __init__(self, problem: Problem, state: Any, seed: int, most: int) -> None:
+    def __init__(self, problem: Problem, state: Any, seed: int, max_pairs: int) -> None:
         self.problem, self.seed = problem, seed
         self.retype = retyped_by(problem, state)
         self.calls = 0
         # calls for the inspections before and after the run together
-        self.room = CALLS_PER_LOOK * most
-        self.last = CALLS_PER_LOOK  # what the last pair took of it
-        self.begun: int | None = None  # calls before the pair at hand
+        self.calls_left = CALLS_PER_LOOK * max_pairs
+        self.last_pair_calls = CALLS_PER_LOOK  # the last pair's share of it
+        self.calls_before_pair: int | None = None  # calls before the pair at hand
         self.looked: list[Look] = []
         warm_up()  # the clock is for simulators, not for our own compiling
-        self.watch, self.seconds = Stopwatch(), LOOK_SECONDS
+        self.stopwatch, self.seconds = Stopwatch(), LOOK_SECONDS
 
     def _in_time(self) -> bool:
-        return self.calls == 0 or self.watch.elapsed() < self.seconds
+        return self.calls == 0 or self.stopwatch.elapsed() < self.seconds
 
-    def begin(self, start: Any, most: int) -> None:
+    def inspect_pairs(self, start: Any, max_pairs: int) -> None:
         """Inspect every action of the requested state, then pairs met by a walk."""
         problem = self.problem
         actions = problem.legal_actions(start)
         refuse_named_legal(problem, start)
-        shown = min(len(actions), LOOKED_ACTIONS)
-        if isinstance(problem.oracle, Batched) and most > 0:
-            self._rows(problem.oracle, start, actions[0])
-        for i in range(min(shown, most)):
-            if self._in_time() and self.last <= self.room:
-                self._pair(start, actions[i * len(actions) // shown])
-        state, steps, walk = start, 0, stream(self.seed, Key.INSPECTION, WALK)
-        while len(self.looked) < most and self._in_time() and self.last <= self.room:
+        num_shown = min(len(actions), LOOKED_ACTIONS)
+        if isinstance(problem.oracle, Batched) and max_pairs > 0:
+            self._check_rows(problem.oracle, start, actions[0])
+        for i in range(min(num_shown, max_pairs)):
+            if self._in_time() and self.last_pair_calls <= self.calls_left:
+                self._inspect_pair(start, actions[i * len(actions) // num_shown])
+        state, steps, walk_stream = start, 0, stream(self.seed, Key.INSPECTION, WALK)
+        while (
+            len(self.looked) < max_pairs
+            and self._in_time()
+            and self.last_pair_calls <= self.calls_left
+        ):
             actions = problem.legal_actions(state)
-            _, after, ended = self._pair(
-                state, actions[walk.integers(len(actions))], steps
+            _, next_state, has_ended = self._inspect_pair(
+                state, actions[walk_stream.integers(len(actions))], steps
             ).answer
             steps += 1
-            over = ended or problem.is_terminal(after) or steps == problem.horizon
+            is_over = (
+                has_ended or problem.is_terminal(next_state) or steps == problem.horizon
+            )
             if (
-                not over
+                not is_over
                 and problem.facts.alternating
-                and problem.mover(after) == problem.mover(state)
+                and problem.mover(next_state) == problem.mover(state)
             ):
                 raise same_mover(state)
-            state, steps = (start, 0) if over else (after, steps)
+            state, steps = (start, 0) if is_over else (next_state, steps)
 
-    def _rows(self, oracle: Batched, state: Any, action: int) -> None:
-        """Refuse a batched step whose rows are not sampled independently."""
-        seeds = [
+    def _check_rows(self, oracle: Batched, state: Any, action: int) -> None:
+        """Refuse a batched step that does not sample its rows independently."""
+        seed_sequences = [
             np.random.SeedSequence(self.seed, spawn_key=(Key.INSPECTION, WALK, k))
             for k in range(LOOKED_BATCHES)
         ]
         try:
-            apart = rows_apart(oracle, state, action, seeds, LOOKED_ROWS)
+            are_independent = rows_apart(
+                oracle, state, action, seed_sequences, LOOKED_ROWS
+            )
         except KeyboardInterrupt:
             raise
         except BaseException:
-            return  # the engine reports what is wrong with it
+            return  # the engine reports the fault
         self.calls += LOOKED_BATCHES * LOOKED_ROWS
-        if not apart:
+        if not are_independent:
             raise rows_together(state, action)
 
-    def again(self, looked: Looks) -> None:
+    def repeat_calls(self, looked: Looks) -> None:
         """Call the pairs once more; they must give the same answers."""
-        for found in looked:
+        for earlier_look in looked:
             if not self._in_time():
                 return
-            rng = self._stream(found.place)
+            rng = self._stream(earlier_look.place)
             self._compare(
-                found, self._call(found.state, found.action, rng), SecondCall.AGAIN
+                earlier_look,
+                self._call(earlier_look.state, earlier_look.action, rng),
+                SecondCall.AGAIN,
             )
-            self._check_taken(found, rng)
+            self._check_taken(earlier_look, rng)
 
-    def _pair(self, state: Any, action: int, steps: int = 0) -> Look:
+    def _inspect_pair(self, state: Any, action: int, steps: int = 0) -> Look:
         """The inspection of one pair, called twice from equal streams.
 
         The walk has come to its state in so many ``steps``.
         """
-        place = len(self.looked) + 1
-        self.begun = calls = self.calls
+        stream_place = len(self.looked) + 1
+        self.calls_before_pair = calls_before = self.calls
         profile = self.problem.profile(state)
         self._check_bounds(state)
         self._check_left(state, steps)
-        before = copied(state)
+        state_copy = copied(state)
         # The step gets a copy, so that the caller's own state stays as it is.
-        given = state if before is None else copy.deepcopy(before)
-        rng = self._stream(place)
-        begun = rng.words.copy()
-        first = self._call(given, action, rng)
-        taken = tuple(rng.words.tolist())
-        kept = copied(first[1])
-        self._check_untouched(before, given, action)
-        found = Look(given, action, place, first, kept, profile, taken)
+        step_state = state if state_copy is None else copy.deepcopy(state_copy)
+        rng = self._stream(stream_place)
+        words_before = rng.words.copy()
+        first_answer = self._call(step_state, action, rng)
+        words_after = tuple(rng.words.tolist())
+        next_state_copy = copied(first_answer[1])
+        self._check_untouched(state_copy, step_state, action)
+        pair_look = Look(
+            step_state,
+            action,
+            stream_place,
+            first_answer,
+            next_state_copy,
+            profile,
+            words_after,
+        )
         # A step that took nothing from its stream, or is declared to take
         # nothing, must give the same answer from any other stream.
-        certain = self.problem.deterministic or taken == tuple(begun.tolist())
+        is_certain = self.problem.deterministic or words_after == tuple(
+            words_before.tolist()
+        )
         # The same object is used again, since a cache may go by its identity.
-        rng.words[:] = self._stream(OTHER + place).words if certain else begun
+        rng.words[:] = (
+            self._stream(OTHER + stream_place).words if is_certain else words_before
+        )
         try:
-            named = wary(self.problem, action) if is_wary(self.problem) else action
-            second = self._call(given, named, rng)
-        except InsistsOnInt:  # the first call succeeded: nothing to compare here
-            second = None
-        self._check_untouched(before, given, action)
-        if second is not None:
-            self._compare(
-                found, second, SecondCall.ELSEWHERE if certain else SecondCall.TWICE
+            second_action = (
+                wary(self.problem, action) if is_wary(self.problem) else action
             )
-        if second is not None and not certain:
-            self._check_taken(found, rng)
+            second_answer = self._call(step_state, second_action, rng)
+        except InsistsOnInt:  # the first call succeeded: nothing to compare here
+            second_answer = None
+        self._check_untouched(state_copy, step_state, action)
+        if second_answer is not None:
+            self._compare(
+                pair_look,
+                second_answer,
+                SecondCall.ELSEWHERE if is_certain else SecondCall.TWICE,
+            )
+        if second_answer is not None and not is_certain:
+            self._check_taken(pair_look, rng)
         # After the run the pair takes one call less. Pairs whose states cannot
         # be compared took more calls, and will again.
-        self.last = 2 * (self.calls - calls) - 1
-        self.room -= self.last
-        self.looked.append(found)
-        return found
+        self.last_pair_calls = 2 * (self.calls - calls_before) - 1
+        self.calls_left -= self.last_pair_calls
+        self.looked.append(pair_look)
+        return pair_look
 
-    def _check_taken(self, found: Look, rng: Stream) -> None:
+    def _check_taken(self, earlier_look: Look, rng: Stream) -> None:
         """Refuse a call that left its stream elsewhere than the first one did.
 
         Equal streams must end at the same place. A call that takes less than
         before returns a remembered answer.
         """
-        if tuple(rng.words.tolist()) != found.taken:
-            raise remembered(found.state, found.action)
+        if tuple(rng.words.tolist()) != earlier_look.taken:
+            raise remembered(earlier_look.state, earlier_look.action)
 
-    def _check_untouched(self, before: Any, state: Any, action: int) -> None:
+    def _check_untouched(self, state_copy: Any, state: Any, action: int) -> None:
         """Refuse a state that was written into.
 
         A part that was only filled in counts as a cache, if futures stay equal.
         """
-        same = True if before is None else unchanged(before, state)
-        if same is None:
-            same = self._same_future(
-                copy.deepcopy(before), state, OTHER + len(self.looked)
+        is_same = True if state_copy is None else unchanged(state_copy, state)
+        if is_same is None:
+            is_same = self._same_future(
+                copy.deepcopy(state_copy), state, OTHER + len(self.looked)
             )
-        if not same:
-            raise written_into(before, state, action)
+        if not is_same:
+            raise written_into(state_copy, state, action)
 
     def _check_bounds(self, state: Any) -> None:
         """Refuse bounds on V that depend on more than the state."""
         problem = self.problem
         if problem.value_gap is None or problem.is_terminal(state):
             return
-        first, second = (bounds_at(problem, state) for _ in range(2))
-        if first != second:
+        first_bounds, second_bounds = (bounds_at(problem, state) for _ in range(2))
+        if first_bounds != second_bounds:
             raise flickering(state)
 
     def _check_left(self, state: Any, steps: int) -> None:
@@ -305,52 +331,70 @@ class _Inspector:
         problem = self.problem
         if problem.value_gap is None or problem.horizon is None:
             return
-        left = problem.horizon - steps
-        within = problem.facts.value_bounds(problem.mover(state), left)
-        bounds_at(problem, state, within)
+        steps_left = problem.horizon - steps
+        value_range = problem.facts.value_bounds(problem.mover(state), steps_left)
+        bounds_at(problem, state, value_range)
 
-    def _stream(self, place: int) -> Stream:
-        return stream(self.seed, Key.INSPECTION, place)
+    def _stream(self, stream_place: int) -> Stream:
+        return stream(self.seed, Key.INSPECTION, stream_place)
 
     def _call(self, state: Any, action: int, rng: Stream) -> Answer:
         # after the run the pair takes one call less than before it
-        if self.begun is not None and 2 * (self.calls - self.begun) + 1 > self.room:
-            raise _NoRoom
+        if (
+            self.calls_before_pair is not None
+            and 2 * (self.calls - self.calls_before_pair) + 1 > self.calls_left
+        ):
+            raise _NoCallsLeft
         self.calls += 1
         facts = self.problem.facts
-        reward, after, ended = answered(
+        reward, next_state, has_ended = answered(
             self.problem, state, action, rng, *facts.reward_range, facts.terminals
         )
-        return reward, after if self.retype is None else self.retype(after), ended
+        return (
+            reward,
+            next_state if self.retype is None else self.retype(next_state),
+            has_ended,
+        )
 
-    def _compare(self, found: Look, other: Answer, asked: SecondCall) -> None:
-        reward, after, ended = found.answer
-        if self.problem.profile(found.state) != found.profile:
-            raise flickering(found.state)
-        self._check_bounds(found.state)
-        if found.kept is not None and unchanged(found.kept, after) is False:
+    def _compare(
+        self, earlier_look: Look, second_answer: Answer, second_call: SecondCall
+    ) -> None:
+        reward, next_state, has_ended = earlier_look.answer
+        if self.problem.profile(earlier_look.state) != earlier_look.profile:
+            raise flickering(earlier_look.state)
+        self._check_bounds(earlier_look.state)
+        if (
+            earlier_look.kept is not None
+            and unchanged(earlier_look.kept, next_state) is False
+        ):
             raise OracleError(
                 "A next state changed when the oracle was called again: "
-                f"{found.kept!r} became {after!r} {found.where}. "
+                f"{earlier_look.kept!r} became {next_state!r} {earlier_look.where}. "
                 "Calls share one object; return a fresh state from every call."
             )
-        alike = reward == other[0] and ended == other[2]
-        if alike and not ended and same_state(after, other[1]) is not True:
-            alike = self._same_future(after, other[1], found.place)
-        if not alike:
-            answers = f"{found.answer[:2]!r} and {other[:2]!r}"
+        is_alike = reward == second_answer[0] and has_ended == second_answer[2]
+        if (
+            is_alike
+            and not has_ended
+            and same_state(next_state, second_answer[1]) is not True
+        ):
+            is_alike = self._same_future(
+                next_state, second_answer[1], earlier_look.place
+            )
+        if not is_alike:
+            both_answers = f"{earlier_look.answer[:2]!r} and {second_answer[:2]!r}"
             raise OracleError(
-                f"{asked.value} streams differ {found.where}: {answers}. "
-                f"{self._remedy(asked)}"
+                f"{second_call.value} streams differ {earlier_look.where}: {both_answers}. "
+                f"{self._remedy(second_call)}"
             )
 
-    def _remedy(self, asked: SecondCall) -> str:
-        if asked is SecondCall.ELSEWHERE and self.problem.deterministic:
+    def _remedy(self, second_call: SecondCall) -> str:
+        if second_call is SecondCall.ELSEWHERE and self.problem.deterministic:
             return (
                 "deterministic=True is declared, so one call should tell all; drop "
                 "deterministic=."
             )
-        if asked is SecondCall.ELSEWHERE:
+        if second_call is SecondCall.ELSEWHERE:
             return (
                 "The oracle uses rng without moving it on (a copy of it?) or takes "
                 "randomness from elsewhere; draw every number from the rng that step "
@@ -362,35 +406,39 @@ class _Inspector:
             "step is given, and keep nothing between calls."
         )
 
-    def _same_future(self, x: Any, y: Any, place: int) -> bool:
+    def _same_future(self, x: Any, y: Any, stream_place: int) -> bool:
         return same_future(
             self.problem,
             x,
             y,
             lambda state, action, i: self._call(
-                state, action, stream(self.seed, Key.INSPECTION, place, i)
+                state, action, stream(self.seed, Key.INSPECTION, stream_place, i)
             ),
         )
 
 
 def seen(pairs: int, asked: int, looks: int | None, doubts: str = "") -> str:
-    """What was seen of the step, as a sentence for a certificate.
+    """The findings about the step, as a sentence for a certificate.
 
     ``pairs`` were inspected before the run, ``asked`` calls were made after it,
     and ``looks`` calls were watched while it ran (None: by workers, which do
-    not count). ``doubts`` says what these could not tell.
+    not count). ``doubts`` names the limits of that watch.
     """
     if pairs == 0:
         return f"not looked at{doubts}"
-    after = "again after it" if asked >= pairs else f"{asked} of them again after it"
-    found = f"{pairs} calls were repeated before the run, {after}"
+    after_text = (
+        "again after it" if asked >= pairs else f"{asked} of them again after it"
+    )
+    repeated_text = f"{pairs} calls were repeated before the run, {after_text}"
     if looks is None:
         return (
-            f"{found}; workers, which import the problem's module anew, looked at "
+            f"{repeated_text}; workers, which import the problem's module anew, looked at "
             "random calls"
         )
     return (
-        f"{found}, and {looks:,} were looked at while it ran" if looks else found
+        f"{repeated_text}, and {looks:,} were looked at while it ran"
+        if looks
+        else repeated_text
     ) + doubts
 
 
@@ -412,18 +460,18 @@ def look_once(problem: Problem, state: Any, seed: int) -> int:
 
     It is for searches that promise nothing.
     """
-    before, given = copied(state), copied(state)
-    if problem.tables is not None or before is None:
+    state_copy, step_state = copied(state), copied(state)
+    if problem.tables is not None or state_copy is None:
         return 0
     action, facts = problem.legal_actions(state)[0], problem.facts
     answered(
         problem,
-        given,
+        step_state,
         action,
         stream(seed, Key.INSPECTION, WALK),
         *facts.reward_range,
         facts.terminals,
     )
-    if unchanged(before, given) is False:
-        raise written_into(before, given, action)
+    if unchanged(state_copy, step_state) is False:
+        raise written_into(state_copy, step_state, action)
     return 1

@@ -1,10 +1,10 @@
-"""Workers that serve more than one job: those of ``plan_many``, and those that were timed.
+"""Workers that serve several jobs: those of ``plan_many``, and those that were timed.
 
 Processes take seconds to start (2.6 s for two of them, measured), and a cluster has
 to be reached and sent the problem; an engine in this process takes milliseconds and
-is made anew. What changes from state to state is the state, and who moves there: the
-schedule and what is scored stay, so an engine elsewhere moves to the state that comes
-with a shard, and sums around the center of its mover.
+is made anew. Jobs differ in their state and its mover; the schedule and the scores
+stay. So an engine elsewhere moves to the state that comes with a shard, and sums
+around the center of its mover.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from smoothcruiser.engines.registry import open_workers
 from smoothcruiser.engines.workers import ShardWorkers
 from smoothcruiser.query import Compute
 
-# what starting processes costs: waiting for what is under way is worth as much
+# seconds: starting processes takes as long, so a wait for running items is worth it
 PATIENCE = 3.0
 
 
@@ -28,17 +28,17 @@ class TimedWorkers:
     """
 
     def __init__(self, workers: ShardWorkers) -> None:
-        self._box = [workers]  # empty once they were taken
-        weakref.finalize(self, _close_once, self._box)
+        self._waiting = [workers]  # empty once they were taken
+        weakref.finalize(self, _close_once, self._waiting)
 
     def open(self, job: Job, compute: Compute) -> Workers:
-        """Workers for a job of the same problem: these the first time, then new ones."""
+        """Workers for a job of the same problem: these at first, new ones later."""
         workers = self.take()
-        return open_workers(job, compute) if workers is None else workers.moved(job)
+        return open_workers(job, compute) if workers is None else workers.move_to(job)
 
     def take(self) -> ShardWorkers | None:
-        """The workers, for who closes them; None where they were taken or stopped."""
-        workers = self._box.pop() if self._box else None
+        """The workers, to be closed by the caller; None where they are taken or stopped."""
+        workers = self._waiting.pop() if self._waiting else None
         if workers is not None and getattr(workers.pool, "stopped", False):
             workers.close()
             return None
@@ -51,26 +51,26 @@ def _close_once(box: list[ShardWorkers]) -> None:
 
 
 class Lender:
-    """Opens workers as ``open_workers`` does, and keeps those that took long."""
+    """Opens workers as ``open_workers`` does, and reuses those that start slowly."""
 
     def __init__(self, waiting: TimedWorkers | None = None) -> None:
-        self._kept: ShardWorkers | None = None if waiting is None else waiting.take()
+        self._reused: ShardWorkers | None = None if waiting is None else waiting.take()
 
     def open(self, job: Job, compute: Compute) -> Workers:
         """Workers for a job; all jobs have one problem."""
-        if self._kept is not None and getattr(self._kept.pool, "stopped", False):
+        if self._reused is not None and getattr(self._reused.pool, "stopped", False):
             self.close()  # a pool that was stopped stays so
-        if self._kept is None:
+        if self._reused is None:
             workers = open_workers(job, compute)
             if not isinstance(workers, ShardWorkers) or workers.engine is not None:
                 return workers
-            self._kept = workers
-        if isinstance(self._kept.pool, Futures):
-            self._kept.pool.patience = PATIENCE
-        return self._kept.lent(job)
+            self._reused = workers
+        if isinstance(self._reused.pool, Futures):
+            self._reused.pool.patience = PATIENCE
+        return self._reused.lend_to(job)
 
     def close(self) -> None:
-        """Release what was kept."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        """Release the workers that are reused."""
+        if self._reused is not None:
+            self._reused.close()
+            self._reused = None

@@ -1,13 +1,13 @@
-"""A first look at a simulator, for who has to choose a method.
+"""A first look at a simulator, before a method is chosen.
 
 Three questions, answered by a few random walks from the requested state: do
-states come back (then samples of one state serve many), what does a call cost in
-seconds, was any chance seen? The step is inspected first, as before every run: a
+states come back (then samples of one state serve many), how many seconds does a
+call take, was any chance seen? The step is inspected first, as before every run: a
 step that remembers its answers would look honest once its memory is filled.
 
 The walks are a number of calls that the caller chooses, from streams of their own;
-they are counted and thrown away. What they show decides what is run, never what is
-promised. Nothing but ``seconds`` depends on the clock, unless a limit of seconds
+they are counted and thrown away. Their findings decide which method runs, never its
+promise. Nothing but ``seconds`` depends on the clock, unless a limit of seconds
 cuts the walks.
 """
 
@@ -31,14 +31,14 @@ from smoothcruiser.problem.problem import Problem
 from smoothcruiser.problem.states import copied
 from smoothcruiser.query import Compute
 
-STEPS = 8  # of one walk at the most: what matters is near its beginning
+STEPS = 8  # of one walk at the most: the states that matter are near its beginning
 # of the steps that did not end an episode: fewer returns are chance
 RETURNING = 0.1
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a few calls showed."""
+    """The findings of a few calls."""
 
     calls: int  # all that were made, the inspection's too
     steps: int  # of the walks, those that ended an episode left out
@@ -56,7 +56,7 @@ class Pilot:
 
     @property
     def returning(self) -> str:
-        """What was seen of states that were met again, in words.
+        """The findings about states that were met again, in words.
 
         Walks begin at one state. Where the same actions lead to the same states, walks
         meet again though no state ever comes back.
@@ -90,37 +90,37 @@ def look_first(
     """
     from smoothcruiser.engines.registry import choose
 
-    row = choose(problem, compute)
-    if row.pool is not None:
-        item = (state, seed, calls, steps, seconds, patience)
-        pool = row.pool(Build(problem, _unchanged), replace(compute, workers=1))
+    executor = choose(problem, compute)
+    if executor.pool is not None:
+        look_arguments = (state, seed, calls, steps, seconds, patience)
+        pool = executor.pool(Build(problem, _same_problem), replace(compute, workers=1))
         try:
-            return _asked(pool, item, patience)
+            return _ask_worker(pool, look_arguments, patience)
         finally:
             pool.close()
     return _look_here(problem, state, seed, calls, steps, seconds, patience)
 
 
-def _unchanged(problem: Problem) -> Problem:
+def _same_problem(problem: Problem) -> Problem:
     return problem
 
 
 @calls_the_oracle
-def _asked(pool: Pool, item: Any, patience: float) -> Pilot:
-    """What a worker saw; nothing where it was not back in time."""
+def _ask_worker(pool: Pool, look_arguments: Any, patience: float) -> Pilot:
+    """The findings of a worker; empty where it did not answer in time."""
     with Breaker() as breaker:
         breaker.arm(patience)
         try:
-            found: Pilot = pool.ask(_look_elsewhere, item)
-            return found
+            pilot: Pilot = pool.ask(_look_elsewhere, look_arguments)
+            return pilot
         except KeyboardInterrupt:
             if not breaker.fired:
                 raise
             return Pilot(0, 0, 0, False, None)
 
 
-def _look_elsewhere(problem: Problem, item: Any) -> Pilot:
-    return _look_here(problem, *item)
+def _look_elsewhere(problem: Problem, look_arguments: Any) -> Pilot:
+    return _look_here(problem, *look_arguments)
 
 
 def _look_here(
@@ -133,16 +133,16 @@ def _look_here(
     patience: float,
 ) -> Pilot:
     walks = _Walks(problem, state, seed, min(steps, problem.horizon or steps))
-    inspected = 0
+    inspection_calls = 0
     breaker, deadline = Breaker(), time.perf_counter() + seconds
-    compiles = problem.is_compiled  # in its first call, which no limit cuts short
+    is_compiled = problem.is_compiled  # in its first call, which no limit cuts short
     try:
         with breaker:
-            if patience < math.inf and not compiles:
+            if patience < math.inf and not is_compiled:
                 breaker.arm(patience)
-            limit = None if compiles else seconds
-            inspected, _ = look(problem, state, seed, seconds=limit)
-            if compiles:
+            look_seconds = None if is_compiled else seconds
+            inspection_calls, _ = look(problem, state, seed, seconds=look_seconds)
+            if is_compiled:
                 deadline = time.perf_counter() + seconds
             with watched(walks, problem.call_seconds):
                 while walks.calls < calls and time.perf_counter() < deadline:
@@ -150,12 +150,12 @@ def _look_here(
     except Hung as error:
         raise companion_hung(problem.call_seconds) from error
     except KeyboardInterrupt as stop:
-        inspected = inspected or getattr(stop, "calls", 0)
+        inspection_calls = inspection_calls or getattr(stop, "calls", 0)
         if not breaker.fired:
-            stop.calls = inspected + walks.calls  # type: ignore[attr-defined]
+            stop.calls = inspection_calls + walks.calls  # type: ignore[attr-defined]
             raise
     return Pilot(
-        calls=inspected + walks.calls,
+        calls=inspection_calls + walks.calls,
         steps=walks.steps,
         returned=walks.returned,
         by_chance=walks.by_chance,
@@ -165,12 +165,12 @@ def _look_here(
 
 
 class _Walks:
-    """Random walks that count what comes back."""
+    """Random walks that count returns to a state."""
 
     def __init__(self, problem: Problem, start: Any, seed: int, longest: int) -> None:
         self.problem, self.longest = problem, longest
-        kept = copied(start)  # the caller's own state stays as it is
-        self.start = start if kept is None else kept
+        start_copy = copied(start)  # the caller's own state stays as it is
+        self.start = start if start_copy is None else start_copy
         self.retype = retyped_by(problem, start)
         self.choices = stream(seed, Key.PILOT, 0, 0)
         self.rng = stream(seed, Key.PILOT, 0, 1)
@@ -183,8 +183,8 @@ class _Walks:
         self._begin()
 
     def _begin(self) -> None:
-        again = copied(self.start)
-        self.state, self.length = self.start if again is None else again, 0
+        start_copy = copied(self.start)
+        self.state, self.length = self.start if start_copy is None else start_copy, 0
 
     @calls_the_oracle
     def step(self) -> None:
@@ -192,10 +192,10 @@ class _Walks:
         problem, facts = self.problem, self.problem.facts
         actions = problem.legal_actions(self.state)
         action = actions[self.choices.integers(len(actions))]
-        before = self.rng.words.tolist()
-        begin = time.perf_counter()
+        words_before = self.rng.words.tolist()
+        start_time = time.perf_counter()
         self.calls += 1
-        _, after, ended = answered(
+        _, next_state, has_ended = answered(
             problem,
             self.state,
             action,
@@ -203,22 +203,22 @@ class _Walks:
             *facts.reward_range,
             facts.terminals,
         )
-        self.seconds += time.perf_counter() - begin
-        self.by_chance |= self.rng.words.tolist() != before
-        after = after if self.retype is None else self.retype(after)
+        self.seconds += time.perf_counter() - start_time
+        self.by_chance |= self.rng.words.tolist() != words_before
+        next_state = next_state if self.retype is None else self.retype(next_state)
         self.length += 1
-        if ended or problem.is_terminal(after):
+        if has_ended or problem.is_terminal(next_state):
             self._begin()
             return
         # with a horizon, searches keep bounds for each number of steps left
-        state = problem.key_of(after)
-        key = (state, 0 if problem.horizon is None else self.length)
+        state_key = problem.key_of(next_state)
+        met_key = (state_key, 0 if problem.horizon is None else self.length)
         self.steps += 1
-        self.returned += key in self.met
-        self.met.add(key)
-        lengths = self.lengths.setdefault(state, set())
-        self.around += bool(lengths - {self.length})
-        lengths.add(self.length)
-        self.state = after
+        self.returned += met_key in self.met
+        self.met.add(met_key)
+        state_lengths = self.lengths.setdefault(state_key, set())
+        self.around += bool(state_lengths - {self.length})
+        state_lengths.add(self.length)
+        self.state = next_state
         if self.length == self.longest:
             self._begin()

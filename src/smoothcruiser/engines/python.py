@@ -1,13 +1,13 @@
 """Executor ``python``: the bits of ``reference``, faster, for plain Python oracles.
 
 The schedule's table becomes functions, one per level, ``draw(state) -> float``.
-What a level needs is bound when its function is built (children, N, the
+The needs of a level are bound when its function is built (children, N, the
 discount, which checks can apply at all), so as little as possible is left
-between two calls. A query whose samples end in a constant is one tight loop
+between two calls. A query with samples that end in a constant is one tight loop
 around the user's step. The order of calls, the order of sums and every check
 are those of ``reference``; a test holds the two to the same bits.
 
-What this file decides: nothing about values. It leaves out batches, processes, and
+This file decides nothing about values. It leaves out batches, processes, and
 oracles that hang (``engines.watchdog``).
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 from smoothcruiser.engines.base import Job, not_run
 from smoothcruiser.engines.corrections import correction
-from smoothcruiser.engines.scores import scored
+from smoothcruiser.engines.scores import add_scores
 from smoothcruiser.engines.shards import Partial, Piece, Shard
 from smoothcruiser.engines.watchdog import calls_the_oracle, watched
 from smoothcruiser.errors import Hung, Interrupted, OracleError, SmoothcruiserError
@@ -69,15 +69,15 @@ class PythonEngine:
         self.guard = Guard()
         self.rng: Stream = stream(0)
         self.stopped = False
-        self.low, self.high = schedule.facts.reward_range
-        self.late = problem.payoffs == AT_THE_END
+        self.lowest_reward, self.highest_reward = schedule.facts.reward_range
+        self.pays_late = problem.payoffs == AT_THE_END
         self.weights = problem.operator.weights(problem.num_actions)
         self.all_actions = (
             list(range(problem.num_actions)) if problem.legal is None else None
         )
-        self.draws: list[Draw] = []
+        self.level_samplers: list[Draw] = []
         for row, level in enumerate(schedule.levels):
-            self.draws.append(self._drawer(row, level))
+            self.level_samplers.append(self._level_sampler(row, level))
 
     def stop(self) -> None:
         """Ask a running shard to end."""
@@ -106,39 +106,43 @@ class PythonEngine:
         else:
             self.rng = from_words(begun.words)
         # One tuple, so that a Ctrl-C finds all three sums or none with the last sample.
-        sums, before = begun.part[:3], begun.part.calls
+        sums, calls_before = begun.part[:3], begun.part.calls
         distances = array("d")  # of the new samples, and after a Ctrl-C of one more
         self.calls = 0
         state, root = self.state, self.schedule.root
-        known = copied(state)
-        draw = self._centred(self.draws[root.child])
+        state_copy = copied(state)
+        sample_root = self._subtract_center(self.level_samplers[root.child])
         if root.target != "value":
-            draw = self._backup(root.child, shard.action)
-        end = time.perf_counter() + seconds
+            sample_root = self._backup(root.child, shard.action)
+        end_time = time.perf_counter() + seconds
         try:
             with watched(self, self.problem.call_seconds):
                 while sums[0] < shard.count:
                     if self.stopped:
                         raise Interrupted(STOPPED)
                     try:
-                        distance = draw(state)
+                        distance = sample_root(state)
                     except Hung as error:
                         raise companion_hung(self.problem.call_seconds) from error
                     distances.append(distance)
-                    draws, total, square = sums
-                    sums = draws + 1, total + distance, square + distance * distance
-                    if time.perf_counter() >= end:
+                    num_samples, total, square = sums
+                    sums = (
+                        num_samples + 1,
+                        total + distance,
+                        square + distance * distance,
+                    )
+                    if time.perf_counter() >= end_time:
                         break
         except (Interrupted, KeyboardInterrupt) as stop:
-            new = distances[: sums[0] - begun.part.draws]
-            score = scored(self.job.score, new, begun.part.score)
-            part = Partial(*sums, before + self.calls, score)
-            stop.piece = Piece(shard, part)  # type: ignore[union-attr]
+            new_distances = distances[: sums[0] - begun.part.draws]
+            score = add_scores(self.job.score, new_distances, begun.part.score)
+            partial_sums = Partial(*sums, calls_before + self.calls, score)
+            stop.piece = Piece(shard, partial_sums)  # type: ignore[union-attr]
             raise
-        self.guard.compare(known, state, shard.action)
-        score = scored(self.job.score, distances, begun.part.score)
-        part = Partial(*sums, before + self.calls, score)
-        return Piece(shard, part, tuple(int(word) for word in self.rng.words))
+        self.guard.compare(state_copy, state, shard.action)
+        score = add_scores(self.job.score, distances, begun.part.score)
+        partial_sums = Partial(*sums, calls_before + self.calls, score)
+        return Piece(shard, partial_sums, tuple(int(word) for word in self.rng.words))
 
     # --- one call -------------------------------------------------------------
 
@@ -151,43 +155,47 @@ class PythonEngine:
             raise Interrupted(STOPPED)
         self.calls += 1
         guard = self.guard
-        before = guard.copied(state) if guard.due() else None
+        state_copy = guard.copied(state) if guard.due() else None
         try:
             answer = self.problem.oracle(state, action, self.rng)
         except (SmoothcruiserError, KeyboardInterrupt):
             raise
         except BaseException as error:
-            raise self._raised(error, state, action) from error
+            raise self._oracle_error(error, state, action) from error
         try:
             if len(answer) == 2:
-                reward, after = answer
-                ended = False
+                reward, next_state = answer
+                is_over = False
             else:
-                reward, after, ended = answer
+                reward, next_state, is_over = answer
             reward = float(reward)
         except (TypeError, ValueError):
-            reward, after, ended = unpacked(answer, state, action)
-        if before is not None:
-            guard.compare(before, state, action)
-        if not self.low <= reward <= self.high:
-            raise outside(reward, at(state, action), self.low, self.high)
-        if ended:
+            reward, next_state, is_over = unpacked(answer, state, action)
+        if state_copy is not None:
+            guard.compare(state_copy, state, action)
+        if not self.lowest_reward <= reward <= self.highest_reward:
+            raise outside(
+                reward, at(state, action), self.lowest_reward, self.highest_reward
+            )
+        if is_over:
             if not self.schedule.facts.terminals:
                 raise undeclared_end(at(state, action))
-            return reward, after, True
-        ended = self.problem.is_terminal(after)
-        if self.late and reward != 0.0 and not ended:
+            return reward, next_state, True
+        is_over = self.problem.is_terminal(next_state)
+        if self.pays_late and reward != 0.0 and not is_over:
             raise early_payoff(reward, at(state, action))
-        return reward, after, ended
+        return reward, next_state, is_over
 
-    def _raised(self, error: BaseException, state: Any, action: int) -> OracleError:
+    def _oracle_error(
+        self, error: BaseException, state: Any, action: int
+    ) -> OracleError:
         if isinstance(error, Hung):
             return hung(self.problem.call_seconds, at(state, action))
         return raised(error, at(state, action))
 
     # --- levels as functions --------------------------------------------------
 
-    def _drawer(self, row: int, level: Level) -> Draw:
+    def _level_sampler(self, row: int, level: Level) -> Draw:
         """A function that samples a level at a state that is not terminal (Alg. 2)."""
         if level.kind == Kind.CONSTANT:
             return self._constant(level)
@@ -218,21 +226,25 @@ class PythonEngine:
             else self.all_actions
         )
 
-    def _centred(self, draw: Draw) -> Draw:
+    def _subtract_center(self, draw: Draw) -> Draw:
         center = self.center
         return lambda state: draw(state) - center
 
     def _backup(self, child: int, action: int) -> Draw:
         """A function that samples r + gamma X(z) - centre (Alg. 3, lines 6-8)."""
-        oracle, below, discount = self.oracle, self.draws[child], self.problem.discount
+        oracle, sample_child, discount = (
+            self.oracle,
+            self.level_samplers[child],
+            self.problem.discount,
+        )
         center = self.center
 
         def backup(state: Any) -> float:
-            reward, after, ended = oracle(state, action)
+            reward, next_state, is_over = oracle(state, action)
             return (
                 reward - center
-                if ended
-                else reward + (discount * below(after) - center)
+                if is_over
+                else reward + (discount * sample_child(next_state) - center)
             )
 
         return backup
@@ -243,21 +255,21 @@ class PythonEngine:
         Means are clipped in paper mode only.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
-        clip = self.schedule.clip
+        clip_range = self.schedule.clip
         child = self.schedule.levels[level.query]
         if child.kind == Kind.CONSTANT and child.shift == 0.0:
             total_of = self._leaf_total(child.constant, center)
         else:
-            total_of = self._inner_total(self.draws[level.query], center)
+            total_of = self._inner_total(self.level_samplers[level.query], center)
 
         def query(state: Any, actions: list[int], samples: int) -> list[float]:
-            q = []
+            q_values = []
             for action in actions:
                 mean = center + total_of(state, action, samples) / samples
-                if clip is not None:
-                    mean = min(max(mean, clip[0]), clip[1])
-                q.append(mean)
-            return q
+                if clip_range is not None:
+                    mean = min(max(mean, clip_range[0]), clip_range[1])
+                q_values.append(mean)
+            return q_values
 
         return query
 
@@ -267,11 +279,11 @@ class PythonEngine:
         def inner_total(state: Any, action: int, samples: int) -> float:
             total = 0.0
             for _ in range(samples):
-                reward, after, ended = oracle(state, action)
+                reward, next_state, is_over = oracle(state, action)
                 total += (
                     reward - center
-                    if ended
-                    else reward + (discount * below(after) - center)
+                    if is_over
+                    else reward + (discount * below(next_state) - center)
                 )
             return total
 
@@ -291,76 +303,94 @@ class PythonEngine:
 
         All it needs to know of the next state is whether it is terminal.
         """
-        step, problem, low, high, ends = (
+        user_step, problem, lowest_reward, highest_reward, has_terminals = (
             self.problem.oracle,
             self.problem,
-            self.low,
-            self.high,
+            self.lowest_reward,
+            self.highest_reward,
             self.schedule.facts.terminals,
         )
-        later, late = problem.discount * (0.0 + 1.0 * constant) - center, self.late
-        terminal = problem.terminal if callable(problem.terminal) else None
+        later_value, pays_late = (
+            problem.discount * (0.0 + 1.0 * constant) - center,
+            self.pays_late,
+        )
+        is_terminal = problem.terminal if callable(problem.terminal) else None
 
         def leaf_total(state: Any, action: int, samples: int) -> float:
             rng, total, guard = self.rng, 0.0, self.guard
-            before = guard.copied(state) if guard.due(samples) else None
+            state_copy = guard.copied(state) if guard.due(samples) else None
             for _ in range(samples):
                 if self.stopped:
                     raise Interrupted(STOPPED)
                 self.calls += 1
                 try:
-                    answer = step(state, action, rng)
+                    answer = user_step(state, action, rng)
                 except (SmoothcruiserError, KeyboardInterrupt):
                     raise
                 except BaseException as error:
-                    raise self._raised(error, state, action) from error
+                    raise self._oracle_error(error, state, action) from error
                 try:
                     if len(answer) == 2:
-                        reward, after = answer
-                        ended = False
+                        reward, next_state = answer
+                        is_over = False
                     else:
-                        reward, after, ended = answer
+                        reward, next_state, is_over = answer
                     reward = float(reward)
                 except (TypeError, ValueError):
-                    reward, after, ended = unpacked(answer, state, action)
-                if not low <= reward <= high:
-                    raise outside(reward, at(state, action), low, high)
-                if ended:
-                    if not ends:
+                    reward, next_state, is_over = unpacked(answer, state, action)
+                if not lowest_reward <= reward <= highest_reward:
+                    raise outside(
+                        reward, at(state, action), lowest_reward, highest_reward
+                    )
+                if is_over:
+                    if not has_terminals:
                         raise undeclared_end(at(state, action))
-                elif terminal is not None:
-                    ended = self._is_over(terminal, after)
-                if late and reward != 0.0 and not ended:
+                elif is_terminal is not None:
+                    is_over = self._is_over(is_terminal, next_state)
+                if pays_late and reward != 0.0 and not is_over:
                     raise early_payoff(reward, at(state, action))
-                total += reward - center if ended else reward + later
-            if before is not None:
-                guard.compare(before, state, action)
+                total += reward - center if is_over else reward + later_value
+            if state_copy is not None:
+                guard.compare(state_copy, state, action)
             return total
 
         return leaf_total
 
     def _plugin(self, row: int, level: Level) -> Draw:
         query, operator, shift = self._query(row), self.problem.operator, level.shift
-        game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        value_of, strength, samples = (
+        is_game, weights, all_actions = (
+            self.problem.is_game,
+            self.weights,
+            self.all_actions,
+        )
+        value_of, strength, num_samples = (
             operator.scalar.value,
             operator.strength,
             level.samples,
         )
-        corrected = (
+        sample_correction = (
             correction(self, level, query) if level.kind == Kind.RANDOM_PLUGIN else None
         )
 
         def plugin(state: Any) -> float:
-            actions = self._actions(state)
-            sign = self._sign(state) if game else 1.0
-            q = query(state, actions, samples)
-            if game:
-                q = [sign * x for x in q]
-            w = weights if actions is every else [weights[a] for a in actions]
-            head = sign * value_of(q, w, strength) + sign * shift
-            if corrected is not None:
-                head += corrected(state, actions, w, sign)
+            legal_actions = self._actions(state)
+            mover_sign = self._sign(state) if is_game else 1.0
+            q_values = query(state, legal_actions, num_samples)
+            if is_game:
+                q_values = [mover_sign * x for x in q_values]
+            action_weights = (
+                weights
+                if legal_actions is all_actions
+                else [weights[a] for a in legal_actions]
+            )
+            head = (
+                mover_sign * value_of(q_values, action_weights, strength)
+                + mover_sign * shift
+            )
+            if sample_correction is not None:
+                head += sample_correction(
+                    state, legal_actions, action_weights, mover_sign
+                )
             return 0.0 + 1.0 * head
 
         return plugin
@@ -371,91 +401,108 @@ class PythonEngine:
         This is Alg. 2, lines 8-13, as a loop.
         """
         heads: list[Callable[[Any], tuple[float, int, float]]] = []
-        current = self.schedule.levels[row]
-        while current.kind in CHAINED:
-            blind = current.kind == Kind.BLIND
+        level = self.schedule.levels[row]
+        while level.kind in CHAINED:
+            is_blind = level.kind == Kind.BLIND
             heads.append(
-                self._blind_head(current) if blind else self._sampled_head(row, current)
+                self._blind_head(level) if is_blind else self._sampled_head(row, level)
             )
-            row = current.continuation
-            end = self.draws[row]
-            current = self.schedule.levels[row]
+            row = level.continuation
+            sample_end = self.level_samplers[row]
+            level = self.schedule.levels[row]
         oracle, discount = self.oracle, self.problem.discount
 
         def rollout(state: Any) -> float:
             total, weight = 0.0, 1.0
-            for choose in heads:
-                head, action, norm = choose(state)
-                reward, state, ended = oracle(state, action)
-                total += weight * (head + norm * reward)
-                if ended:
+            for choose_action in heads:
+                head, action, gradient_norm = choose_action(state)
+                reward, state, is_over = oracle(state, action)
+                total += weight * (head + gradient_norm * reward)
+                if is_over:
                     return total
-                weight *= discount * norm
-            return total + weight * end(state)
+                weight *= discount * gradient_norm
+            return total + weight * sample_end(state)
 
         return rollout
 
     def _blind_head(self, level: Level) -> Callable[[Any], tuple[float, int, float]]:
-        """A ~ grad F(0): (what is added, the action, |g|_1)."""
+        """A ~ grad F(0): (the head of the rollout, the action, |g|_1)."""
         operator, shift = self.problem.operator, level.shift
-        offsets = [0.0] + [
+        blind_offsets = [0.0] + [
             operator.value([0.0] * k, weights=[1.0] * k)
             for k in range(1, self.problem.num_actions + 1)
         ]
-        uniform, game = operator.uniform_at_zero, self.problem.is_game
+        is_uniform, is_game = operator.uniform_at_zero, self.problem.is_game
 
         def blind_head(state: Any) -> tuple[float, int, float]:
-            actions = self._actions(state)
-            sign = self._sign(state) if game else 1.0
-            head = sign * offsets[len(actions)] + sign * shift
-            if uniform:
-                return head, actions[self.rng.integers(len(actions))], 1.0
+            legal_actions = self._actions(state)
+            mover_sign = self._sign(state) if is_game else 1.0
+            head = mover_sign * blind_offsets[len(legal_actions)] + mover_sign * shift
+            if is_uniform:
+                return head, legal_actions[self.rng.integers(len(legal_actions))], 1.0
             gradient = operator.gradient(
-                [0.0] * len(actions), weights=[self.weights[a] for a in actions]
+                [0.0] * len(legal_actions),
+                weights=[self.weights[a] for a in legal_actions],
             )
-            return (head, *self._drawn(actions, gradient))
+            return (head, *self._sample_action(legal_actions, gradient))
 
         return blind_head
 
     def _sampled_head(
         self, row: int, level: Level
     ) -> Callable[[Any], tuple[float, int, float]]:
-        """A ~ grad F(Q-hat): (what is added, the action, |g|_1)."""
+        """A ~ grad F(Q-hat): (the head of the rollout, the action, |g|_1)."""
         query, operator, shift = self._query(row), self.problem.operator, level.shift
-        game, weights, every = self.problem.is_game, self.weights, self.all_actions
-        both, samples = operator.both, level.samples
-        corrected = (
+        is_game, weights, all_actions = (
+            self.problem.is_game,
+            self.weights,
+            self.all_actions,
+        )
+        value_and_gradient, num_samples = operator.both, level.samples
+        sample_correction = (
             correction(self, level, query)
             if level.kind == Kind.RANDOM_ROLLOUT
             else None
         )
 
         def sampled_head(state: Any) -> tuple[float, int, float]:
-            actions = self._actions(state)
-            sign = self._sign(state) if game else 1.0
-            q = query(state, actions, samples)
-            if game:
-                q = [sign * x for x in q]
-            w = weights if actions is every else [weights[a] for a in actions]
-            value, gradient = both(q, w)
-            inner = 0.0
-            for x, g in zip(q, gradient, strict=True):
-                inner += x * g
-            head = sign * (value - inner) + sign * shift
-            action, norm = self._drawn(actions, gradient)
-            if corrected is not None:
-                head += corrected(state, actions, w, sign)
-            return head, action, norm
+            legal_actions = self._actions(state)
+            mover_sign = self._sign(state) if is_game else 1.0
+            q_values = query(state, legal_actions, num_samples)
+            if is_game:
+                q_values = [mover_sign * x for x in q_values]
+            action_weights = (
+                weights
+                if legal_actions is all_actions
+                else [weights[a] for a in legal_actions]
+            )
+            value, gradient = value_and_gradient(q_values, action_weights)
+            inner_product = 0.0
+            for x, g in zip(q_values, gradient, strict=True):
+                inner_product += x * g
+            head = mover_sign * (value - inner_product) + mover_sign * shift
+            action, gradient_norm = self._sample_action(legal_actions, gradient)
+            if sample_correction is not None:
+                head += sample_correction(
+                    state, legal_actions, action_weights, mover_sign
+                )
+            return head, action, gradient_norm
 
         return sampled_head
 
-    def _drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
+    def _sample_action(
+        self, actions: list[int], gradient: list[float]
+    ) -> tuple[int, float]:
         """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1.
 
         The norm is 1 where the operator is shift-invariant.
         """
-        norm = 0.0
+        gradient_norm = 0.0
         for g in gradient:
-            norm += g
-        chosen = proportional(gradient, len(gradient), self.rng.random() * norm)
-        return actions[chosen], 1.0 if self.problem.operator.shift_invariant else norm
+            gradient_norm += g
+        chosen_slot = proportional(
+            gradient, len(gradient), self.rng.random() * gradient_norm
+        )
+        return actions[
+            chosen_slot
+        ], 1.0 if self.problem.operator.shift_invariant else gradient_norm

@@ -46,7 +46,7 @@ class ReferenceEngine:
         self.retype = retyped_by(problem, job.state)
         self.state = job.state if self.retype is None else self.retype(job.state)
         self.weights = problem.operator.weights(problem.num_actions)
-        self.unit = problem.operator.shift_invariant
+        self.is_shift_invariant = problem.operator.shift_invariant
         self.blind_head = [0.0] + [
             problem.operator.value([0.0] * k, weights=[1.0] * k)
             for k in range(1, problem.num_actions + 1)
@@ -69,9 +69,11 @@ class ReferenceEngine:
                 shard.action, shard.count, stream(seed, shard.action, shard.index)
             )
         except (Interrupted, KeyboardInterrupt) as stop:
-            part = self.sums._replace(calls=self.calls)
-            part = part._replace(score=self.scores(self.distances[: part.draws]))
-            stop.piece = Piece(shard, part)  # type: ignore[union-attr]
+            partial_sums = self.sums._replace(calls=self.calls)
+            partial_sums = partial_sums._replace(
+                score=self.scores(self.distances[: partial_sums.draws])
+            )
+            stop.piece = Piece(shard, partial_sums)  # type: ignore[union-attr]
             raise
 
     @calls_the_oracle
@@ -79,13 +81,13 @@ class ReferenceEngine:
         """The sums of ``count`` root samples that take their numbers from ``rng``."""
         self.rng = rng
         self.calls = 0
-        before = copied(self.state)
+        state_copy = copied(self.state)
         total = 0.0
         square = 0.0
         self.distances = []
         root = self.schedule.root
-        for done in range(count):
-            self.sums = Partial(done, total, square, 0)
+        for num_done in range(count):
+            self.sums = Partial(num_done, total, square, 0)
             if root.target == "value":
                 distance = self.sample_v(root.child, self.state) - self.center
             else:
@@ -93,24 +95,24 @@ class ReferenceEngine:
             self.distances.append(distance)
             total += distance
             square += distance * distance
-        self.guard.compare(before, self.state, action)
+        self.guard.compare(state_copy, self.state, action)
         return Partial(count, total, square, self.calls, self.scores(self.distances))
 
     def scores(self, distances: list[float]) -> Sums:
-        """What the root's bound adds up, sample by sample."""
+        """The sums that the root's bound needs, sample by sample."""
         score = self.job.score
         if score.kind == BINNED:
-            weights = [0] * len(score.none)
+            bin_weights = [0] * len(score.none)
             for distance in distances:
-                point, above = bin_of(distance, score.half, score.scale)
-                weights[point] += WHOLE - above
-                weights[point + 1] += above
-            return tuple(weights)
+                bin_index, upper_weight = bin_of(distance, score.half, score.scale)
+                bin_weights[bin_index] += WHOLE - upper_weight
+                bin_weights[bin_index + 1] += upper_weight
+            return tuple(bin_weights)
         if score.kind == LOGGED:
-            total = 0.0
+            psi_sum = 0.0
             for distance in distances:
-                total += psi(score.scale * distance)
-            return (total,)
+                psi_sum += psi(score.scale * distance)
+            return (psi_sum,)
         return ()
 
     def oracle(self, state: Any, action: int) -> tuple[float, Any, bool]:
@@ -123,27 +125,29 @@ class ReferenceEngine:
             raise Interrupted("The run was stopped before this shard was finished.")
         self.calls += 1
         facts = self.schedule.facts
-        low, high = facts.reward_range
-        reward, after, ended = answered(
+        lowest_reward, highest_reward = facts.reward_range
+        reward, next_state, is_over = answered(
             self.problem,
             state,
             action,
             self.rng,
-            low,
-            high,
+            lowest_reward,
+            highest_reward,
             facts.terminals,
             self.guard,
         )
         if self.retype is not None:
-            after = self.retype(after)
-        return reward, after, ended or self.problem.is_terminal(after)
+            next_state = self.retype(next_state)
+        return reward, next_state, is_over or self.problem.is_terminal(next_state)
 
     def backup(self, state: Any, action: int, child: int, center: float) -> float:
         """One sample of r + gamma X(z), less ``center`` (Alg. 3, lines 6-8)."""
-        reward, after, ended = self.oracle(state, action)
-        if ended:
+        reward, next_state, is_over = self.oracle(state, action)
+        if is_over:
             return reward - center
-        return reward + (self.problem.discount * self.sample_v(child, after) - center)
+        return reward + (
+            self.problem.discount * self.sample_v(child, next_state) - center
+        )
 
     def estimate_q(
         self, state: Any, actions: list[int], row: int, samples: int
@@ -153,7 +157,7 @@ class ReferenceEngine:
         Means are clipped in paper mode only.
         """
         level, center = self.schedule.levels[row], self.schedule.centers[row]
-        q = []
+        q_values = []
         for action in actions:
             total = 0.0
             for _ in range(samples):
@@ -161,8 +165,8 @@ class ReferenceEngine:
             mean = center + total / samples
             if self.schedule.clip is not None:
                 mean = min(max(mean, self.schedule.clip[0]), self.schedule.clip[1])
-            q.append(mean)
-        return q
+            q_values.append(mean)
+        return q_values
 
     def sample_v(self, row: int, state: Any) -> float:
         """One sample of level ``row`` at a state that is not terminal (Alg. 2)."""
@@ -181,73 +185,86 @@ class ReferenceEngine:
             sign = self.sign(state)
             if level.kind == Kind.BLIND:
                 head = sign * self.blind_head[len(actions)] + sign * level.shift
-                action, norm = self.blind_action(actions)
+                action, gradient_norm = self.blind_action(actions)
             elif level.kind not in QUERYING:
                 raise not_run(self.name, level.kind)
             else:
-                q = self.estimate_q(state, actions, row, level.samples)
-                y, w = [sign * x for x in q], [self.weights[a] for a in actions]
+                q_values = self.estimate_q(state, actions, row, level.samples)
+                y, action_weights = (
+                    [sign * x for x in q_values],
+                    [self.weights[a] for a in actions],
+                )
                 if level.kind in (Kind.PLUGIN, Kind.RANDOM_PLUGIN):
-                    value = self.problem.operator.value(y, weights=w)
+                    value = self.problem.operator.value(y, weights=action_weights)
                     head = sign * value + sign * level.shift
                     if level.kind == Kind.RANDOM_PLUGIN:
                         head += self.correction(row, state, actions, sign)
                     return total + weight * head
-                rest, gradient = self.linearized(y, w)
-                head = sign * rest + sign * level.shift
-                action, norm = self.drawn(actions, gradient)
+                linear_remainder, gradient = self.linearize(y, action_weights)
+                head = sign * linear_remainder + sign * level.shift
+                action, gradient_norm = self.sample_action(actions, gradient)
                 if level.kind == Kind.RANDOM_ROLLOUT:
                     head += self.correction(row, state, actions, sign)
-            reward, state, ended = self.oracle(state, action)
-            total += weight * (head + norm * reward)
-            if ended:
+            reward, state, is_over = self.oracle(state, action)
+            total += weight * (head + gradient_norm * reward)
+            if is_over:
                 return total
-            weight *= self.problem.discount * norm
+            weight *= self.problem.discount * gradient_norm
             row = level.continuation
 
-    def linearized(self, y: list[float], w: list[float]) -> tuple[float, list[float]]:
+    def linearize(
+        self, y: list[float], action_weights: list[float]
+    ) -> tuple[float, list[float]]:
         """F(y) - <y, g> and g = grad F(y); ``w`` are the prior weights."""
-        value = self.problem.operator.value(y, weights=w)
-        gradient = self.problem.operator.gradient(y, weights=w)
-        inner = 0.0
+        value = self.problem.operator.value(y, weights=action_weights)
+        gradient = self.problem.operator.gradient(y, weights=action_weights)
+        inner_product = 0.0
         for x, g in zip(y, gradient, strict=True):
-            inner += x * g
-        return value - inner, gradient
+            inner_product += x * g
+        return value - inner_product, gradient
 
     def correction(
         self, row: int, state: Any, actions: list[int], sign: float
     ) -> float:
-        """What one sample of a randomized level adds to its base.
+        """One sample of the correction that a randomized level adds to its base.
 
-        With the chance p_j of rung j it is 1/p_j times what two halves lack of
-        their whole: y' and y'' are means of m = 2**(j-1) N samples, and their
-        average is one of 2m. Over all rungs, its mean is what 2**J N samples in the
-        place of N would change.
+        With the chance p_j of rung j it is 1/p_j times the difference between the
+        whole and its two halves: y' and y'' are means of m = 2**(j-1) N samples, and
+        their average is one of 2m. Over all rungs, its mean is the change by 2**J N
+        samples in the place of N.
         """
         level = self.schedule.levels[row]
         j, chance = self.rung(level.rungs)
         if j == 0:
             return 0.0
-        m = 2 ** (j - 1) * level.samples
-        first = [sign * x for x in self.estimate_q(state, actions, row, m)]
-        second = [sign * x for x in self.estimate_q(state, actions, row, m)]
-        whole = [0.5 * (x + y) for x, y in zip(first, second, strict=True)]
-        parts = ((1.0, whole), (-0.5, first), (-0.5, second))
-        w = [self.weights[a] for a in actions]
+        half_samples = 2 ** (j - 1) * level.samples
+        first_half = [
+            sign * x for x in self.estimate_q(state, actions, row, half_samples)
+        ]
+        second_half = [
+            sign * x for x in self.estimate_q(state, actions, row, half_samples)
+        ]
+        full_means = [
+            0.5 * (x + y) for x, y in zip(first_half, second_half, strict=True)
+        ]
+        weighted_means = ((1.0, full_means), (-0.5, first_half), (-0.5, second_half))
+        action_weights = [self.weights[a] for a in actions]
         lacking = 0.0
         if level.kind == Kind.RANDOM_PLUGIN:
-            for share, y in parts:
-                lacking += share * self.problem.operator.value(y, weights=w)
+            for share, y in weighted_means:
+                lacking += share * self.problem.operator.value(
+                    y, weights=action_weights
+                )
             return sign * lacking / chance
         delta = [0.0] * len(actions)
-        for share, y in parts:
-            rest, gradient = self.linearized(y, w)
-            lacking += share * rest
+        for share, y in weighted_means:
+            linear_remainder, gradient = self.linearize(y, action_weights)
+            lacking += share * linear_remainder
             delta = [d + share * g for d, g in zip(delta, gradient, strict=True)]
-        bracket = self.followed(level, state, actions, delta, sign * lacking)
+        bracket = self.add_followed_sample(level, state, actions, delta, sign * lacking)
         return bracket / chance
 
-    def followed(
+    def add_followed_sample(
         self,
         level: Level,
         state: Any,
@@ -261,25 +278,25 @@ class ReferenceEngine:
         baseline b of the level, and b times the sum of delta is added exactly.
         """
         baseline = level.constant
-        sizes = [abs(d) for d in delta]
-        if all(size == 0.0 for size in sizes):
+        delta_sizes = [abs(d) for d in delta]
+        if all(size == 0.0 for size in delta_sizes):
             return bracket
-        if not self.unit:
-            total = 0.0
+        if not self.is_shift_invariant:
+            drift = 0.0
             for d in delta:
-                total += d
-            bracket += baseline * total
-        slot, norm = self.picked(sizes)
-        xi = self.backup(state, actions[slot], level.continuation, baseline)
-        return bracket + (norm if delta[slot] > 0.0 else -norm) * xi
+                drift += d
+            bracket += baseline * drift
+        chosen_slot, delta_norm = self.pick_slot(delta_sizes)
+        xi = self.backup(state, actions[chosen_slot], level.continuation, baseline)
+        return bracket + (delta_norm if delta[chosen_slot] > 0.0 else -delta_norm) * xi
 
     def rung(self, rungs: tuple[float, ...]) -> tuple[int, float]:
         """A rung j with its chance by one uniform; j = 0 where there is none."""
         u = self.rng.random()
-        running = 0.0
+        running_sum = 0.0
         for j, chance in enumerate(rungs, 1):
-            running += chance
-            if u < running:
+            running_sum += chance
+            if u < running_sum:
                 return j, chance
         return 0, 1.0
 
@@ -294,28 +311,30 @@ class ReferenceEngine:
         gradient = self.problem.operator.gradient(
             [0.0] * len(actions), weights=[self.weights[a] for a in actions]
         )
-        return self.drawn(actions, gradient)
+        return self.sample_action(actions, gradient)
 
-    def drawn(self, actions: list[int], gradient: list[float]) -> tuple[int, float]:
+    def sample_action(
+        self, actions: list[int], gradient: list[float]
+    ) -> tuple[int, float]:
         """A ~ g / |g|_1 by one uniform and a running sum, and |g|_1.
 
         The norm is 1 where the operator is shift-invariant.
         """
-        slot, norm = self.picked(gradient)
-        return actions[slot], 1.0 if self.unit else norm
+        chosen_slot, gradient_norm = self.pick_slot(gradient)
+        return actions[chosen_slot], 1.0 if self.is_shift_invariant else gradient_norm
 
-    def picked(self, weights: list[float]) -> tuple[int, float]:
+    def pick_slot(self, weights: list[float]) -> tuple[int, float]:
         """An index in proportion to ``weights`` by one uniform, and their sum."""
-        norm = 0.0
+        weight_sum = 0.0
         for g in weights:
-            norm += g
-        u = self.rng.random() * norm
-        running = 0.0
-        chosen = 0
+            weight_sum += g
+        u = self.rng.random() * weight_sum
+        running_sum = 0.0
+        chosen_slot = 0
         for i, g in enumerate(weights):
             if g > 0.0:
-                chosen = i
-                running += g
-                if u < running:
+                chosen_slot = i
+                running_sum += g
+                if u < running_sum:
                     break
-        return chosen, norm
+        return chosen_slot, weight_sum

@@ -1,9 +1,9 @@
-"""The table of executors: what a name means, what it runs and what it refuses.
+"""The table of executors: names, engines, places, and reasons to refuse a job.
 
 A row is an engine and a place (``engines.base``). All other code asks this
 table; none of it compares names. Engines are imported when a row is used, so
 that reading the names loads no Numba. ``register`` adds a row from another
-package. The errors of a row reach only those who name it.
+package. The errors of a row reach only its own users.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 # --- engines ------------------------------------------------------------------
 
 
-def _reference(problem: Problem) -> type[Engine]:
+def _reference_engine(problem: Problem) -> type[Engine]:
     from smoothcruiser.engines.reference import ReferenceEngine
 
     return ReferenceEngine
 
 
-def _python(problem: Problem) -> type[Engine]:
+def _python_engine(problem: Problem) -> type[Engine]:
     from smoothcruiser.engines.python import PythonEngine
 
     return PythonEngine
 
 
-def _compiled(problem: Problem) -> type[Engine]:
+def _compiled_engine(problem: Problem) -> type[Engine]:
     from smoothcruiser.engines.compiled.engine import CompiledEngine
 
     return CompiledEngine
 
 
-def _batched(problem: Problem) -> type[Engine]:
+def _batched_engine(problem: Problem) -> type[Engine]:
     from smoothcruiser.engines.batched import BatchedEngine
 
     return BatchedEngine
@@ -57,7 +57,7 @@ def _default_engine(problem: Problem) -> type[Engine]:
 # --- places -------------------------------------------------------------------
 
 
-def _here(
+def _open_here(
     engine: Callable[[Problem], type[Engine]],
 ) -> Callable[[Job, Compute], Workers]:
     """A function that opens workers in this process."""
@@ -87,9 +87,11 @@ def _on_dask(job: Job, compute: Compute) -> Workers:
         from smoothcruiser.engines.pools.dask import Dask
     from smoothcruiser.engines.workers import ShardWorkers, engine_build
 
-    name = default_executor(job.problem)
-    first = FirstShard.of(job.problem, name, job.schedule.levels)
-    return ShardWorkers(DASK.name, Dask(compute, engine_build(name, job), first))
+    executor_name = default_executor(job.problem)
+    first_shard = FirstShard.of(job.problem, executor_name, job.schedule.levels)
+    return ShardWorkers(
+        DASK.name, Dask(compute, engine_build(executor_name, job), first_shard)
+    )
 
 
 def _process_pool(build: Build, compute: Compute) -> Pool:
@@ -104,8 +106,8 @@ def _dask_pool(build: Build, compute: Compute) -> Pool:
     with unbroken():
         from smoothcruiser.engines.pools.dask import Dask
 
-    name = default_executor(build.problem)
-    return Dask(compute, build, FirstShard.of(build.problem, name))
+    executor_name = default_executor(build.problem)
+    return Dask(compute, build, FirstShard.of(build.problem, executor_name))
 
 
 AHEAD = 4  # tasks per process that wait in line: they are short and all are needed
@@ -134,35 +136,38 @@ def _not_batched(job: Job) -> str | None:
 
 
 REFERENCE = Executor(
-    name="reference", same_bits=True, engine=_reference, open=_here(_reference)
+    name="reference",
+    same_bits=True,
+    engine=_reference_engine,
+    open=_open_here(_reference_engine),
 )
 PYTHON = Executor(
     name="python",
     same_bits=True,
-    engine=_python,
-    open=_here(_python),
+    engine=_python_engine,
+    open=_open_here(_python_engine),
     default_for=lambda problem: True,
 )
 COMPILED = Executor(
     name="compiled",
     same_bits=True,
-    engine=_compiled,
-    open=_here(_compiled),
+    engine=_compiled_engine,
+    open=_open_here(_compiled_engine),
     refuses=lambda job: not_compiled(job.problem),
     default_for=lambda problem: problem.is_compiled,
 )
 BATCHED = Executor(
     name="batched",
     same_bits=False,
-    engine=_batched,
-    open=_here(_batched),
+    engine=_batched_engine,
+    open=_open_here(_batched_engine),
     refuses=_not_batched,
     default_for=lambda problem: isinstance(problem.oracle, Batched),
 )
 PROCESSES = Executor(
     name="processes",
     same_bits=True,
-    engine=_python,
+    engine=_python_engine,
     open=_in_processes,
     pool=_process_pool,
 )
@@ -230,7 +235,7 @@ def default_executor(problem: Problem) -> str:
 
 
 def _volunteers(row: Executor, problem: Problem) -> bool:
-    """Whether a row offers itself for a problem; one whose ``default_for`` fails does not."""
+    """Whether a row offers itself for a problem; a failing ``default_for`` means no."""
     try:
         return bool(row.default_for(problem))
     except Exception:
@@ -251,63 +256,65 @@ def choose(problem: Problem, compute: Compute) -> Executor:
             )
         return named(compute.executor or default_executor(problem))
     clusters = [row for row in EXECUTORS.values() if row.scheduler]
-    chosen = clusters[0] if compute.executor is None else named(compute.executor)
-    if not chosen.scheduler:
+    chosen_executor = (
+        clusters[0] if compute.executor is None else named(compute.executor)
+    )
+    if not chosen_executor.scheduler:
         raise InvalidInput(
             f"A scheduler address belongs to executor {clusters[0].name!r}, got executor "
             f"{compute.executor!r}; drop scheduler= or use executor="
             f"{clusters[0].name!r}."
         )
-    return chosen
+    return chosen_executor
 
 
 def open_workers(job: Job, compute: Compute) -> Workers:
     """Workers for a job, ready to run; close them after use."""
-    chosen = choose(job.problem, compute)
-    _check(chosen, job)
-    workers = chosen.open(job, compute)
-    workers.name = chosen.name  # an engine may serve several rows
+    chosen_executor = choose(job.problem, compute)
+    _check_job(chosen_executor, job)
+    workers = chosen_executor.open(job, compute)
+    workers.name = chosen_executor.name  # an engine may serve several rows
     return workers
 
 
 def make_engine(name: str, job: Job) -> Engine:
     """The engine of executor ``name``, in this process."""
-    chosen = named(name)
-    _check(chosen, job)
-    return chosen.engine(job.problem)(job)
+    chosen_executor = named(name)
+    _check_job(chosen_executor, job)
+    return chosen_executor.engine(job.problem)(job)
 
 
-def _check(chosen: Executor, job: Job) -> None:
+def _check_job(chosen: Executor, job: Job) -> None:
     """Refuse a job that the executor cannot run, before anything is built."""
-    _accept(chosen, job)
-    unknown = _unknown(chosen, job)
-    if unknown:
-        words = " and ".join(sorted(kind.name.lower() for kind in unknown))
-        able = [row.name for row in EXECUTORS.values() if _runs(row, job)]
+    _check_refusal(chosen, job)
+    unknown_kinds = _unknown_kinds(chosen, job)
+    if unknown_kinds:
+        kind_names = " and ".join(sorted(kind.name.lower() for kind in unknown_kinds))
+        able_executors = [row.name for row in EXECUTORS.values() if _runs_job(row, job)]
         raise InvalidInput(
-            f"The executor {chosen.name!r} cannot run levels of kind {words}; "
-            f"executors that can: {', '.join(able) or 'none'}."
+            f"The executor {chosen.name!r} cannot run levels of kind {kind_names}; "
+            f"executors that can: {', '.join(able_executors) or 'none'}."
         )
 
 
 def accepts(name: str, job: Job) -> bool:
     """Whether executor ``name`` can run a job."""
-    return _runs(named(name), job)
+    return _runs_job(named(name), job)
 
 
-def _runs(row: Executor, job: Job) -> bool:
+def _runs_job(row: Executor, job: Job) -> bool:
     """Whether a row accepts a job and runs all of its kinds."""
     try:
-        _accept(row, job)
-        return not _unknown(row, job)
+        _check_refusal(row, job)
+        return not _unknown_kinds(row, job)
     except SmoothcruiserError:
         return False
 
 
-def _accept(row: Executor, job: Job) -> None:
-    """Raise what the row says against a job, if anything."""
+def _check_refusal(row: Executor, job: Job) -> None:
+    """Raise the row's reason to refuse a job, if it has one."""
     try:
-        sentence: Any = row.refuses(job)
+        refusal: Any = row.refuses(job)
     except SmoothcruiserError:
         raise
     except Exception as error:
@@ -315,19 +322,19 @@ def _accept(row: Executor, job: Job) -> None:
             f"The executor {row.name!r} cannot say whether it runs this job "
             f"({said(error)}); fix its refuses, or use another executor."
         ) from error
-    if sentence is not None and not isinstance(sentence, str):
+    if refusal is not None and not isinstance(refusal, str):
         raise InvalidInput(
             f"The refuses of executor {row.name!r} must return a sentence or None, got "
-            f"{sentence!r}; fix it, or use another executor."
+            f"{refusal!r}; fix it, or use another executor."
         )
-    if sentence is not None:
-        raise InvalidInput(sentence)
+    if refusal is not None:
+        raise InvalidInput(refusal)
 
 
-def _unknown(row: Executor, job: Job) -> Kinds:
+def _unknown_kinds(row: Executor, job: Job) -> Kinds:
     """The kinds of a job's levels that the engine of a row does not run."""
     try:
-        known = row.engine(job.problem).kinds
+        engine_kinds = row.engine(job.problem).kinds
     except SmoothcruiserError:
         raise
     except Exception as error:
@@ -335,7 +342,7 @@ def _unknown(row: Executor, job: Job) -> Kinds:
             f"The engine of executor {row.name!r} cannot be loaded: {said(error)}; "
             "install what it needs, or use another executor."
         ) from error
-    return frozenset(level.kind for level in job.schedule.levels) - known
+    return frozenset(level.kind for level in job.schedule.levels) - engine_kinds
 
 
 def machine_code(executor: str | None, user: str) -> bool | None:

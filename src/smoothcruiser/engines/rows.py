@@ -40,10 +40,10 @@ class RowFunctions:
     max_batch: int
 
 
-def parts_of(problem: Problem, max_batch: int | None = None) -> RowFunctions:
+def row_functions_of(problem: Problem, max_batch: int | None = None) -> RowFunctions:
     """A problem's functions over rows: the user's own, or those of its tables."""
     if problem.tables is not None:
-        return _tabular_parts(problem, problem.tables, max_batch or MAX_BATCH)
+        return _tabular_functions(problem, problem.tables, max_batch or MAX_BATCH)
     assert isinstance(problem.oracle, Batched)  # the registry refuses others
 
     def inner(function: Any) -> Any:
@@ -64,9 +64,15 @@ def parts_of(problem: Problem, max_batch: int | None = None) -> RowFunctions:
     )
 
 
-def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> RowFunctions:
-    accept, alias = tables.alias_form
-    start, size, K = tables.start[:-1], np.diff(tables.start), tables.num_actions
+def _tabular_functions(
+    problem: Problem, tables: Tables, max_batch: int
+) -> RowFunctions:
+    accept_chances, alias = tables.alias_form
+    first_slots, num_outcomes, num_actions = (
+        tables.start[:-1],
+        np.diff(tables.start),
+        tables.num_actions,
+    )
     reward, next_state = tables.reward, tables.next_state
 
     def step(
@@ -76,13 +82,17 @@ def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> RowFunct
 
         The method is that of ``problem.tabular_kernel``.
         """
-        row = states * K + actions
-        u = rng.random(len(row)) * size.take(row)
-        i = u.astype(np.int64)
-        slot = start.take(row) + i
-        u -= i
-        slot = np.where(u >= accept.take(slot), alias.take(slot), slot)
-        return reward.take(slot), next_state.take(slot)
+        pair_rows = states * num_actions + actions
+        uniforms = rng.random(len(pair_rows)) * num_outcomes.take(pair_rows)
+        i = uniforms.astype(np.int64)
+        outcome_slots = first_slots.take(pair_rows) + i
+        uniforms -= i
+        outcome_slots = np.where(
+            uniforms >= accept_chances.take(outcome_slots),
+            alias.take(outcome_slots),
+            outcome_slots,
+        )
+        return reward.take(outcome_slots), next_state.take(outcome_slots)
 
     return RowFunctions(
         backend=NumpyBackend(),
@@ -94,13 +104,13 @@ def _tabular_parts(problem: Problem, tables: Tables, max_batch: int) -> RowFunct
         if problem.terminal is None
         else lambda states: tables.terminal.take(states),
         player=(lambda states: tables.player.take(states)) if problem.is_game else None,
-        lower=_by_state(problem, 0),
-        upper=_by_state(problem, 1),
+        lower=_bound_by_state(problem, 0),
+        upper=_bound_by_state(problem, 1),
         max_batch=max_batch,
     )
 
 
-def _by_state(problem: Problem, side: int) -> Any:
+def _bound_by_state(problem: Problem, side: int) -> Any:
     """A bound on V over rows of a tabular problem, None where it is a number.
 
     The function is asked once for each state of a batch.
@@ -109,8 +119,10 @@ def _by_state(problem: Problem, side: int) -> Any:
         return None
     bound = problem.value_bounds[side]
 
-    def asked(states: Ints) -> Floats:
-        distinct, where = np.unique(states, return_inverse=True)
-        return np.array([float(bound(int(state))) for state in distinct])[where]
+    def bounds_of_states(states: Ints) -> Floats:
+        distinct_states, state_index = np.unique(states, return_inverse=True)
+        return np.array([float(bound(int(state))) for state in distinct_states])[
+            state_index
+        ]
 
-    return asked
+    return bounds_of_states

@@ -1,10 +1,10 @@
 """Running a schedule: shards over a pool of workers, with checkpoints and progress.
 
 Shards that an earlier run finished are used again. At each checkpoint
-(``look``) an action whose answer is already good enough stops. Shards are
+(``look``) an action stops if its answer is already good enough. Shards are
 handed out in order, the actions in turn. Workers that would be idle while a
 checkpoint waits for its last shard get shards beyond it: ``calls_spent`` counts
-these too, ``num_calls`` only what the answer uses. Sums are combined in shard
+these too, ``num_calls`` only those behind the answer. Sums are combined in shard
 order, and a checkpoint sees exactly the shards before it, so neither workers nor
 timing can change a bit of the result. Where shards run: ``engines.pools``.
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from smoothcruiser.engines.base import Workers
-from smoothcruiser.engines.scores import Sums, added
+from smoothcruiser.engines.scores import Sums, add_sums
 from smoothcruiser.engines.shards import Partial, Shard
 from smoothcruiser.errors import Interrupted
 from smoothcruiser.jit.interrupts import hear
@@ -33,7 +33,7 @@ Known = Mapping[tuple[int, int], Partial]  # (action, shard index) -> sums
 
 
 class Cause(Enum):
-    """What stopped a run before its end; the value ends a sentence."""
+    """The cause of a stop before a run's end; the value ends a sentence."""
 
     SECONDS = "by its time limit (seconds)"
     HAND = "by hand"
@@ -52,17 +52,17 @@ class RootSums:
     score: Sums = ()
     look: int | None = None  # the checkpoint at which it stopped early, if it did
 
-    def add(self, part: Partial) -> None:
+    def add(self, shard_sums: Partial) -> None:
         """Add a shard, in shard order."""
-        self.draws += part.draws
-        self.total += part.total
-        self.square += part.square
-        self.score = added(self.score, part.score)
+        self.draws += shard_sums.draws
+        self.total += shard_sums.total
+        self.square += shard_sums.square
+        self.score = add_sums(self.score, shard_sums.score)
 
 
 @dataclass
 class Outcome:
-    """The sums of the requested actions, and what they cost."""
+    """The sums of the requested actions, and their cost."""
 
     tallies: dict[int, RootSums]
     num_calls: int = 0
@@ -90,7 +90,7 @@ Enough = Callable[[int, RootSums], bool]  # (checkpoint, tally) -> may it stop?
 
 @dataclass(frozen=True)
 class Listener:
-    """What is called during a run, and with what."""
+    """The functions that a run calls with its news."""
 
     progress: Callback | None = None
     keep: Keep | None = None  # called with every newly run shard, e.g. to store it
@@ -124,24 +124,26 @@ class Ledger:
         self.parts = dict(known or {})
         self.begun: dict[tuple[int, int], Partial] = {}  # of shards under way
         self.prefixes = {action: Prefix(RootSums()) for action in actions}
-        self.segment = 0  # the one whose shards are awaited
+        self.segment = 0  # the index of the segment under way
         self.missing = self._missing()
         self._advance()
 
     def _missing(self) -> set[tuple[int, int]]:
-        wanted = {
+        wanted_shards = {
             (action, shard.index)
             for action in self.live
             for shard in self.segments[self.segment]
         }
-        return wanted - self.parts.keys()
+        return wanted_shards - self.parts.keys()
 
     @property
     def complete(self) -> bool:
         """Whether nothing more is needed."""
         return not self.live or self.segment == len(self.segments)
 
-    def source(self, room: float, price: Callable[[Shard], int]) -> Iterator[Shard]:
+    def source(
+        self, call_budget: float, price: Callable[[Shard], int]
+    ) -> Iterator[Shard]:
         """The shards to run, those needed next first.
 
         An action that has stopped gets no more shards. The shards end before the
@@ -151,31 +153,31 @@ class Ledger:
             for shard in segment:
                 for action in tuple(self.outcome.tallies):
                     if action in self.live and (action, shard.index) not in self.parts:
-                        room -= price(shard)
-                        if room < 0:
+                        call_budget -= price(shard)
+                        if call_budget < 0:
                             return
                         yield replace(shard, action=action)
 
-    def add(self, shard: Shard, part: Partial) -> int:
+    def add(self, shard: Shard, shard_sums: Partial) -> int:
         """Enter a shard, or the first samples of it; the calls that are new in it."""
-        place = shard.action, shard.index
-        before = self.begun.pop(place, None)
-        if part.draws < shard.count:
-            self.begun[place] = part
+        shard_key = shard.action, shard.index
+        earlier_sums = self.begun.pop(shard_key, None)
+        if shard_sums.draws < shard.count:
+            self.begun[shard_key] = shard_sums
         else:
-            self.parts[place] = part
-            self.missing.discard(place)
+            self.parts[shard_key] = shard_sums
+            self.missing.discard(shard_key)
             self._advance()
-        return part.calls - (0 if before is None else before.calls)
+        return shard_sums.calls - (0 if earlier_sums is None else earlier_sums.calls)
 
     def _advance(self) -> None:
         """Add up every complete segment, in shard order, and apply its checkpoint."""
         while not self.missing and not self.complete:
             for action in self.live:
                 for shard in self.segments[self.segment]:
-                    part = self.parts[action, shard.index]
-                    self.outcome.tallies[action].add(part)
-                    self.outcome.num_calls += part.calls
+                    shard_sums = self.parts[action, shard.index]
+                    self.outcome.tallies[action].add(shard_sums)
+                    self.outcome.num_calls += shard_sums.calls
             self.segment += 1
             if self.segment < len(self.segments):
                 self.live = self.outcome.look(self.segment - 1, self.live, self.enough)
@@ -183,42 +185,47 @@ class Ledger:
                     self.missing = self._missing()
 
     def so_far(self) -> tuple[dict[int, RootSums], int]:
-        """(what is known of each action, the calls in it), at any time.
+        """(the sums of each action so far, the calls in them), at any time.
 
-        It is the sums of an action that has stopped, and the prefix of others.
+        An action that has stopped has its final sums, others have their prefix.
         """
-        tallies, calls = {}, 0
+        tallies, num_calls = {}, 0
         for action, tally in self.outcome.tallies.items():
             prefix = self.prefixes[action]
             self._lengthen(
                 action, prefix, tally.draws if tally.look is not None else None
             )
-            calls += prefix.calls
+            num_calls += prefix.calls
             tallies[action] = tally
             if tally.look is None:
                 tallies[action] = tally = replace(prefix.sums)
                 if prefix.shards < len(self.shards):
-                    place = action, self.shards[prefix.shards].index
-                    part = self.begun.get(place)
-                    if part is not None:
-                        tally.add(part)
-                        calls += part.calls
-        return tallies, calls
+                    shard_key = action, self.shards[prefix.shards].index
+                    shard_sums = self.begun.get(shard_key)
+                    if shard_sums is not None:
+                        tally.add(shard_sums)
+                        num_calls += shard_sums.calls
+        return tallies, num_calls
 
     def stopped(self, cause: Cause) -> Outcome:
-        """The outcome with what is known of each action when the run is stopped."""
+        """The outcome with the sums of each action so far, when the run is stopped."""
         self.outcome.stopped = cause
         self.outcome.tallies, self.outcome.num_calls = self.so_far()
         return self.outcome
 
-    def _lengthen(self, action: int, prefix: Prefix, most: int | None) -> None:
+    def _lengthen(self, action: int, prefix: Prefix, max_samples: int | None) -> None:
         """Add the whole shards that have become known since, up to ``most`` samples."""
         for shard in self.shards[prefix.shards :]:
-            part = self.parts.get((action, shard.index))
-            if part is None or (most is not None and shard.first >= most):
+            shard_sums = self.parts.get((action, shard.index))
+            if shard_sums is None or (
+                max_samples is not None and shard.first >= max_samples
+            ):
                 return
-            prefix.sums.add(part)
-            prefix.shards, prefix.calls = prefix.shards + 1, prefix.calls + part.calls
+            prefix.sums.add(shard_sums)
+            prefix.shards, prefix.calls = (
+                prefix.shards + 1,
+                prefix.calls + shard_sums.calls,
+            )
 
 
 class Alarm:
@@ -236,8 +243,8 @@ class Alarm:
             self.rang = True
             stop()
 
-        left = min(max(0.0, seconds), threading.TIMEOUT_MAX)
-        self.timer = threading.Timer(left, ring)
+        delay_seconds = min(max(0.0, seconds), threading.TIMEOUT_MAX)
+        self.timer = threading.Timer(delay_seconds, ring)
         self.timer.daemon = True
         self.timer.start()
 
@@ -263,67 +270,74 @@ def run(
     No shard is begun that could take the run's calls above ``room``. ``until`` says
     for reports how many seconds are left of a time limit.
     """
-    begin = time.perf_counter()
+    start_time = time.perf_counter()
     outcome = ledger.outcome
-    outcome.calls_spent = sum(part.calls for part in ledger.parts.values())
+    outcome.calls_spent = sum(shard_sums.calls for shard_sums in ledger.parts.values())
     root = schedule.root
     per_action = schedule.num_calls // (
         schedule.facts.num_actions if root.target == "q_values" else 1
     )
     per_sample = per_action // root.samples
     phases = Phases(listener.progress)
-    resumed = outcome.calls_spent
+    resumed_calls = outcome.calls_spent
     price = per_action * len(outcome.tallies)
 
-    def report(shard: Shard, part: Partial) -> bool:
-        outcome.calls_spent += ledger.add(shard, part)
-        if listener.keep is not None and part.draws == shard.count:
-            listener.keep(shard, part)
+    def report(shard: Shard, shard_sums: Partial) -> bool:
+        outcome.calls_spent += ledger.add(shard, shard_sums)
+        if listener.keep is not None and shard_sums.draws == shard.count:
+            listener.keep(shard, shard_sums)
         if listener.progress is not None:
             tallies, _ = ledger.so_far()
-            seconds = time.perf_counter() - begin
-            limit = None if until is None else until()
+            elapsed_seconds = time.perf_counter() - start_time
+            limit_seconds = None if until is None else until()
             interval = listener.interval
-            stop = phases.tell(
+            must_stop = phases.tell(
                 calls=outcome.calls_spent,
-                seconds=seconds,
+                seconds=elapsed_seconds,
                 seconds_left=time_left(
-                    outcome.calls_spent - resumed, price - resumed, seconds, limit
+                    outcome.calls_spent - resumed_calls,
+                    price - resumed_calls,
+                    elapsed_seconds,
+                    limit_seconds,
                 ),
                 interval=None if interval is None else interval(tallies),
             )
-            if stop and not ledger.complete:
+            if must_stop and not ledger.complete:
                 raise Interrupted("The progress function returned False.")
         return ledger.complete
 
     try:
         if not ledger.complete:
-            if phases.begin("sampling", calls=resumed, resumed=resumed, price=price):
+            if phases.begin(
+                "sampling", calls=resumed_calls, resumed=resumed_calls, price=price
+            ):
                 raise Interrupted("The progress function returned False.")
             workers.abreast = len(ledger.live)
-            left = room - outcome.calls_spent
-            shards = ledger.source(left, lambda shard: shard.count * per_sample)
-            workers.map(shards, seed, report)
+            calls_left = room - outcome.calls_spent
+            pending_shards = ledger.source(
+                calls_left, lambda shard: shard.count * per_sample
+            )
+            workers.map(pending_shards, seed, report)
             if not ledger.complete:
                 outcome.stopped = Cause.BUDGET
     except (Interrupted, KeyboardInterrupt) as stop:
         hear(stop)
         workers.stop()
-        late = alarm is not None and alarm.rang
-        outcome.stopped = cause_of(stop, late, phases.refused)
+        is_late = alarm is not None and alarm.rang
+        outcome.stopped = cause_of(stop, is_late, phases.refused)
         outcome.calls_spent += workers.unfinished
-        for shard, part, _ in workers.left:
-            outcome.calls_spent += ledger.add(shard, part)
-            if listener.keep is not None and part.draws == shard.count:
-                listener.keep(shard, part)
+        for shard, shard_sums, _ in workers.left:
+            outcome.calls_spent += ledger.add(shard, shard_sums)
+            if listener.keep is not None and shard_sums.draws == shard.count:
+                listener.keep(shard, shard_sums)
     if outcome.stopped is not None:
         ledger.stopped(outcome.stopped)
-    outcome.seconds, outcome.stuck = time.perf_counter() - begin, workers.stuck
+    outcome.seconds, outcome.stuck = time.perf_counter() - start_time, workers.stuck
     return outcome
 
 
 def cause_of(error: BaseException, late: bool, refused: bool = False) -> Cause:
-    """What stopped a run that ended with ``error``, after its time limit or before.
+    """The cause of a stop with ``error``, after the time limit or before.
 
     ``refused`` says that the progress function returned False.
     """

@@ -1,7 +1,7 @@
-"""What a root adds up beside the sum of its samples: their scores.
+"""Scores of root samples, which are added up beside their sum.
 
-A root's bound may need more of the samples than their mean. What it needs has to
-add over shards, whatever runs them, so it is a vector of numbers per sample:
+A root's bound may need more of the samples than their mean. These quantities have
+to add over shards, whatever runs them, so they are a vector of numbers per sample:
 
   BINNED   betting: a histogram by linear binning. With t = (d + half) scale, d the
            sample's distance to the centre, the grid points k = floor(t) and k + 1
@@ -11,8 +11,8 @@ add over shards, whatever runs them, so it is a vector of numbers per sample:
   LOGGED   the root that needs a second moment only: psi(scale d), with
            psi(x) = sgn(x) log(1 + |x| + x^2/2), added in the order of the samples
 
-What this file leaves out: what the sums prove (``engines.stopping``), and how the
-compiled engine holds them in memory (``compiled.kernel``).
+Left out: the bounds that the sums prove (``engines.stopping``), and their place in
+the memory of the compiled engine (``compiled.kernel``).
 """
 
 from __future__ import annotations
@@ -61,32 +61,34 @@ def bin_of(distance: float, half: float, scale: float) -> tuple[int, int]:
     return k, int((t - k) * WHOLE)
 
 
-def scored(score: Score, distances: Iterable[float], begun: Sums = ()) -> Sums:
+def add_scores(
+    score: Score, distances: Iterable[float], earlier_sums: Sums = ()
+) -> Sums:
     """The sums of the scores of samples, added to those of the samples before."""
-    begun = begun or score.none
+    earlier_sums = earlier_sums or score.none
     if score.kind == BINNED:
-        weights = _binned(score, np.fromiter(distances, np.float64)).tolist()
-        return tuple(a + b for a, b in zip(begun, weights, strict=True))
+        bin_weights = _bin_samples(score, np.fromiter(distances, np.float64)).tolist()
+        return tuple(a + b for a, b in zip(earlier_sums, bin_weights, strict=True))
     if score.kind == LOGGED:
-        total = float(begun[0])
+        psi_sum = float(earlier_sums[0])
         for distance in distances:
-            total += psi(score.scale * distance)
-        return (total,)
+            psi_sum += psi(score.scale * distance)
+        return (psi_sum,)
     return ()
 
 
-def _binned(score: Score, distances: NDArray[np.float64]) -> NDArray[np.int64]:
+def _bin_samples(score: Score, distances: NDArray[np.float64]) -> NDArray[np.int64]:
     """``bin_of`` of many samples, added up."""
     t = np.clip((distances + score.half) * score.scale, 0.0, float(BINS))
     k = np.minimum(t.astype(np.int64), BINS - 1)
-    above = ((t - k) * WHOLE).astype(np.int64)
-    found = np.zeros(BINS + 1, np.int64)
-    np.add.at(found, k, WHOLE - above)
-    np.add.at(found, k + 1, above)
-    return found
+    upper_weights = ((t - k) * WHOLE).astype(np.int64)
+    bin_weights = np.zeros(BINS + 1, np.int64)
+    np.add.at(bin_weights, k, WHOLE - upper_weights)
+    np.add.at(bin_weights, k + 1, upper_weights)
+    return bin_weights
 
 
-def added(x: Sums, y: Sums) -> Sums:
+def add_sums(x: Sums, y: Sums) -> Sums:
     """The sums over two sets of samples, one of which may be empty."""
     if not x or not y:
         return x or y

@@ -25,13 +25,13 @@ MOST_SHARDS = 4096
 
 
 class Partial(NamedTuple):
-    """The sums over a shard's root samples, which are all that it leaves behind."""
+    """The sums over a shard's root samples: all that it leaves behind."""
 
     draws: int
     total: float
     square: float  # of the distance to the middle of the root's range
     calls: int
-    score: Sums = ()  # what the root's bound adds up (``engines.scores``)
+    score: Sums = ()  # the sums that the root's bound needs (``engines.scores``)
 
 
 class Piece(NamedTuple):
@@ -70,26 +70,28 @@ def cut(
     gets (for slow simulators); it changes the streams, so a run records it.
     """
     root = schedule.root
-    actions = schedule.facts.num_actions if root.target == "q_values" else 1
-    calls = schedule.level_calls[root.child] + (1 if root.target == "q_values" else 0)
+    num_actions = schedule.facts.num_actions if root.target == "q_values" else 1
+    calls_per_sample = schedule.level_calls[root.child] + (
+        1 if root.target == "q_values" else 0
+    )
     if shards is not None and shards < 1:
         raise InvalidInput(
             f"shards must be a whole number of at least 1, got {shards!r}."
         )
-    most = max(1, MOST_SHARDS // actions - len(root.looks))
-    wanted = (
-        -(-root.samples * max(calls, 1) // CALLS_PER_SHARD)
+    max_shards = max(1, MOST_SHARDS // num_actions - len(root.looks))
+    wanted_shards = (
+        -(-root.samples * max(calls_per_sample, 1) // CALLS_PER_SHARD)
         if shards is None
         else shards
     )
-    size = max(1, -(-root.samples // max(1, min(most, wanted))))
+    shard_size = max(1, -(-root.samples // max(1, min(max_shards, wanted_shards))))
     segments: list[tuple[Shard, ...]] = []
-    index, first = 0, 0
-    for end in (*root.looks, root.samples):
-        part: list[Shard] = []
-        while first < end:
-            count = min(size, end - first)
-            part.append(Shard(0, index, first, count))
-            index, first = index + 1, first + count
-        segments.append(tuple(part))
+    index, first_sample = 0, 0
+    for segment_end in (*root.looks, root.samples):
+        segment_shards: list[Shard] = []
+        while first_sample < segment_end:
+            num_samples = min(shard_size, segment_end - first_sample)
+            segment_shards.append(Shard(0, index, first_sample, num_samples))
+            index, first_sample = index + 1, first_sample + num_samples
+        segments.append(tuple(segment_shards))
     return tuple(segments)

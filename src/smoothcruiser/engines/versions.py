@@ -1,7 +1,7 @@
-"""What the bits of a run depend on besides its problem and its plan.
+"""Versions and source hashes that the bits of a run depend on.
 
-Numba, LLVM, NumPy and the C library decide how numbers are rounded, Python what a
-step's bytecode is, and the source files of this package everything else. Runs are
+Numba, LLVM, NumPy and the C library decide how numbers are rounded, Python decides
+a step's bytecode, and the source files of this package decide everything else. Runs are
 continued (``store``) and shared (``engines.pools.dask``) only among processes that
 have the same ones.
 """
@@ -37,18 +37,20 @@ def versions() -> dict[str, str]:
 
 def source_hashes() -> dict[str, str]:
     """The hash of each source file of this package, by its path in the package."""
-    found = {}
+    file_hashes = {}
     for folder, _, names in os.walk(PACKAGE):
-        inside = folder[len(str(PACKAGE)) + 1 :].replace(os.sep, "/")
+        inner_folder = folder[len(str(PACKAGE)) + 1 :].replace(os.sep, "/")
         for name in names:
             if name.endswith(".py"):
                 with open(os.path.join(folder, name), "rb") as file:
-                    held = hashlib.sha256(file.read()).hexdigest()
-                found[f"{inside}/{name}" if inside else name] = held
-    return dict(sorted(found.items()))
+                    file_hash = hashlib.sha256(file.read()).hexdigest()
+                file_hashes[f"{inner_folder}/{name}" if inner_folder else name] = (
+                    file_hash
+                )
+    return dict(sorted(file_hashes.items()))
 
 
 def sources_hash() -> str:
     """One hash over all source files, 32 hex digits."""
-    files = repr(sorted(source_hashes().items()))
-    return hashlib.sha256(files.encode()).hexdigest()[:32]
+    hash_text = repr(sorted(source_hashes().items()))
+    return hashlib.sha256(hash_text.encode()).hexdigest()[:32]

@@ -10,8 +10,8 @@ with executor ``processes`` and ``seconds``.
 
 A run in this thread sees its time limit between two calls. ``Breaker`` ends a call
 that lasts beyond it, by another signal, and only while the user's code runs. It does so
-for searches too, whose samples are taken by the slice: a simulator that becomes slow
-in the middle of one is not waited for.
+for searches too, which sample in slices: a simulator that becomes slow in the middle
+of one is not waited for.
 
 Searches in machine code see their time limit only between two parts of it.
 ``overdue`` says so where a part does not end; a second Ctrl-C ends the process then
@@ -40,14 +40,14 @@ from smoothcruiser.jit.interrupts import Hold, TimeIsUp
 WATCH_SHARE = 0.25
 LATE_SECONDS = 10.0  # after a time limit, until it is said that it has passed
 AGAIN_SECONDS = 0.1  # between two attempts to end a call
-# What a Breaker sends: a signal that is ignored wherever nobody waits for it.
+# The signal of a Breaker: one that is ignored wherever nobody waits for it.
 SIGNAL: Any = getattr(signal, "SIGURG", None)
 Function = TypeVar("Function", bound=Any)
 _callers: set[CodeType] = set()
 
 
 def calls_the_oracle(function: Function) -> Function:
-    """Let a Breaker end what this function waits for, but not a line of its own."""
+    """Let a Breaker end the calls that this function makes, but no line of its own."""
     _callers.add(function.__code__)
     return function
 
@@ -64,36 +64,40 @@ def watched(engine: Counting, call_seconds: float | None) -> Iterator[None]:
     if call_seconds is None:
         yield
         return
-    over = threading.Event()
-    thread = threading.get_ident()
+    finished_event = threading.Event()
+    thread_id = threading.get_ident()
     by_signal = threading.current_thread() is threading.main_thread() and hasattr(
         signal, "pthread_kill"
     )
-    before = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
+    earlier_handler = signal.signal(signal.SIGALRM, _raise_hung) if by_signal else None
 
     def watch() -> None:
-        seen, quiet = engine.calls, 0.0
-        while not over.wait(WATCH_SHARE * call_seconds):
-            quiet = quiet + WATCH_SHARE * call_seconds if engine.calls == seen else 0.0
-            seen = engine.calls
-            if quiet >= call_seconds:
+        calls_seen, quiet_seconds = engine.calls, 0.0
+        while not finished_event.wait(WATCH_SHARE * call_seconds):
+            quiet_seconds = (
+                quiet_seconds + WATCH_SHARE * call_seconds
+                if engine.calls == calls_seen
+                else 0.0
+            )
+            calls_seen = engine.calls
+            if quiet_seconds >= call_seconds:
                 if by_signal:
-                    signal.pthread_kill(thread, signal.SIGALRM)
+                    signal.pthread_kill(thread_id, signal.SIGALRM)
                 else:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                        ctypes.c_ulong(thread), ctypes.py_object(Hung)
+                        ctypes.c_ulong(thread_id), ctypes.py_object(Hung)
                     )
-                quiet = 0.0
+                quiet_seconds = 0.0
 
     watcher = threading.Thread(target=watch, daemon=True, name="smoothcruiser-watch")
     watcher.start()
     try:
         yield
     finally:
-        over.set()
+        finished_event.set()
         watcher.join()
         if by_signal:
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(signal.SIGALRM, earlier_handler)
 
 
 def _raise_hung(*_: Any) -> None:
@@ -104,8 +108,8 @@ class Breaker:
     """Ends a call of the oracle in this thread that lasts beyond a time.
 
     The call raises ``TimeIsUp``, which is handled where a Ctrl-C is. A held run
-    (``hold``) says itself what may be ended; outside the main thread, where it takes no
-    signals, nothing of it is.
+    (``hold``) decides itself which calls may end; outside the main thread, where it takes
+    no signals, none of its calls is ended.
     """
 
     fired = False  # whether it has ended one
@@ -114,36 +118,40 @@ class Breaker:
         self.hold = hold
 
     def __enter__(self) -> Self:
-        self.thread, self.over = threading.get_ident(), threading.Event()
-        main = threading.current_thread() is threading.main_thread()
-        self.by_signal = main and SIGNAL is not None and os.name == "posix"
+        self.thread_id, self.finished_event = threading.get_ident(), threading.Event()
+        is_main = threading.current_thread() is threading.main_thread()
+        self.by_signal = is_main and SIGNAL is not None and os.name == "posix"
         if self.by_signal:
-            self.before = signal.signal(SIGNAL, self._break)
+            self.earlier_handler = signal.signal(SIGNAL, self._break)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.over.set()
+        self.finished_event.set()
         if self.by_signal:
-            signal.signal(SIGNAL, self.before or signal.SIG_DFL)
+            signal.signal(SIGNAL, self.earlier_handler or signal.SIG_DFL)
 
     def arm(self, seconds: float) -> None:
-        """End what is called after so many seconds from now."""
+        """End a running call after so many seconds from now."""
 
         def wait() -> None:
-            late = self.over.wait(min(max(0.0, seconds), threading.TIMEOUT_MAX))
-            while not late:
+            is_over = self.finished_event.wait(
+                min(max(0.0, seconds), threading.TIMEOUT_MAX)
+            )
+            while not is_over:
                 self._send()
-                late = self.over.wait(AGAIN_SECONDS)
+                is_over = self.finished_event.wait(AGAIN_SECONDS)
 
         threading.Thread(target=wait, daemon=True, name="smoothcruiser-end").start()
 
     def _send(self) -> None:
         if self.by_signal:
-            signal.pthread_kill(self.thread, SIGNAL)
-        elif self.hold is None and _in_a_call(sys._current_frames().get(self.thread)):
+            signal.pthread_kill(self.thread_id, SIGNAL)
+        elif self.hold is None and _in_a_call(
+            sys._current_frames().get(self.thread_id)
+        ):
             self.fired = True
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.thread), ctypes.py_object(TimeIsUp)
+                ctypes.c_ulong(self.thread_id), ctypes.py_object(TimeIsUp)
             )
 
     def _break(self, number: int, frame: FrameType | None) -> None:
@@ -167,25 +175,27 @@ def waiting_until(deadline: float) -> Iterator[None]:
 
     It is for waits, such as that for a cluster; oracles are not called in here.
     """
-    left = deadline - time.perf_counter()
-    if left >= threading.TIMEOUT_MAX:
+    seconds_left = deadline - time.perf_counter()
+    if seconds_left >= threading.TIMEOUT_MAX:
         yield
         return
-    main = threading.current_thread() is threading.main_thread()
-    by_signal = main and hasattr(signal, "pthread_kill")
-    thread = threading.get_ident()
+    is_main = threading.current_thread() is threading.main_thread()
+    by_signal = is_main and hasattr(signal, "pthread_kill")
+    thread_id = threading.get_ident()
 
     def end() -> None:
         if by_signal:
-            signal.pthread_kill(thread, signal.SIGALRM)
+            signal.pthread_kill(thread_id, signal.SIGALRM)
         else:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread), ctypes.py_object(TimeIsUp)
+                ctypes.c_ulong(thread_id), ctypes.py_object(TimeIsUp)
             )
 
-    timer = threading.Timer(max(0.0, left), end)
+    timer = threading.Timer(max(0.0, seconds_left), end)
     timer.daemon = True
-    before = signal.signal(signal.SIGALRM, _raise_time_is_up) if by_signal else None
+    earlier_handler = (
+        signal.signal(signal.SIGALRM, _raise_time_is_up) if by_signal else None
+    )
     try:
         timer.start()
         yield
@@ -193,7 +203,7 @@ def waiting_until(deadline: float) -> Iterator[None]:
         timer.cancel()
         timer.join()
         if by_signal:
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(signal.SIGALRM, earlier_handler)
 
 
 def _raise_time_is_up(*_: Any) -> None:

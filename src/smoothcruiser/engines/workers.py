@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from smoothcruiser.engines.base import Engine, Job, Report
-from smoothcruiser.engines.calibrate import Speed, measured
+from smoothcruiser.engines.calibrate import Speed, measure_speed
 from smoothcruiser.engines.inspection import Looks, look, seen, sendable
 from smoothcruiser.engines.pools.base import Build, Pool, check_workers
 from smoothcruiser.engines.pools.threads import ThisThread, Threads
@@ -24,7 +24,7 @@ PIECE_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Move:
-    """What an engine elsewhere turns to: another state, or another schedule.
+    """The next job of an engine elsewhere: another state, or another schedule.
 
     The engine is made once for each number.
     """
@@ -75,7 +75,7 @@ class Turns(Iterator[tuple[Any, ...]]):
 
 
 class ShardWorkers:
-    """A pool whose workers have built an engine each, or share ``engine``."""
+    """A pool of workers that have built an engine each, or share ``engine``."""
 
     def __init__(self, name: str, pool: Pool, engine: Engine | None = None) -> None:
         """Workers of an executor; ``engine`` is None where engines are elsewhere."""
@@ -84,28 +84,28 @@ class ShardWorkers:
         self.unfinished = 0
         self.abreast = 1
         self.left: Sequence[Piece] = []
-        self.looked: Looks | None = None  # what the inspection before the run saw
+        self.looked: Looks | None = None  # pairs inspected before the run
         self.look_calls = 0
-        # what engines elsewhere move to; empty where they stay at their own job
+        # the next job of engines elsewhere; empty where they stay at their own
         self.moves: tuple[Move, ...] = ()
 
-    def lent(self, job: Job) -> ShardWorkers:
-        """The same pool for another job; closing what is returned leaves it open."""
-        lent = ShardWorkers(self.name, Lent(self.pool))
-        lent.moves = (Move.to(job),)
-        return lent
+    def lend_to(self, job: Job) -> ShardWorkers:
+        """The same pool for another job; closing the result leaves it open."""
+        lent_workers = ShardWorkers(self.name, LentPool(self.pool))
+        lent_workers.moves = (Move.to(job),)
+        return lent_workers
 
-    def moved(self, job: Job) -> ShardWorkers:
+    def move_to(self, job: Job) -> ShardWorkers:
         """The same pool for another job, which now closes it."""
-        moved = ShardWorkers(self.name, self.pool)
-        moved.moves = (Move.to(job),)
-        return moved
+        moved_workers = ShardWorkers(self.name, self.pool)
+        moved_workers.moves = (Move.to(job),)
+        return moved_workers
 
     @calls_the_oracle
     def measure(self, seconds: float, most_calls: float) -> Speed:
-        """The speed of one worker, whose engine was made for a ``timing_job``."""
-        found: Speed = self.pool.ask(time_elsewhere, (seconds, most_calls))
-        return found
+        """The speed of one worker with an engine that was made for a ``timing_job``."""
+        speed: Speed = self.pool.ask(time_elsewhere, (seconds, most_calls))
+        return speed
 
     @property
     def stuck(self) -> int:
@@ -116,16 +116,16 @@ class ShardWorkers:
         """As in ``Workers``; a run that was stopped may have no time for it."""
         if not self.pool.reachable:
             return self.look_calls, 0
-        task = look_elsewhere if self.engine is None else look_here
+        inspection_task = look_elsewhere if self.engine is None else look_here
         try:
-            calls, self.looked = self.pool.ask(
-                task, (seed, self.looked, seconds, *self.moves)
+            num_calls, self.looked = self.pool.ask(
+                inspection_task, (seed, self.looked, seconds, *self.moves)
             )
         except (Interrupted, KeyboardInterrupt) as stop:
             self.look_calls += getattr(stop, "calls", 0)
             raise
-        self.look_calls += calls
-        return self.look_calls, calls
+        self.look_calls += num_calls
+        return self.look_calls, num_calls
 
     def take_up(self, calls: int, looked: Looks) -> None:
         """As in ``Workers``."""
@@ -142,25 +142,25 @@ class ShardWorkers:
     def map(self, source: Iterator[Shard], seed: int, report: Report) -> None:
         """As in ``Workers``."""
         turns = Turns(source, seed, self.abreast, self.moves)
-        before = len(self.pool.abandoned)  # by earlier runs
+        num_abandoned = len(self.pool.abandoned)  # by earlier runs
 
-        def returned(item: Any, piece: Piece) -> bool:
+        def take_piece(item: Any, piece: Piece) -> bool:
             if not piece.whole:
                 turns.begun.append(piece)
             return report(piece.shard, piece.part)
 
-        stop: BaseException | None = None
+        stop_error: BaseException | None = None
         try:
-            self.pool.map(run_piece, turns, returned)
+            self.pool.map(run_piece, turns, take_piece)
         except (Interrupted, KeyboardInterrupt) as error:
-            stop = error
+            stop_error = error
             raise
         finally:
-            for end in (*self.pool.abandoned[before:], stop):
+            for end in (*self.pool.abandoned[num_abandoned:], stop_error):
                 self._leave(end)
 
     def _leave(self, end: Any) -> None:
-        """Keep what a shard that was not finished leaves behind."""
+        """Keep the finished samples of a shard that was cut short."""
         piece = end if isinstance(end, Piece) else getattr(end, "piece", None)
         if piece is not None:
             self.left = [*self.left, piece]
@@ -176,14 +176,14 @@ class ShardWorkers:
         self.pool.close()
 
 
-class Lent:
+class LentPool:
     """A pool that somebody else closes."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)  # what is not here is the pool's own
+        return getattr(self._pool, name)  # everything else is the pool's own
 
     def close(self) -> None:
         """Leave it open."""
@@ -197,9 +197,9 @@ def local_workers(
     They are threads if the engine can use them, and this thread otherwise.
     ``name`` is the executor's, where it is not the engine's.
     """
-    size = check_workers(workers)
+    num_workers = check_workers(workers)
     pool: Pool = (
-        Threads(size, engine, engine.stop)
+        Threads(num_workers, engine, engine.stop)
         if engine.parallel
         else ThisThread(engine, engine.stop)
     )
@@ -208,7 +208,7 @@ def local_workers(
 
 def engine_build(name: str, job: Job) -> Build:
     """The engine of executor ``name`` for a job, as something that workers build."""
-    return Build(job.problem, _engine, job_parts(job) | {"name": name})
+    return Build(job.problem, _build_engine, job_parts(job) | {"name": name})
 
 
 def job_parts(job: Job) -> dict[str, Any]:
@@ -221,10 +221,10 @@ def job_parts(job: Job) -> dict[str, Any]:
     }
 
 
-def _engine(problem: Any, name: str, **parts: Any) -> Engine:
+def _build_engine(problem: Any, name: str, **job_fields: Any) -> Engine:
     from smoothcruiser.engines.registry import make_engine
 
-    return make_engine(name, Job(problem, **parts))
+    return make_engine(name, Job(problem, **job_fields))
 
 
 # --- tasks --------------------------------------------------------------------
@@ -235,39 +235,39 @@ def run_piece(engine: Engine, item: Any) -> Piece:
 
     ``item`` is (shard, seed, piece that was begun or None), perhaps with a Move.
     """
-    shard, seed, begun, *moves = item
+    shard, seed, begun_piece, *moves = item
     for move in moves:
-        engine = _moved(engine, move)
+        engine = _move_engine(engine, move)
     in_pieces = getattr(engine, "run_piece", None)
     if in_pieces is None:
         return Piece(shard, engine.run_shard(shard, seed))
-    found: Piece = in_pieces(shard, seed, begun, PIECE_SECONDS)
-    return found
+    finished_piece: Piece = in_pieces(shard, seed, begun_piece, PIECE_SECONDS)
+    return finished_piece
 
 
-def _moved(engine: Any, move: Move) -> Engine:
+def _move_engine(engine: Any, move: Move) -> Engine:
     """The engine for the job that a Move names; it is kept until the next Move."""
     if getattr(engine, "moved_by", None) != move.number:
         engine.moved = type(engine)(Job(engine.job.problem, **move.parts))
         engine.moved_by = move.number
-    found: Engine = engine.moved
-    return found
+    moved_engine: Engine = engine.moved
+    return moved_engine
 
 
 def time_elsewhere(engine: Engine, item: Any) -> Speed:
     """The speed of an engine that was made to be timed: ``item`` is (seconds, calls)."""
-    return measured(engine, *item)
+    return measure_speed(engine, *item)
 
 
 def look_here(engine: Engine, item: Any) -> tuple[int, Looks]:
     """An inspection of the step: ``item`` is (seed, looks, seconds), perhaps a Move."""
     seed, looked, seconds, *moves = item
     state = moves[0].parts["state"] if moves else engine.job.state
-    problem = getattr(engine, "inspected", engine.job.problem)
+    problem = getattr(engine, "inspected_problem", engine.job.problem)
     return look(problem, state, seed, looked, seconds=seconds)
 
 
 def look_elsewhere(engine: Engine, item: Any) -> tuple[int, Looks]:
-    """An inspection of the step, reduced to what can be sent back."""
-    calls, found = look_here(engine, item)
-    return calls, sendable(found)
+    """An inspection of the step; its pairs are left out where they cannot be sent."""
+    num_calls, inspected_pairs = look_here(engine, item)
+    return num_calls, sendable(inspected_pairs)

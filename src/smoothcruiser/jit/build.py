@@ -9,7 +9,7 @@ its own module that it calls. Numba is imported here at first use, so that
 ``import smoothcruiser`` and ``--help`` stay fast.
 
 The on-disk cache of Numba keys on a function's name, place and bytecode, not on
-what its globals mean. Hence two rules: the name carries a fingerprint of the
+the meaning of its globals. Hence two rules: the name carries a fingerprint of the
 sources it is made of (an edit makes a new entry), and a function with a foreign
 replacement is cached only if the caller gives a ``salt`` that identifies the
 replacement. Users' functions are not cached here, since their sources are not
@@ -47,19 +47,19 @@ def _digest(path: Path) -> bytes:
 
 
 @cache
-def _resolved(name: str) -> Path:
+def _resolve_path(name: str) -> Path:
     return Path(name).resolve()
 
 
 @cache
 def source_fingerprint(function: types.FunctionType) -> str:
     """Twelve hex digits over the sources of a package function and of all it calls."""
-    root = _resolved(__file__).parent.parent
-    files = {root / name for name in _SHARED} | {
-        _resolved(f.__code__.co_filename) for f in _reachable(function)
+    package_root = _resolve_path(__file__).parent.parent
+    source_files = {package_root / name for name in _SHARED} | {
+        _resolve_path(f.__code__.co_filename) for f in _reachable(function)
     }
     digest = hashlib.sha256()
-    for path in sorted(files):
+    for path in sorted(source_files):
         digest.update(_digest(path))
     return digest.hexdigest()[:12]
 
@@ -73,7 +73,7 @@ def compiled(
     function: Any, *, nogil: bool = False, salt: str | None = None, **replace: Any
 ) -> Any:
     """The Numba form of a plain function; the same object for the same arguments."""
-    return _compiled(function, Options(nogil, salt), replace)
+    return _compile_once(function, Options(nogil, salt), replace)
 
 
 class Options(NamedTuple):
@@ -84,19 +84,22 @@ class Options(NamedTuple):
     inner: bool = False  # called by compiled code alone
 
 
-def _compiled(function: Any, options: Options, replace: dict[str, Any]) -> Any:
+def _compile_once(function: Any, options: Options, replace: dict[str, Any]) -> Any:
     if is_compiled(function):
         return function
-    key = (
+    build_key = (
         function,
         options,
         tuple(sorted((name, id(value)) for name, value in replace.items())),
     )
-    if key not in _built:
+    if build_key not in _built:
         # The replacements are kept alive beside the result, because an id is
         # only unique among living objects.
-        _built[key] = (_build(function, options, replace), tuple(replace.values()))
-    return _built[key][0]
+        _built[build_key] = (
+            _build(function, options, replace),
+            tuple(replace.values()),
+        )
+    return _built[build_key][0]
 
 
 def _build(
@@ -109,48 +112,56 @@ def _build(
     libm.bind()
     nogil, salt, inner = options
 
-    scope = dict(function.__globals__)
-    fresh = types.FunctionType(
+    global_scope = dict(function.__globals__)
+    fresh_function = types.FunctionType(
         function.__code__,
-        scope,
+        global_scope,
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
-    fresh.__module__ = function.__module__
+    fresh_function.__module__ = function.__module__
     if _is_ours(function):
-        marks = [source_fingerprint(function), salt, "inner" if inner else None]
-        fresh.__qualname__ = "_".join([function.__qualname__, *filter(None, marks)])
+        name_marks = [source_fingerprint(function), salt, "inner" if inner else None]
+        fresh_function.__qualname__ = "_".join(
+            [function.__qualname__, *filter(None, name_marks)]
+        )
     # Entries for Python and for C, where nobody uses them, are a fifth of the work.
-    made = numba.njit(
-        fresh,
+    dispatcher = numba.njit(
+        fresh_function,
         nogil=nogil,
         error_model="numpy",
         no_cpython_wrapper=inner,
         no_cfunc_wrapper=True,
     )
 
-    def complete() -> None:
-        for name in _names(function.__code__):
-            part: Any = function.__globals__.get(name)
+    def fill_scope() -> None:
+        for name in _global_names(function.__code__):
+            inner_function: Any = function.__globals__.get(name)
             if name in replace:
-                scope[name] = replace[name]
-            elif _is_part(part, function):
-                used = {k: v for k, v in replace.items() if k in _deep_names(part)}
-                # what holds no replacement is the same under every salt
-                below = Options(salt=salt if used else None, inner=True)
-                scope[name] = _compiled(part, below, used)
+                global_scope[name] = replace[name]
+            elif _is_part(inner_function, function):
+                used_replacements = {
+                    k: v for k, v in replace.items() if k in _deep_names(inner_function)
+                }
+                # a function without replacements is the same under every salt
+                inner_options = Options(
+                    salt=salt if used_replacements else None, inner=True
+                )
+                global_scope[name] = _compile_once(
+                    inner_function, inner_options, used_replacements
+                )
 
     if _is_ours(function) and (not replace or salt is not None):
         from smoothcruiser.jit.disk import OnDisk
 
         try:
-            made._cache = OnDisk(fresh, complete)
+            dispatcher._cache = OnDisk(fresh_function, fill_scope)
         except Exception:  # no folder can be written: nothing is kept
-            complete()
+            fill_scope()
     else:
-        complete()
-    return made
+        fill_scope()
+    return dispatcher
 
 
 def _is_ours(function: types.FunctionType) -> bool:
@@ -167,30 +178,30 @@ def _is_part(inner: object, function: types.FunctionType) -> bool:
     )
 
 
-def _names(code: types.CodeType) -> set[str]:
-    found = set(code.co_names)
+def _global_names(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names(constant)
-    return found
+            names |= _global_names(constant)
+    return names
 
 
 def _reachable(function: types.FunctionType) -> list[types.FunctionType]:
     """A function and all functions compiled with it, called directly or not."""
-    found: dict[int, types.FunctionType] = {}
+    reachable: dict[int, types.FunctionType] = {}
     waiting = [function]
     while waiting:
         current = waiting.pop()
-        if id(current) in found:
+        if id(current) in reachable:
             continue
-        found[id(current)] = current
-        for name in _names(current.__code__):
-            inner: Any = current.__globals__.get(name)
-            if _is_part(inner, current):
-                waiting.append(inner)
-    return list(found.values())
+        reachable[id(current)] = current
+        for name in _global_names(current.__code__):
+            called_function: Any = current.__globals__.get(name)
+            if _is_part(called_function, current):
+                waiting.append(called_function)
+    return list(reachable.values())
 
 
 def _deep_names(function: types.FunctionType) -> set[str]:
     """Names used by a package function and by the package functions it calls."""
-    return set().union(*(_names(f.__code__) for f in _reachable(function)))
+    return set().union(*(_global_names(f.__code__) for f in _reachable(function)))

@@ -1,4 +1,4 @@
-"""A problem's functions, called by address: the parts of a machine that all users share.
+"""Calls of a problem's functions by address, for a machine that all users share.
 
 The engine's machine with a user's step inlined takes seconds to compile, in every
 process. Here the machine knows no step: it calls one compiled function by its address,
@@ -7,8 +7,8 @@ user, and comes ready from Numba's disk cache. States are words in memory, and t
 machine a state is an address:
 
   state    [W, w_1, ..., w_W]            words as in ``jit.state_words``
-  buffer   [number, W, w_1, ..., w_W]    what a call leaves behind: a reward or a bound,
-                                         and the next state
+  buffer   [number, W, w_1, ..., w_W]    the result of a call: a reward or a bound, and
+                                         the next state
 
 The machine's ``data`` is (address of the function, address of the buffer). Errors that
 the user's code raises come out of the machine as if the code stood in it.
@@ -28,7 +28,7 @@ from smoothcruiser.jit.build import compiled, source_fingerprint
 from smoothcruiser.jit.memory import float_at, int_at, put_int
 from smoothcruiser.jit.stream_type import STREAM
 
-# what the function is asked for
+# codes of the requests
 STEP, LEGAL, TERMINAL, PLAYER, BELOW, ABOVE = range(6)
 WORD = 8  # bytes
 AFTER = 2 * WORD  # where the words of the next state lie in a buffer
@@ -44,27 +44,27 @@ def _invoke(
     buffer: Any,
 ) -> Any:
     """Call the compiled function of five whole numbers at ``address``."""
-    number, arguments = types.int64, (types.int64,) * 5
+    number_type, arguments = types.int64, (types.int64,) * 5
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
         convention = context.call_conv
-        shape = convention.get_function_type(number, arguments)
-        callee = builder.inttoptr(given[0], ir.PointerType(shape))
-        status, found = convention.call_function(
-            builder, callee, number, arguments, given[1:]
+        function_type = convention.get_function_type(number_type, arguments)
+        callee = builder.inttoptr(operands[0], ir.PointerType(function_type))
+        status, returned_value = convention.call_function(
+            builder, callee, number_type, arguments, operands[1:]
         )
         with builder.if_then(status.is_error, likely=False):
             convention.return_status_propagate(builder, status)
-        return found
+        return returned_value
 
-    return number(types.intp, *arguments), generate
+    return number_type(types.intp, *arguments), generate
 
 
 def _address_of(typing_context: Any, stream: Any) -> Any:
     """The address of a stream's words, which is all that a stream is."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return given[0]
+    def generate(context: Any, builder: Any, signature: Any, operands: Any) -> Any:
+        return operands[0]
 
     return types.intp(STREAM), generate
 
@@ -75,26 +75,26 @@ address_of: Any = intrinsic(_address_of)
 
 def step(data: Any, state: int, action: int, rng: Any) -> Any:
     """One call of the user's step; its next state is in the buffer."""
-    over = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
-    return float_at(data[1], 0), data[1] + WORD, over != 0
+    end_flag = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
+    return float_at(data[1], 0), data[1] + WORD, end_flag != 0
 
 
 def leaf(data: Any, state: int, action: int, rng: Any) -> Any:
-    """``step`` for whoever ignores the next state."""
-    over = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
-    return float_at(data[1], 0), over != 0
+    """``step`` without the next state."""
+    end_flag = invoke(data[0], STEP, state + WORD, action, address_of(rng), data[1])
+    return float_at(data[1], 0), end_flag != 0
 
 
 def legal(data: Any, state: int, action: int) -> bool:
     """Whether an action is legal."""
-    found = invoke(data[0], LEGAL, state + WORD, action, 0, data[1])
-    return bool(found != 0)
+    legal_flag = invoke(data[0], LEGAL, state + WORD, action, 0, data[1])
+    return bool(legal_flag != 0)
 
 
 def terminal(data: Any, state: int) -> bool:
     """Whether the episode is over."""
-    found = invoke(data[0], TERMINAL, state + WORD, 0, 0, data[1])
-    return bool(found != 0)
+    terminal_flag = invoke(data[0], TERMINAL, state + WORD, 0, 0, data[1])
+    return bool(terminal_flag != 0)
 
 
 def player(data: Any, state: int) -> Any:
@@ -133,11 +133,11 @@ def keep(address: int, state: int) -> int:
     return address
 
 
-# --- samplers, whose frames hold words alone, and numbers -------------------------
+# --- samplers over rows of words, and over whole numbers --------------------------
 
 
 def load_row(address: int) -> int:
-    """The state whose words are at an address; nobody reads the word before them."""
+    """The state with its words at an address; nobody reads the word before them."""
     return address - WORD
 
 
@@ -148,33 +148,33 @@ def store_row(address: int, state: int) -> None:
 
 
 def number_step(data: Any, state: int, action: int, rng: Any) -> Any:
-    """The user's step over whole numbers; the last of ``data`` is room for the state."""
+    """The user's step over whole numbers; ``data[2]`` is memory for the state."""
     put_int(data[2], 0, state)
-    over = invoke(data[0], STEP, data[2], action, address_of(rng), data[1])
-    return float_at(data[1], 0), int_at(data[1], 2), over != 0
+    end_flag = invoke(data[0], STEP, data[2], action, address_of(rng), data[1])
+    return float_at(data[1], 0), int_at(data[1], 2), end_flag != 0
 
 
 def row_parts() -> dict[str, Any]:
     """The parts of a loop that samples rows of words."""
-    functions = {"STEP": step, "LOAD": load_row, "STORE": store_row}
-    return _salted(functions)
+    row_functions = {"STEP": step, "LOAD": load_row, "STORE": store_row}
+    return _compile_parts(row_functions)
 
 
 def number_parts() -> dict[str, Any]:
     """The parts of a loop that samples whole numbers."""
-    return _salted({"STEP": number_step})
+    return _compile_parts({"STEP": number_step})
 
 
-def _salted(functions: dict[str, Any]) -> dict[str, Any]:
-    built = {name: compiled(function) for name, function in functions.items()}
-    return built | {"salt": f"by_address_{source_fingerprint(step)}"}
+def _compile_parts(functions: dict[str, Any]) -> dict[str, Any]:
+    compiled_parts = {name: compiled(function) for name, function in functions.items()}
+    return compiled_parts | {"salt": f"by_address_{source_fingerprint(step)}"}
 
 
 # --- engines --------------------------------------------------------------------
 
 
 def parts() -> dict[str, Any]:
-    """The parts of the shared machine, and what they are cached by."""
+    """The parts of the shared machine, and the salt of their cache."""
     functions = {
         "STEP": step,
         "LEAF": leaf,
@@ -189,4 +189,4 @@ def parts() -> dict[str, Any]:
     }
     # Every state lies in memory, so one machine can serve arrays and numbers, with
     # bounds on V or without.
-    return _salted(functions) | {"FRAGILE": True, "BOUNDED": True}
+    return _compile_parts(functions) | {"FRAGILE": True, "BOUNDED": True}

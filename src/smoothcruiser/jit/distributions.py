@@ -3,7 +3,7 @@
 The plain-Python methods in ``jit.streams`` call the same code.
 
 Every sampler is exact: it inverts a distribution or rejects, and never puts a
-normal law in the place of another. What remains is the rounding of doubles and
+normal law in the place of another. All that remains is the rounding of doubles and
 the 53 bits of a uniform number.
 
   uniform      low + (high - low) U
@@ -52,7 +52,7 @@ SMALLEST_CHANCE = 1e-17
 SMALLEST_BETA, LARGEST_BETA = 1e-300, 1e300
 
 
-def law(*whole: str) -> Callable[[Any], Any]:
+def law(*integer_names: str) -> Callable[[Any], Any]:
     """A decorator that makes a function the compiled stream method of its name.
 
     Arguments in ``whole`` are integers.
@@ -61,28 +61,36 @@ def law(*whole: str) -> Callable[[Any], Any]:
     def register(function: Any) -> Any:
         signature = inspect.signature(function)
 
-        def typed(*arguments: Any, **named: Any) -> Any:
-            given = signature.bind(*arguments, **named).arguments
-            for name, kind in list(given.items())[1:]:
-                allowed = (
-                    (types.Integer,) if name in whole else (types.Number, types.Boolean)
+        def check_types(*arguments: Any, **keywords: Any) -> Any:
+            bound_arguments = signature.bind(*arguments, **keywords).arguments
+            for name, argument_type in list(bound_arguments.items())[1:]:
+                allowed_types = (
+                    (types.Integer,)
+                    if name in integer_names
+                    else (types.Number, types.Boolean)
                 )
-                default = isinstance(kind, types.Omitted | int | float)
-                if not default and not isinstance(kind, allowed):
-                    expected = "a whole number" if name in whole else "a number"
-                    call = f"rng.{function.__name__}{_listed(signature)}"
-                    raise TypingError(f"{call} takes {expected} as {name}, got {kind}.")
+                is_default = isinstance(argument_type, types.Omitted | int | float)
+                if not is_default and not isinstance(argument_type, allowed_types):
+                    expected_text = (
+                        "a whole number" if name in integer_names else "a number"
+                    )
+                    call_text = f"rng.{function.__name__}{_list_parameters(signature)}"
+                    raise TypingError(
+                        f"{call_text} takes {expected_text} as {name}, got {argument_type}."
+                    )
             return function
 
-        typed.__name__ = f"_{function.__name__}_method"  # what Numba's errors call it
-        typed.__signature__ = signature  # type: ignore[attr-defined]
-        overload_method(StreamType, function.__name__)(typed)
+        check_types.__name__ = (
+            f"_{function.__name__}_method"  # its name in Numba's errors
+        )
+        check_types.__signature__ = signature  # type: ignore[attr-defined]
+        overload_method(StreamType, function.__name__)(check_types)
         return function
 
     return register
 
 
-def _listed(signature: Any) -> str:
+def _list_parameters(signature: Any) -> str:
     return "(" + ", ".join(list(signature.parameters)[1:]) + ")"
 
 
@@ -168,9 +176,9 @@ def beta(self: Any, a: float, b: float) -> Any:
     """A beta number with mean ``a / (a + b)``."""
     if not (SMALLEST_BETA <= a <= LARGEST_BETA and SMALLEST_BETA <= b <= LARGEST_BETA):
         raise ValueError("rng.beta(a, b) needs a and b > 0 (from 1e-300 to 1e300)")
-    first = _log_gamma_variable(self, float(a))
-    second = _log_gamma_variable(self, float(b))
-    return 1.0 / (1.0 + math.exp(second - first))
+    first_log = _log_gamma_variable(self, float(a))
+    second_log = _log_gamma_variable(self, float(b))
+    return 1.0 / (1.0 + math.exp(second_log - first_log))
 
 
 @register_jitable
@@ -194,8 +202,8 @@ def geometric(self: Any, p: float) -> Any:
         )
     if p == 1.0:
         return np.int64(1)
-    intervals = math.ceil(math.log(1.0 - self.random()) / math.log1p(-p))
-    return max(np.int64(1), np.int64(intervals))
+    num_intervals = math.ceil(math.log(1.0 - self.random()) / math.log1p(-p))
+    return max(np.int64(1), np.int64(num_intervals))
 
 
 @law()
@@ -211,13 +219,13 @@ def poisson(self: Any, lam: float) -> Any:
 @register_jitable
 def _poisson_by_products(rng: Any, lam: float) -> Any:
     """How many uniforms keep their product above exp(-lam)."""
-    end = math.exp(-lam)
+    product_limit = math.exp(-lam)
     product = rng.random()
-    count = 0
-    while product > end:
+    num_factors = 0
+    while product > product_limit:
         product *= rng.random()
-        count += 1
-    return np.int64(count)
+        num_factors += 1
+    return np.int64(num_factors)
 
 
 @register_jitable
@@ -226,7 +234,7 @@ def _poisson_by_rejection(rng: Any, lam: float) -> Any:
     b = 0.931 + 2.53 * math.sqrt(lam)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    inside = 0.9277 - 3.6224 / (b - 2.0)
+    inner_limit = 0.9277 - 3.6224 / (b - 2.0)
     while True:
         u = rng.random() - 0.5
         v = 1.0 - rng.random()
@@ -234,12 +242,12 @@ def _poisson_by_rejection(rng: Any, lam: float) -> Any:
         if edge == 0.0:
             continue
         k = math.floor((2.0 * a / edge + b) * u + lam + 0.43)
-        if edge >= 0.07 and v <= inside:
+        if edge >= 0.07 and v <= inner_limit:
             return np.int64(k)
         if k < 0 or (edge < 0.013 and v > edge):
             continue
-        bound = _log_poisson(float(k), lam)
-        if math.log(v * inverse_alpha / (a / (edge * edge) + b)) <= bound:
+        log_probability = _log_poisson(float(k), lam)
+        if math.log(v * inverse_alpha / (a / (edge * edge) + b)) <= log_probability:
             return np.int64(k)
 
 
@@ -272,17 +280,17 @@ def _binomial_by_inversion(rng: Any, n: int, p: float) -> Any:
     The probabilities of 0, 1, … are subtracted from a uniform until it is used
     up.
     """
-    last = min(n, INVERSION_END)
-    odds = p / (1.0 - p)
-    none = math.exp(n * math.log1p(-p))
+    last_count = min(n, INVERSION_END)
+    success_odds = p / (1.0 - p)
+    zero_probability = math.exp(n * math.log1p(-p))
     while True:  # again if rounding left something of the uniform after the last count
-        rest = rng.random()
-        probability = none
-        for k in range(last + 1):
-            if rest < probability:
+        uniform_left = rng.random()
+        probability = zero_probability
+        for k in range(last_count + 1):
+            if uniform_left < probability:
                 return np.int64(k)
-            rest -= probability
-            probability *= odds * (n - k) / (k + 1)
+            uniform_left -= probability
+            probability *= success_odds * (n - k) / (k + 1)
 
 
 @register_jitable
@@ -292,9 +300,9 @@ def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
     center = n * p + 0.5
-    inside = 0.92 - 4.2 / b
+    inner_limit = 0.92 - 4.2 / b
     alpha = (2.83 + 5.1 / b) * deviation
-    peak = _log_binomial(math.floor((n + 1) * p), float(n), p)
+    log_peak = _log_binomial(math.floor((n + 1) * p), float(n), p)
     while True:
         u = rng.random() - 0.5
         v = 1.0 - rng.random()
@@ -304,10 +312,10 @@ def _binomial_by_rejection(rng: Any, n: int, p: float) -> Any:
         k = math.floor((2.0 * a / edge + b) * u + center)
         if k < 0 or k > n:
             continue
-        if edge >= 0.07 and v <= inside:
+        if edge >= 0.07 and v <= inner_limit:
             return np.int64(k)
-        bound = _log_binomial(float(k), float(n), p) - peak
-        if math.log(v * alpha / (a / (edge * edge) + b)) <= bound:
+        log_ratio = _log_binomial(float(k), float(n), p) - log_peak
+        if math.log(v * alpha / (a / (edge * edge) + b)) <= log_ratio:
             return np.int64(k)
 
 
@@ -343,8 +351,10 @@ def _stirling_error(k: float) -> Any:
     if k < 16.0:
         return math.lgamma(k + 1.0) - (k + 0.5) * math.log(k) + k - 0.5 * LOG_TWO_PI
     s = 1.0 / (k * k)
-    tail = 1.0 / 1260.0 - s * (1.0 / 1680.0 - s * (1.0 / 1188.0 - s * 691.0 / 360360.0))
-    return (1.0 / 12.0 - s * (1.0 / 360.0 - s * tail)) / k
+    series_tail = 1.0 / 1260.0 - s * (
+        1.0 / 1680.0 - s * (1.0 / 1188.0 - s * 691.0 / 360360.0)
+    )
+    return (1.0 / 12.0 - s * (1.0 / 360.0 - s * series_tail)) / k
 
 
 @register_jitable
@@ -359,11 +369,11 @@ def _deviance(x: float, mean: float) -> Any:
     v = gap / (x + mean)
     total = gap * v
     term = 2.0 * x * v
-    odd = 3.0
+    odd_divisor = 3.0
     while True:
         term *= v * v
-        following = total + term / odd
-        if following == total:
+        next_total = total + term / odd_divisor
+        if next_total == total:
             return total
-        total = following
-        odd += 2.0
+        total = next_total
+        odd_divisor += 2.0

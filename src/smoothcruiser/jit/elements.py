@@ -42,16 +42,16 @@ def _categorical_method(self: Any, weights: Any) -> Any:
     _require_sequence(weights, "rng.categorical(weights)", NUMBERS)
 
     def categorical(self: Any, weights: Any) -> Any:
-        total = 0.0
+        weight_sum = 0.0
         for i in range(len(weights)):
             if not weights[i] >= 0.0:
                 raise ValueError("rng.categorical(weights) needs weights >= 0")
-            total += weights[i]
-        if not 0.0 < total < math.inf:
+            weight_sum += weights[i]
+        if not 0.0 < weight_sum < math.inf:
             raise ValueError(
                 "rng.categorical(weights) needs weights with a finite sum > 0"
             )
-        return pick(self, weights, total)
+        return pick(self, weights, weight_sum)
 
     return categorical
 
@@ -60,39 +60,39 @@ def _categorical_method(self: Any, weights: Any) -> Any:
 def pick(rng: Any, weights: Any, total: float) -> Any:
     """An index in proportion to weights >= 0 with a positive sum."""
     u = rng.random() * total
-    last = 0
-    running = 0.0
+    last_index = 0
+    running_sum = 0.0
     for i in range(len(weights)):
         if weights[i] > 0.0:
-            last = i
-            running += weights[i]
-            if u < running:
+            last_index = i
+            running_sum += weights[i]
+            if u < running_sum:
                 return i
-    return last
+    return last_index
 
 
 @register_jitable
 def pick_by_probabilities(rng: Any, p: Any) -> Any:
     """An index sampled with probabilities ``p``."""
-    total = 0.0
+    probability_sum = 0.0
     for i in range(len(p)):
         if not p[i] >= 0.0:
             raise ValueError("rng.choice(a, p) needs probabilities p >= 0")
-        total += p[i]
-    if not abs(total - 1.0) <= SUM_TOLERANCE:
+        probability_sum += p[i]
+    if not abs(probability_sum - 1.0) <= SUM_TOLERANCE:
         raise ValueError(SUM_IS_NOT_ONE)
-    return pick(rng, p, total)
+    return pick(rng, p, probability_sum)
 
 
 @overload_method(StreamType, "choice")
 def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
-    index = _index_by_size if is_none(p) else _index_by_probabilities
+    choose_index = _index_by_size if is_none(p) else _index_by_probabilities
     if not is_none(p):
         _require_sequence(p, "rng.choice(a, p)", NUMBERS)
     if isinstance(a, types.Integer):
 
         def choice(self: Any, a: Any, p: Any = None) -> Any:
-            return index(self, a, p)
+            return choose_index(self, a, p)
 
         return choice
     _require_sequence(a, "rng.choice(a, p)")
@@ -100,12 +100,12 @@ def _choice_method(self: Any, a: Any, p: Any = None) -> Any:
     if isinstance(a, types.Array) and a.ndim > 1:
 
         def choice(self: Any, a: Any, p: Any = None) -> Any:
-            return a[index(self, len(a), p)].copy()
+            return a[choose_index(self, len(a), p)].copy()
 
     else:
 
         def choice(self: Any, a: Any, p: Any = None) -> Any:
-            return a[index(self, len(a), p)]
+            return a[choose_index(self, len(a), p)]
 
     return choice
 
@@ -152,9 +152,9 @@ def _permutation_method(self: Any, x: Any) -> Any:
         is_array = isinstance(x, types.Array)  # Numba's np.array takes no arrays
 
         def permutation(self: Any, x: Any) -> Any:
-            out = x.copy() if is_array else np.array(x)
-            self.shuffle(out)
-            return out
+            shuffled = x.copy() if is_array else np.array(x)
+            self.shuffle(shuffled)
+            return shuffled
 
     return permutation
 
@@ -165,24 +165,24 @@ def _shuffle_method(self: Any, x: Any) -> Any:
         raise TypingError(f"rng.shuffle(x) takes an array or a list, got {x}.")
 
     def shuffle(self: Any, x: Any) -> Any:
-        before = x.copy()
-        after = order(self, len(x))
+        old_elements = x.copy()
+        new_order = order(self, len(x))
         for i in range(len(x)):
-            x[i] = before[after[i]]
+            x[i] = old_elements[new_order[i]]
 
     return shuffle
 
 
 def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
-    """Refuse what is not a sequence whose elements have one type."""
-    flat = (
+    """Refuse everything but a sequence with elements of one type."""
+    is_flat = (
         not isinstance(kind, types.Array)
         or kind.ndim == 1
         or (of is None and kind.ndim > 0)
     )
     if (
         isinstance(kind, SEQUENCES)
-        and flat
+        and is_flat
         and (of is None or isinstance(kind.dtype, of))
     ):
         return
@@ -191,9 +191,9 @@ def _require_sequence(kind: Any, call: str, of: Any = None) -> None:
             f"{call} takes tuples whose elements have one type in compiled code, got "
             f"{kind}; convert the elements, or drop numba.njit from the step."
         )
-    what = "" if of is None else " of numbers"
+    element_text = "" if of is None else " of numbers"
     raise TypingError(
-        f"{call} takes a non-empty list, tuple or array{what}, got {kind}."
+        f"{call} takes a non-empty list, tuple or array{element_text}, got {kind}."
     )
 
 

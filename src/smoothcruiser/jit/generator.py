@@ -1,7 +1,7 @@
 """A ``numpy.random.Generator`` that draws from the planner's own stream.
 
-It is what ``rng.numpy()`` returns, and what a foreign simulator gets in place
-of its own generator. NumPy's Generator takes its bits through a C structure of
+``rng.numpy()`` returns it, and a foreign simulator gets it in place of its own
+generator. NumPy's Generator takes its bits through a C structure of
 four function pointers and a pointer to a state. Here the state is a cell that
 holds the address of the planner's stream (``jit.streams``), and the functions
 are compiled callbacks that draw from the stream found there. Binding another
@@ -64,9 +64,9 @@ class StreamBits:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.cell = ctypes.c_int64(0)
-        state = ctypes.addressof(self.cell)
+        cell_address = ctypes.addressof(self.cell)
         self.record = _BitGenerator(
-            state,
+            cell_address,
             _next64.address,
             _next32.address,
             _next_double.address,
@@ -78,15 +78,15 @@ class StreamBits:
             [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
         )
         self.capsule = new_capsule(ctypes.addressof(self.record), b"BitGenerator", None)
-        self.older: np.random.RandomState | None = None  # made by ``legacy``
+        self.legacy_state: np.random.RandomState | None = None  # made by ``legacy``
         self.bind(stream(0))
 
     def bind(self, source: Stream) -> None:
         """Draw from ``source`` from now on."""
         self.words = source.words  # keeps them alive: the cell holds only their address
         self.cell.value = source.address
-        if self.older is not None:
-            self.older.__init__(self)  # type: ignore[misc]  # forgets a kept number
+        if self.legacy_state is not None:
+            self.legacy_state.__init__(self)  # type: ignore[misc]  # forgets a kept number
 
 
 def stream_generator() -> tuple[np.random.Generator, StreamBits]:
@@ -100,6 +100,6 @@ def legacy(generator: np.random.Generator) -> np.random.RandomState:
     bits: Any = generator.bit_generator
     if not isinstance(bits, StreamBits):
         return np.random.RandomState(bits)
-    if bits.older is None:
-        bits.older = np.random.RandomState(bits)  # type: ignore[arg-type]
-    return bits.older
+    if bits.legacy_state is None:
+        bits.legacy_state = np.random.RandomState(bits)  # type: ignore[arg-type]
+    return bits.legacy_state

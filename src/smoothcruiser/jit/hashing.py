@@ -1,6 +1,6 @@
 """Hash and equality of compiled states, built for their type.
 
-What this file leaves out: how states are stored (``jit.state_columns``).
+Left out: the storage of states (``jit.state_columns``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def hashing(kind: Any) -> dict[str, Any]:
 
         @njit
         def array_hash(state: Any) -> Any:
-            mixed = 0
-            for item in state.flat:
-                mixed = 1000003 * mixed + hash(item)
-            return mixed
+            mixed_hash = 0
+            for element in state.flat:
+                mixed_hash = 1000003 * mixed_hash + hash(element)
+            return mixed_hash
 
         @njit
         def array_same(a: Any, b: Any) -> Any:
@@ -33,7 +33,8 @@ def hashing(kind: Any) -> dict[str, Any]:
 
         return {"HASH": array_hash, "SAME": array_same}
     if isinstance(kind, types.BaseTuple) and any(
-        isinstance(part, types.Array | types.BaseTuple) for part in kind.types
+        isinstance(field_type, types.Array | types.BaseTuple)
+        for field_type in kind.types
     ):
         return _tuple_hashing(kind)
 
@@ -55,18 +56,24 @@ def _tuple_hashing(kind: Any) -> dict[str, Any]:
     """
     from numba import njit
 
-    scope: dict[str, Any] = {}
-    for i, part in enumerate(kind.types):
-        inner = hashing(part)
-        scope |= {f"hash{i}": inner["HASH"], f"same{i}": inner["SAME"]}
-    n = range(len(kind.types))
-    mixed = "0"
-    for i in n:
-        mixed = f"1000003 * ({mixed}) + hash{i}(state[{i}])"
-    exec(f"def tuple_hash(state): return {mixed}", scope)
+    code_scope: dict[str, Any] = {}
+    for i, field_type in enumerate(kind.types):
+        field_functions = hashing(field_type)
+        code_scope |= {
+            f"hash{i}": field_functions["HASH"],
+            f"same{i}": field_functions["SAME"],
+        }
+    field_range = range(len(kind.types))
+    hash_source = "0"
+    for i in field_range:
+        hash_source = f"1000003 * ({hash_source}) + hash{i}(state[{i}])"
+    exec(f"def tuple_hash(state): return {hash_source}", code_scope)
     exec(
         "def tuple_same(a, b): return "
-        + " and ".join(f"same{i}(a[{i}], b[{i}])" for i in n),
-        scope,
+        + " and ".join(f"same{i}(a[{i}], b[{i}])" for i in field_range),
+        code_scope,
     )
-    return {"HASH": njit(scope["tuple_hash"]), "SAME": njit(scope["tuple_same"])}
+    return {
+        "HASH": njit(code_scope["tuple_hash"]),
+        "SAME": njit(code_scope["tuple_same"]),
+    }

@@ -1,7 +1,7 @@
-"""Ctrl-C ends a run with an answer, also in the middle of something.
+"""Ctrl-C ends a run with an answer, wherever the run is.
 
 A KeyboardInterrupt may be raised between any two instructions, also in the middle of
-entering a sample. So a run that answers from what it has is *held*: there Ctrl-C is a
+entering a sample. So a run that answers from its samples is *held*: there Ctrl-C is a
 request that the run reads when it likes (``Hold.came``), and an exception only where
 the run says that it may be broken off (``Hold.open``): in a call of the user's step, in
 a wait for workers.
@@ -12,21 +12,21 @@ lock in its hand it stops every other thread too. So while a run is under way
 (``stoppable``, ``held``) the system calls machine code of our own, built here with LLVM:
 
   the first signal    goes on to Python, which stops the run politely: the run
-                      answers from what it has; for Ctrl-C a line says how to end
+                      answers from its samples; for Ctrl-C a line says how to end
                       at once
-  the second one      ends the process with what is stored, exit code 128 + number
+  the second one      ends the process; stored work stays; exit code 128 + number
 
 A notebook's kernel is not ended: its owner would lose more than this run. There the
 second Ctrl-C raises KeyboardInterrupt wherever the run is.
 
 A wrapper such as ``timeout`` sends a signal to the process and to its group, so
-that it comes twice at once. What follows within ``SAME_SECONDS`` is therefore the
-same signal. SIGINT is treated so, and SIGTERM where the command line has a handler
-for it. A handler of the user's own is called each time, as always; if it raises
+that it comes twice at once. A signal that follows within ``SAME_SECONDS`` therefore
+counts as the same one. SIGINT is treated so, and SIGTERM where the command line has a
+handler for it. A handler of the user's own is called each time, as always; if it raises
 KeyboardInterrupt, a held run takes that as a request. Runs outside the main thread,
 where Python takes no signals, are left as they are.
 
-The handler may interrupt any code, so it only calls what POSIX calls
+The handler may interrupt any code, so it only calls functions that POSIX lists as
 async-signal-safe: clock_gettime, getpid, write, _exit.
 """
 
@@ -54,13 +54,13 @@ ENDED = "Ended at once."
 # The words that the handler reads and writes. A text is an address and a length.
 COUNT, WHEN, OWNER, FIRST, LAST, PYTHON = 0, 1, 2, 3, 5, 7
 _words = (ctypes.c_int64 * (PYTHON + len(SIGNALS)))()
-_texts: dict[int, Any] = {}  # what the addresses of texts point to
+_texts: dict[int, Any] = {}  # keeps the texts at these addresses alive
 _hints: list[str] = []  # of the runs under way, the innermost last
 _heard: list[float] = []  # when runs were stopped by Ctrl-C and answered
 # While the outermost run is left, Ctrl-C is noted: CLOSING, then LATE.
 _late: set[str] = set()
 CLOSING, LATE = "closing", "late"
-_python: dict[int, Any] = {}  # the handlers in Python that ``_received`` stands for
+_python: dict[int, Any] = {}  # the handlers in Python that ``_on_signal`` stands for
 
 
 class TimeIsUp(KeyboardInterrupt):
@@ -68,7 +68,7 @@ class TimeIsUp(KeyboardInterrupt):
 
 
 class Hold:
-    """Whether a run was asked to stop, and whether it may be broken off now."""
+    """A request to stop a run, and whether the run may be broken off now."""
 
     __slots__ = ("came", "open", "when")
 
@@ -84,7 +84,7 @@ class Hold:
         self.came, self.when = True, time.monotonic()
 
     def begin(self) -> None:
-        """From here on a stop raises KeyboardInterrupt; so does one that came before."""
+        """From here on a stop raises KeyboardInterrupt, also one that came before."""
         self.open = True  # first, lest a stop falls between the two
         if self.came:
             raise KeyboardInterrupt
@@ -92,8 +92,8 @@ class Hold:
     def broke(self, error: BaseException) -> bool:
         """Whether an error that ended an open part is a stop.
 
-        A KeyboardInterrupt is, also one of the user's own; so is what comes after a
-        stop, which reaches a simulator's child processes as well.
+        A KeyboardInterrupt is, also one of the user's own. So is any error after a
+        stop, since the signal reaches a simulator's child processes as well.
         """
         self.open = False
         if isinstance(error, KeyboardInterrupt) and not isinstance(error, TimeIsUp):
@@ -120,22 +120,22 @@ _hold: Hold | None = None  # of the held run in the main thread
 def held() -> Iterator[Hold]:
     """A run that Ctrl-C asks to stop, instead of raising KeyboardInterrupt anywhere.
 
-    Held runs inside each other are one run: who asks one of them to stop means all.
-    Outside the main thread nobody asks.
+    Held runs inside each other are one run: a request to stop one of them means all.
+    Outside the main thread there are no requests.
     """
     global _hold
     if threading.current_thread() is not threading.main_thread():
         yield Hold()
         return
-    outer = _hold
-    mine = Hold() if outer is None else outer
-    was_open, mine.open = mine.open, False
-    _hold = mine
+    outer_hold = _hold
+    own_hold = Hold() if outer_hold is None else outer_hold
+    was_open, own_hold.open = own_hold.open, False
+    _hold = own_hold
     try:
         with stoppable():
-            yield mine
+            yield own_hold
     finally:
-        _hold, mine.open = outer, was_open
+        _hold, own_hold.open = outer_hold, was_open
 
 
 @contextmanager
@@ -145,10 +145,10 @@ def unbroken() -> Iterator[None]:
     Half a module stays behind where one is, and every later import finds it. A stop
     is raised after the part, where it would have been raised in it.
     """
-    breakable = _hold is None or _hold.open
+    is_breakable = _hold is None or _hold.open
     with held() as hold:
         yield
-    if hold.came and breakable:
+    if hold.came and is_breakable:
         raise KeyboardInterrupt
 
 
@@ -182,7 +182,7 @@ def stoppable(*handlers: Any) -> Iterator[None]:
 
 
 def _leave(depth: int) -> None:
-    """End what was opened ``depth`` levels deep. A signal that comes now is noted.
+    """Leave the runs from level ``depth`` on. A signal that comes now is noted.
 
     A handler that was left in its place would end the process at a Ctrl-C long after
     the run.
@@ -199,46 +199,46 @@ def _leave(depth: int) -> None:
 
 
 def _listen(handlers: tuple[Any, ...]) -> None:
-    """Put ``_received`` before the handlers in Python."""
+    """Put ``_on_signal`` before the handlers in Python."""
     for number in SIGNALS:
-        earlier = signal.getsignal(number)
-        mine = number == signal.SIGINT or earlier in handlers
-        if mine and callable(earlier) and earlier is not _received:
-            _python[number] = earlier
-            signal.signal(number, _received)
+        earlier_handler = signal.getsignal(number)
+        is_ours = number == signal.SIGINT or earlier_handler in handlers
+        if is_ours and callable(earlier_handler) and earlier_handler is not _on_signal:
+            _python[number] = earlier_handler
+            signal.signal(number, _on_signal)
 
 
 def _listen_no_more() -> None:
-    for number, earlier in _python.items():
-        if signal.getsignal(number) is _received:  # nobody else has taken it since
-            signal.signal(number, earlier)
+    for number, earlier_handler in _python.items():
+        if signal.getsignal(number) is _on_signal:  # nobody else has taken it since
+            signal.signal(number, earlier_handler)
     _python.clear()
 
 
-def _received(number: int, frame: Any) -> None:
+def _on_signal(number: int, frame: Any) -> None:
     """Call the handler that was there; a held run takes its KeyboardInterrupt as a
     request.
     """
     if CLOSING in _late:
         _late.add(LATE)
         return
-    hold, now = _hold, time.monotonic()
-    again = hold is not None and hold.came
-    if hold is not None and again and now - hold.when <= SAME_SECONDS:
+    hold, current_time = _hold, time.monotonic()
+    is_repeated = hold is not None and hold.came
+    if hold is not None and is_repeated and current_time - hold.when <= SAME_SECONDS:
         return
     try:
         _python[number](number, frame)
     except KeyboardInterrupt:
         if hold is not None:
             hold.ask()
-        if hold is None or hold.open or again:
+        if hold is None or hold.open or is_repeated:
             raise
 
 
 def heard() -> int:
-    """How many runs of this process have answered a Ctrl-C with what they had.
+    """The number of runs in this process that answered a Ctrl-C from their samples.
 
-    Whoever runs several of them ends all when the number grows.
+    A caller of several runs ends all of them when the number grows.
     """
     return len(_heard)
 
@@ -256,18 +256,20 @@ def tell_at_the_end(hint: str) -> None:
         _say(LAST, f"{ENDED}{_hints[-1]}")
 
 
-def _take(known: tuple[Any, ...]) -> None:
+def _take(known_handlers: tuple[Any, ...]) -> None:
     """Let machine code handle the signals of known handlers.
 
-    Whoever has a handler of his own decides himself what a second signal means.
+    A user's own handler decides on the meaning of a second signal.
     """
     if os.name != "posix" or "ipykernel" in sys.modules:
         return
     _say(FIRST, STOPPING)
     _say(LAST, ENDED)
     _words[COUNT], _words[OWNER] = 0, os.getpid()
-    taken = [number for number in SIGNALS if _python.get(number) in known]
-    for number in taken:
+    taken_signals = [
+        number for number in SIGNALS if _python.get(number) in known_handlers
+    ]
+    for number in taken_signals:
         _words[PYTHON + SIGNALS.index(number)] = _handler_of(number)
         _handle(number, _address())
 
@@ -278,33 +280,38 @@ def _give_back() -> None:
             _handle(number, _words[PYTHON + SIGNALS.index(number)])
 
 
-def _say(place: int, sentence: str) -> None:
+def _say(text_index: int, sentence: str) -> None:
     """Let the handler print a sentence."""
-    shown = f"{sentence}\n"
+    shown_text = f"{sentence}\n"
     if os.isatty(STDERR):
-        shown = f"\x1b[?25h\n{shown}"  # below a progress bar, which hides the cursor
-    text = ctypes.create_string_buffer(shown.encode(errors="replace"))
-    _words[place + 1] = 0
-    _words[place] = ctypes.addressof(text)
-    _words[place + 1] = len(text) - 1
-    _texts[place] = text
+        shown_text = (
+            f"\x1b[?25h\n{shown_text}"  # below a progress bar, which hides the cursor
+        )
+    text_buffer = ctypes.create_string_buffer(shown_text.encode(errors="replace"))
+    _words[text_index + 1] = 0
+    _words[text_index] = ctypes.addressof(text_buffer)
+    _words[text_index + 1] = len(text_buffer) - 1
+    _texts[text_index] = text_buffer
 
 
 def _handler_of(number: int) -> int:
-    get = ctypes.pythonapi.PyOS_getsig
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.c_int]
-    return get(number) or 0
+    get_handler = ctypes.pythonapi.PyOS_getsig
+    get_handler.restype, get_handler.argtypes = ctypes.c_void_p, [ctypes.c_int]
+    return get_handler(number) or 0
 
 
 def _handle(number: int, address: int) -> None:
-    put = ctypes.pythonapi.PyOS_setsig
-    put.restype, put.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_void_p]
-    put(number, address)
+    set_handler = ctypes.pythonapi.PyOS_setsig
+    set_handler.restype, set_handler.argtypes = (
+        ctypes.c_void_p,
+        [ctypes.c_int, ctypes.c_void_p],
+    )
+    set_handler(number, address)
 
 
 @cache
 def _address() -> int:
-    """Where the handler is, built once per process."""
+    """The address of the handler, which is built once per process."""
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
 
     llvm.initialize_native_target()
@@ -326,58 +333,75 @@ def _program() -> Any:
 
     i32, i64, void = ir.IntType(32), ir.IntType(64), ir.VoidType()
     module = ir.Module()
-    main = ir.Function(module, ir.FunctionType(void, [i32]), "on_signal")
-    number = main.args[0]
-    block = ir.IRBuilder(main.append_basic_block())
+    handler_function = ir.Function(module, ir.FunctionType(void, [i32]), "on_signal")
+    number = handler_function.args[0]
+    block = ir.IRBuilder(handler_function.append_basic_block())
     libc = ctypes.CDLL(None)
 
-    def called(name: str, kind: Any, *arguments: Any) -> Any:
+    def call_libc(name: str, kind: Any, *arguments: Any) -> Any:
         """A call of the C library."""
-        place = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
-        shape = ir.FunctionType(kind, [x.type for x in arguments])
+        function_address = ctypes.cast(getattr(libc, name), ctypes.c_void_p).value
+        function_type = ir.FunctionType(kind, [x.type for x in arguments])
         return block.call(
-            block.inttoptr(i64(place), shape.as_pointer()), list(arguments)
+            block.inttoptr(i64(function_address), function_type.as_pointer()),
+            list(arguments),
         )
 
-    def word(index: Any) -> Any:
-        """The place of one of ``_words``."""
-        first = i64(ctypes.addressof(_words))
-        place = block.add(first, block.mul(index, i64(8)))
-        return block.inttoptr(place, i64.as_pointer())
+    def word_pointer(index: Any) -> Any:
+        """A pointer to one of ``_words``."""
+        first_address = i64(ctypes.addressof(_words))
+        word_address = block.add(first_address, block.mul(index, i64(8)))
+        return block.inttoptr(word_address, i64.as_pointer())
 
-    def written(text: int, when: Any) -> None:
-        length = block.select(when, block.load(word(i64(text + 1))), i64(0))
-        called("write", i64, i32(STDERR), block.load(word(i64(text))), length)
+    def write_text(text: int, when: Any) -> None:
+        text_length = block.select(
+            when, block.load(word_pointer(i64(text + 1))), i64(0)
+        )
+        call_libc(
+            "write", i64, i32(STDERR), block.load(word_pointer(i64(text))), text_length
+        )
 
     def to_python() -> None:
         """Call Python's own handler."""
-        row = i64(PYTHON)
-        for i, known in enumerate(SIGNALS):
-            same = block.icmp_signed("==", number, i32(known))
-            row = block.select(same, i64(PYTHON + i), row)
-        shape = ir.FunctionType(void, [i32]).as_pointer()
-        block.call(block.inttoptr(block.load(word(row)), shape), [number])
+        handler_index = i64(PYTHON)
+        for i, known_signal in enumerate(SIGNALS):
+            is_same = block.icmp_signed("==", number, i32(known_signal))
+            handler_index = block.select(is_same, i64(PYTHON + i), handler_index)
+        function_type = ir.FunctionType(void, [i32]).as_pointer()
+        block.call(
+            block.inttoptr(block.load(word_pointer(handler_index)), function_type),
+            [number],
+        )
 
-    clock = block.alloca(i64, 2)  # seconds and nanoseconds
-    called("clock_gettime", i32, i32(time.CLOCK_MONOTONIC), block.ptrtoint(clock, i64))
-    seconds = block.load(clock)
-    rest = block.load(block.gep(clock, [i64(1)]))
-    now = block.add(block.mul(seconds, i64(10**9)), rest)
-    owner = block.load(word(i64(OWNER)))
-    child = block.icmp_signed("!=", called("getpid", i32), block.trunc(owner, i32))
-    with block.if_then(child):  # forked in a run: not this run's process
+    clock_words = block.alloca(i64, 2)  # seconds and nanoseconds
+    call_libc(
+        "clock_gettime",
+        i32,
+        i32(time.CLOCK_MONOTONIC),
+        block.ptrtoint(clock_words, i64),
+    )
+    seconds = block.load(clock_words)
+    nanoseconds = block.load(block.gep(clock_words, [i64(1)]))
+    current_time = block.add(block.mul(seconds, i64(10**9)), nanoseconds)
+    owner_pid = block.load(word_pointer(i64(OWNER)))
+    is_child = block.icmp_signed(
+        "!=", call_libc("getpid", i32), block.trunc(owner_pid, i32)
+    )
+    with block.if_then(is_child):  # forked in a run: not this run's process
         to_python()
         block.ret_void()
-    before = block.atomic_rmw("add", word(i64(COUNT)), i64(1), "monotonic")
-    with block.if_then(block.icmp_signed("==", before, i64(0))):
-        block.store(now, word(i64(WHEN)))
-        written(FIRST, block.icmp_signed("==", number, i32(signal.SIGINT)))
+    count_before = block.atomic_rmw(
+        "add", word_pointer(i64(COUNT)), i64(1), "monotonic"
+    )
+    with block.if_then(block.icmp_signed("==", count_before, i64(0))):
+        block.store(current_time, word_pointer(i64(WHEN)))
+        write_text(FIRST, block.icmp_signed("==", number, i32(signal.SIGINT)))
         to_python()
         block.ret_void()
-    since = block.sub(now, block.load(word(i64(WHEN))))
-    again = block.icmp_signed(">", since, i64(int(SAME_SECONDS * 1e9)))
-    with block.if_then(again):
-        written(LAST, ir.IntType(1)(1))
-        called("_exit", void, block.add(number, i32(128)))
+    elapsed_time = block.sub(current_time, block.load(word_pointer(i64(WHEN))))
+    is_second = block.icmp_signed(">", elapsed_time, i64(int(SAME_SECONDS * 1e9)))
+    with block.if_then(is_second):
+        write_text(LAST, ir.IntType(1)(1))
+        call_libc("_exit", void, block.add(number, i32(128)))
     block.ret_void()
     return module

@@ -1,10 +1,10 @@
-"""Users' compiled functions, kept on disk for the next process.
+"""Users' compiled functions, cached on disk for the next process.
 
-Numba's own cache looks at the file of a function alone, so it would serve a step
-whose helper in another file has changed. Here an entry is known by a digest of all that
-its code depends on, which the caller computes (``problem.fingerprint.compiled``), of the
-type of its states, and of the versions and settings of the compiler. Whatever differs
-makes another entry; nothing is ever brought up to date.
+Numba's own cache looks at the file of a function alone, so it would serve a step after
+a helper in another file has changed. Here the key of an entry is a digest of all that its
+code depends on, which the caller computes (``problem.fingerprint.compiled``), of the
+type of its states, and of the versions and settings of the compiler. Any difference
+makes another entry; no entry is ever brought up to date.
 
 Entries lie in Numba's cache folder (``NUMBA_CACHE_DIR``, or ``__pycache__`` beside this
 file; ``private`` says when in a folder of the user's own inside it), as Numba writes
@@ -40,7 +40,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def surroundings() -> list[str]:
-    """What machine code depends on beside the user's code and the type of states."""
+    """Versions and settings of the compiler that machine code depends on."""
     import llvmlite  # type: ignore[import-untyped]
     from numba.core.registry import cpu_target
 
@@ -61,17 +61,19 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _user(which: int, state: int, action: int, rng: int, out: int) -> int:
-    """Stand for the function of an entry, which gives it its place and name."""
+def _entry_function(which: int, state: int, action: int, rng: int, out: int) -> int:
+    """A placeholder for the function of an entry: gives its file and name."""
     raise NotImplementedError
 
 
-class Kept(OnDisk):
+class DiskEntry(OnDisk):
     """The entry of one digest."""
 
     def __init__(self, digest: str) -> None:
-        self.digest, self.found = digest, None
-        self.function = types.FunctionType(_user.__code__, _user.__globals__)
+        self.digest, self.result = digest, None
+        self.function = types.FunctionType(
+            _entry_function.__code__, _entry_function.__globals__
+        )
         self.function.__qualname__ = PREFIX + digest
         super().__init__(self.function, self._forget)
 
@@ -80,28 +82,28 @@ class Kept(OnDisk):
 
     @property
     def index(self) -> Path:
-        """The file that says what is kept."""
+        """The index file of the entry."""
         return Path(self._cache_file._index_path)
 
     def _forget(self) -> None:
-        """Remove an entry that could not be read; what is compiled instead replaces it."""
+        """Remove an entry that could not be read; new machine code replaces it."""
         with contextlib.suppress(OSError):
             _remove(self.index)
 
     def load(self, signature: Any) -> Any:
-        """The dispatcher of what is kept, or None."""
+        """The dispatcher of the cached machine code, or None."""
         function = numba.njit(self.function, nogil=True)
-        self.found = self.load_overload(signature, function.targetctx)
-        if self.found is None:
+        self.result = self.load_overload(signature, function.targetctx)
+        if self.result is None:
             return None
         with contextlib.suppress(OSError):
             os.utime(self.index)
-        function._cache = _Loaded(self.found)
+        function._cache = _LoadedEntry(self.result)
         function.compile(signature)
         return function
 
     def save(self, signature: Any, result: Any) -> None:
-        """Keep a result of the compiler, if it can be kept, and drop what is too much."""
+        """Cache a result of the compiler if possible, and drop the oldest entries."""
         if result.library.has_dynamic_globals or result.lifted:
             return
         with contextlib.suppress(Exception):  # the next process compiles it again
@@ -109,24 +111,24 @@ class Kept(OnDisk):
             _trim(self.index.parent)
 
 
-class _Loaded:
-    """The part of a cache that a dispatcher asks, for a result that is there."""
+class _LoadedEntry:
+    """The interface of a cache for a dispatcher, with one result that is loaded."""
 
-    def __init__(self, found: Any) -> None:
-        self.found = found
+    def __init__(self, result: Any) -> None:
+        self.result = result
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The result."""
-        return self.found
+        return self.result
 
 
 def _entries(folder: Path) -> list[Path]:
     """The indices of all entries, the one used last first."""
-    found = []
+    dated_entries = []
     for path in folder.glob(f"{Path(__file__).stem}.{PREFIX}*.nbi"):
         with contextlib.suppress(OSError):  # another process removes it
-            found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found, reverse=True)]
+            dated_entries.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(dated_entries, reverse=True)]
 
 
 def _files(index: Path) -> list[Path]:
@@ -139,19 +141,19 @@ def _remove(index: Path) -> None:
 
 
 def _trim(folder: Path) -> None:
-    used = 0
-    for place, index in enumerate(_entries(folder)):
-        used += sum(path.stat().st_size for path in _files(index))
-        if place >= MOST or (place > 0 and used > MOST_BYTES):
+    used_bytes = 0
+    for entry_rank, index in enumerate(_entries(folder)):
+        used_bytes += sum(path.stat().st_size for path in _files(index))
+        if entry_rank >= MOST or (entry_rank > 0 and used_bytes > MOST_BYTES):
             _remove(index)
 
 
 def clear() -> int:
     """Remove all entries; returns how many there were."""
-    found = _entries(Kept("none").index.parent)
-    for index in found:
+    entries = _entries(DiskEntry("none").index.parent)
+    for index in entries:
         _remove(index)
-    return len(found)
+    return len(entries)
 
 
 if __name__ == "__main__":

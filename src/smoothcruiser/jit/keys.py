@@ -1,4 +1,4 @@
-"""The registry of spawn keys: which random streams belong to whom.
+"""The registry of spawn keys: one key per use of random streams.
 
 A stream is named by a seed and a key, a tuple of whole numbers
 (``jit.streams.stream``). Shards of a schedule have the keys (action, shard).
@@ -13,8 +13,8 @@ share a stream:
   (TREE, moves, GUMBEL)     the root of a Gumbel search, after so many moves
   (ROLLOUTS,)               the rollouts of ``evaluate``
   (COINS,)                  how many steps each of them lives
-  (WORLD, episode)          what the environment of an agent samples
-  (OTHER_PLAYER, episode)   what the other player samples
+  (WORLD, episode)          samples of an agent's environment
+  (OTHER_PLAYER, episode)   samples of the other player
   (OTHER_PLAYER,)           the seed of an opponent that plans
   (PLANS, decision)         the seed of an agent's planning
   (PLANS, decision, LOTS)   the action of a policy that draws lots

@@ -29,9 +29,11 @@ def bind() -> None:
     assert cpu_target.target_context is not None  # has given LLVM the helpers
     try:
         library = ctypes.CDLL("libm.so.6")
-        found = [ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in NAMES]
+        function_addresses = [
+            ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in NAMES
+        ]
     except (OSError, AttributeError):
         return
-    for name, place in zip(NAMES, found, strict=True):
-        if place.value:
-            binding.add_symbol(name, place.value)
+    for name, function_address in zip(NAMES, function_addresses, strict=True):
+        if function_address.value:
+            binding.add_symbol(name, function_address.value)

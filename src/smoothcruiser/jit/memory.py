@@ -32,30 +32,34 @@ from numba.core import cgutils
 from numba.core.extending import intrinsic
 
 
-def _place(context: Any, builder: Any, kind: Any, address: Any, index: Any) -> Any:
-    base = builder.inttoptr(address, context.get_value_type(kind).as_pointer())
-    return cgutils.gep_inbounds(builder, base, index)
+def _word_pointer(
+    context: Any, builder: Any, kind: Any, address: Any, index: Any
+) -> Any:
+    base_pointer = builder.inttoptr(address, context.get_value_type(kind).as_pointer())
+    return cgutils.gep_inbounds(builder, base_pointer, index)
 
 
 def _reader(kind: Any) -> Any:
-    def typed(typing_context: Any, address: Any, index: Any) -> Any:
+    def infer_read(typing_context: Any, address: Any, index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.load(_place(context, builder, kind, *arguments))
+            return builder.load(_word_pointer(context, builder, kind, *arguments))
 
         return kind(types.intp, types.intp), generate
 
-    return intrinsic(typed)
+    return intrinsic(infer_read)
 
 
 def _writer(kind: Any) -> Any:
-    def typed(typing_context: Any, address: Any, index: Any, value: Any) -> Any:
+    def infer_write(typing_context: Any, address: Any, index: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            builder.store(arguments[2], _place(context, builder, kind, *arguments[:2]))
+            builder.store(
+                arguments[2], _word_pointer(context, builder, kind, *arguments[:2])
+            )
             return context.get_dummy_value()
 
         return types.void(types.intp, types.intp, kind), generate
 
-    return intrinsic(typed)
+    return intrinsic(infer_write)
 
 
 int_at = _reader(types.int64)
@@ -69,10 +73,10 @@ def _flag(typing_context: Any, address: Any) -> Any:
     """The 8-byte number at ``address``, read again each time."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(
+        word_pointer = builder.inttoptr(
             arguments[0], context.get_value_type(types.int64).as_pointer()
         )
-        return builder.load_atomic(place, "monotonic", 8)
+        return builder.load_atomic(word_pointer, "monotonic", 8)
 
     return types.int64(types.intp), generate
 
@@ -83,35 +87,35 @@ def array_at(kind: Any) -> Any:
     The array lies over memory that someone else owns.
     """
 
-    def typed(typing_context: Any, address: Any, shape: Any) -> Any:
+    def infer_view(typing_context: Any, address: Any, shape: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             from numba.np.arrayobj import make_array, populate_array
 
-            view = make_array(kind)(context, builder)
-            size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-            itemsize = context.get_constant(types.intp, size)
-            shapes = cgutils.unpack_tuple(builder, arguments[1], kind.ndim)
+            array_view = make_array(kind)(context, builder)
+            item_bytes = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+            item_size = context.get_constant(types.intp, item_bytes)
+            axis_lengths = cgutils.unpack_tuple(builder, arguments[1], kind.ndim)
             strides: list[Any] = []
-            step = itemsize
-            for length in reversed(shapes):
-                strides.insert(0, step)
-                step = builder.mul(step, length)
-            data = builder.inttoptr(
+            stride = item_size
+            for length in reversed(axis_lengths):
+                strides.insert(0, stride)
+                stride = builder.mul(stride, length)
+            data_pointer = builder.inttoptr(
                 arguments[0], context.get_data_type(kind.dtype).as_pointer()
             )
             populate_array(
-                view,
-                data=data,
-                shape=shapes,
+                array_view,
+                data=data_pointer,
+                shape=axis_lengths,
                 strides=strides,
-                itemsize=itemsize,
+                itemsize=item_size,
                 meminfo=None,
             )
-            return view._getvalue()
+            return array_view._getvalue()
 
         return kind(types.intp, types.UniTuple(types.intp, kind.ndim)), generate
 
-    return intrinsic(typed)
+    return intrinsic(infer_view)
 
 
 def _copy(typing_context: Any, address: Any, array: Any, size: Any) -> Any:
@@ -132,29 +136,31 @@ def _copy(typing_context: Any, address: Any, array: Any, size: Any) -> Any:
     return types.void(types.intp, array, types.intp), generate
 
 
-def _stripped(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+def _strip_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
     if isinstance(kind, types.Array):
-        view = context.make_array(kind)(context, builder, value)
-        view.meminfo = cgutils.get_null_value(view.meminfo.type)
-        view.parent = cgutils.get_null_value(view.parent.type)
-        return view._getvalue()
+        array_view = context.make_array(kind)(context, builder, value)
+        array_view.meminfo = cgutils.get_null_value(array_view.meminfo.type)
+        array_view.parent = cgutils.get_null_value(array_view.parent.type)
+        return array_view._getvalue()
     if isinstance(kind, types.BaseTuple):
-        for i, part in enumerate(kind.types):
+        for i, field_type in enumerate(kind.types):
             value = builder.insert_value(
                 value,
-                _stripped(context, builder, part, builder.extract_value(value, i)),
+                _strip_counts(
+                    context, builder, field_type, builder.extract_value(value, i)
+                ),
                 i,
             )
     return value
 
 
-def _uncounted(typing_context: Any, given: Any) -> Any:
+def _remove_counts(typing_context: Any, argument_type: Any) -> Any:
     """The argument, without reference counts."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _stripped(context, builder, given, arguments[0])
+        return _strip_counts(context, builder, argument_type, arguments[0])
 
-    return given(given), generate
+    return argument_type(argument_type), generate
 
 
 def _hidden(typing_context: Any, number: Any) -> Any:
@@ -165,15 +171,15 @@ def _hidden(typing_context: Any, number: Any) -> Any:
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word = context.get_value_type(types.intp)
-        kind = ir.FunctionType(word, [word])
-        return builder.asm(kind, "", "=r,0", arguments, True)
+        word_type = context.get_value_type(types.intp)
+        function_type = ir.FunctionType(word_type, [word_type])
+        return builder.asm(function_type, "", "=r,0", arguments, True)
 
     return types.intp(types.intp), generate
 
 
 flag_at: Any = intrinsic(_flag)
 hidden: Any = intrinsic(_hidden)
-uncounted: Any = intrinsic(_uncounted)
+uncounted: Any = intrinsic(_remove_counts)
 copy_array: Any = intrinsic(_copy)
 floats_at = array_at(types.Array(types.float64, 1, "C"))

@@ -6,8 +6,8 @@ returns (reward, next state, whether the episode is over), and ``LEGAL``,
 ``numba.njit`` functions so. Types of states are inferred by compiling the step,
 never by calling it.
 
-What this file leaves out: problems. It takes functions and states, so that this
-layer does not depend on them.
+Left out: problems. This file takes functions and states, so that its layer does not
+depend on them.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ def oracle_parts(
 
     from smoothcruiser.jit.state_columns import storage
 
-    returned = returned_type(oracle, kind)
-    after = returned[1]
-    store = storage(after, state)
-    if len(returned) == 2:
+    returned_types = returned_type(oracle, kind)
+    next_type = returned_types[1]
+    state_storage = storage(next_type, state)
+    if len(returned_types) == 2:
 
         @njit(inline="always")
         def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, after = oracle(state, action, rng)
-            return float(reward), after, False
+            reward, next_state = oracle(state, action, rng)
+            return float(reward), next_state, False
 
     else:
 
         @njit(inline="always")
         def step(data: Any, state: Any, action: Any, rng: Any) -> Any:
-            reward, after, over = oracle(state, action, rng)
-            return float(reward), after, bool(over)
+            reward, next_state, is_over = oracle(state, action, rng)
+            return float(reward), next_state, bool(is_over)
 
     @njit(inline="always")
     def leaf(data: Any, state: Any, action: Any, rng: Any) -> Any:
-        reward, _after, over = step(data, state, action, rng)
-        return reward, over
+        reward, _next_state, is_over = step(data, state, action, rng)
+        return reward, is_over
 
     legal_function = legal if legal is not None else _constant(True)
     terminal_function = terminal if terminal is not None else _constant(False)
     player_function = player if player is not None else _constant(1)
 
     @njit(inline="always")
-    def allowed(data: Any, state: Any, action: Any) -> Any:
+    def is_legal(data: Any, state: Any, action: Any) -> Any:
         return legal_function(state, action)
 
     @njit(inline="always")
-    def over(data: Any, state: Any) -> Any:
+    def is_terminal(data: Any, state: Any) -> Any:
         return terminal_function(state)
 
     @njit(inline="always")
@@ -73,13 +73,13 @@ def oracle_parts(
     return {
         "STEP": step,
         "LEAF": leaf,
-        "LEGAL": allowed,
-        "TERMINAL": over,
+        "LEGAL": is_legal,
+        "TERMINAL": is_terminal,
         "PLAYER": mover,
-        "ALLOCATE": store.allocate,
-        "LOAD": store.load,
-        "STORE": store.store,
-        "KEEP": store.keep,
+        "ALLOCATE": state_storage.allocate,
+        "LOAD": state_storage.load,
+        "STORE": state_storage.store,
+        "KEEP": state_storage.keep,
     }
 
 
@@ -126,26 +126,26 @@ def returned_type(oracle: Any, kind: Any) -> Any:
     """
     from numba import types
 
-    signature = (kind, types.int64, STREAM)
+    argument_types = (kind, types.int64, STREAM)
     try:
-        oracle.compile(signature)
-        returned = oracle.overloads[signature].signature.return_type
+        oracle.compile(argument_types)
+        returned_types = oracle.overloads[argument_types].signature.return_type
     except Exception as error:
-        reason = (
+        error_text = (
             "step(state, action, rng) could not be compiled for a state of type "
             f"{kind}: {first_line(error)}"
         )
         if _about_rng(error) is None:  # an error about rng names its own remedy
-            reason += (
+            error_text += (
                 " Check the state that was asked for, or drop numba.njit to run the "
                 "step in plain Python."
             )
-        raise InvalidInput(reason) from error
-    if isinstance(returned, types.BaseTuple) and len(returned) in (2, 3):
-        return returned
+        raise InvalidInput(error_text) from error
+    if isinstance(returned_types, types.BaseTuple) and len(returned_types) in (2, 3):
+        return returned_types
     raise InvalidInput(
         "step must return (reward, next_state) or (reward, next_state, "
-        f"terminated), but it returns {returned}."
+        f"terminated), but it returns {returned_types}."
     )
 
 
@@ -162,33 +162,35 @@ def _constant(result: Any) -> Any:
 
 
 def _about_rng(error: Exception) -> str | None:
-    """What a compile error says about the use of ``rng``, if that is what is wrong."""
-    text = str(error)
-    if missing := re.search(r"Unknown attribute '(\w+)' of type Stream", text):
-        return missing_method(missing[1])
-    if own := re.search(r"TypingError: (rng\..*)", text):
-        return own[1]
-    if wrong := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", text):
+    """A compile error's sentence about ``rng``; None where ``rng`` is not at fault."""
+    error_text = str(error)
+    if missing_match := re.search(
+        r"Unknown attribute '(\w+)' of type Stream", error_text
+    ):
+        return missing_method(missing_match[1])
+    if own_match := re.search(r"TypingError: (rng\..*)", error_text):
+        return own_match[1]
+    if wrong_match := re.search(r">>> _(\w+)_method\(Stream(?:, )?(.*)\)", error_text):
         return (
-            f"rng.{wrong[1]} does not take the arguments ({wrong[2]}); rng has "
+            f"rng.{wrong_match[1]} does not take the arguments ({wrong_match[2]}); rng has "
             f"{METHODS}"
         )
     return None
 
 
 def first_line(error: Exception) -> str:
-    """What a compile error says, as one sentence.
+    """The message of a compile error, as one sentence.
 
-    It is the sentence about ``rng`` if that is what is wrong, otherwise the
-    first line that is not about the compiler itself.
+    It is the sentence about ``rng`` if that is at fault, otherwise the first line
+    that is not about the compiler itself.
     """
-    about = _about_rng(error)
-    if about is not None:
-        return about.rstrip(".") + "."
+    rng_sentence = _about_rng(error)
+    if rng_sentence is not None:
+        return rng_sentence.rstrip(".") + "."
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    useful = [
+    useful_lines = [
         line
         for line in lines
         if "Failed in nopython" not in line and "During:" not in line
     ]
-    return (useful or lines or [type(error).__name__])[0].rstrip(".") + "."
+    return (useful_lines or lines or [type(error).__name__])[0].rstrip(".") + "."

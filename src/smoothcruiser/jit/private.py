@@ -1,7 +1,7 @@
-"""Files that are kept between processes: whose they are, and how they are read.
+"""Files that are kept between processes: their owner, and how they are read.
 
-Machine code and what Numba writes beside it is loaded as it is, so whoever can write it
-decides what runs here. A file is read only if it is a regular one (no link, pipe or
+Machine code and Numba's files beside it are loaded as they are, so a user who can write
+them can run any code here. A file is read only if it is a regular one (no link, pipe or
 device) that belongs to this user or to root, and if nobody else can write it or the
 folder that it lies in. In a folder that others can write (under a umask of 002 that is
 every new one) files lie in a folder of this user's own inside it. Whoever can write above
@@ -45,24 +45,24 @@ def is_on() -> bool:
     return os.environ.get(VARIABLE) != "0"
 
 
-def is_private(known: os.stat_result) -> bool:
+def is_private(status: os.stat_result) -> bool:
     """Whether nobody but this user and root can write a file or a folder."""
     if not hasattr(os, "geteuid"):  # Windows: rights are not in the mode
         return True
-    return known.st_uid in (os.geteuid(), 0) and not known.st_mode & OTHERS_WRITE
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & OTHERS_WRITE
 
 
 def find_private_folder(folder: Path) -> Path | None:
-    """``folder``, which is made, or one of this user's own inside it; None: neither."""
+    """``folder``, created if missing, or a private one inside it; None: neither."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if is_private(folder.stat()):
             return folder
-        own = folder / f"{OWN}{os.geteuid()}"
-        own.mkdir(mode=0o700, exist_ok=True)
-        known = own.lstat()  # a link leads to what another has chosen
-        if stat.S_ISDIR(known.st_mode) and is_private(known):
-            return own
+        own_folder = folder / f"{OWN}{os.geteuid()}"
+        own_folder.mkdir(mode=0o700, exist_ok=True)
+        folder_status = own_folder.lstat()  # a link may lead anywhere
+        if stat.S_ISDIR(folder_status.st_mode) and is_private(folder_status):
+            return own_folder
     except OSError as error:
         log.debug("%s cannot be used: %r", folder, error)
     _tell(str(folder))
@@ -82,22 +82,22 @@ def read_private(path: Path) -> bytes:
     """The contents of a regular file that nobody else can write; OSError elsewhere."""
     descriptor = os.open(path, READING)
     with os.fdopen(descriptor, "rb") as file:
-        known = os.fstat(descriptor)
-        if not (stat.S_ISREG(known.st_mode) and is_private(known)):
+        file_status = os.fstat(descriptor)
+        if not (stat.S_ISREG(file_status.st_mode) and is_private(file_status)):
             raise PermissionError(f"{path} is not a file of this user's own")
         return file.read()
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file at once, or not at all: readers see all of it or what was before."""
-    part = path.with_name(f"{path.name}.tmp.{os.urandom(8).hex()}")
-    descriptor = os.open(part, WRITING, 0o644)
+    """Write a file at once, or not at all: readers see the new file or the old one."""
+    temporary_path = path.with_name(f"{path.name}.tmp.{os.urandom(8).hex()}")
+    descriptor = os.open(temporary_path, WRITING, 0o644)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        os.replace(part, path)
+        os.replace(temporary_path, path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary_path.unlink(missing_ok=True)
 
 
 def remove(path: Path) -> None:

@@ -1,13 +1,13 @@
 """The n-th sampled action of a state, in compiled code and in plain Python.
 
 A user's ``sample_action(state, rng)`` becomes a list of actions at every state: number n
-is what it returns from a stream of its own, which the state and n seed,
+is its result with a stream of its own, which the state and n seed,
 
     words = splitmix64(mix(hash(state)) + n)     (Steele, Lea, Flood 2014)
 
 so that the list of a state is always the same one, whoever asks and however often, and no
-action has to be stored. What this file leaves out: what a problem with sampled actions
-may be used for (``problem.sampled``).
+action has to be stored. Left out: the uses of a problem with sampled actions
+(``problem.sampled``).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ MASK = 2**64 - 1
 
 def seeded(number: int, nth: int) -> list[int]:
     """The words of the stream for action ``nth`` of a state with this hash."""
-    x = (_mixed((number ^ OWN) & MASK) + nth * GOLDEN) & MASK
-    found = []
+    x = (_mix_bits((number ^ OWN) & MASK) + nth * GOLDEN) & MASK
+    stream_words = []
     for _ in range(WORDS):
-        x = (_mixed(x) + GOLDEN) & MASK
-        found.append(_mixed(x))
-    return found
+        x = (_mix_bits(x) + GOLDEN) & MASK
+        stream_words.append(_mix_bits(x))
+    return stream_words
 
 
-def _mixed(z: int) -> int:
+def _mix_bits(z: int) -> int:
     z = ((z ^ (z >> 30)) * FIRST) & MASK
     z = ((z ^ (z >> 27)) * SECOND) & MASK
     return z ^ (z >> 31)
@@ -54,7 +54,7 @@ def _mix(z: Any) -> Any:
 
 
 @njit
-def _seed(words: Any, number: Any, nth: Any) -> None:
+def _write_seed_words(words: Any, number: Any, nth: Any) -> None:
     x = _mix(np.uint64(number) ^ _OWN) + np.uint64(nth) * _GOLDEN
     for i in range(WORDS):
         x = _mix(x) + _GOLDEN
@@ -68,10 +68,10 @@ def _state_number(state: Any) -> int:
 
 @overload(_state_number)
 def _compiled_number(state: Any) -> Any:
-    mixed = hashing(state)["HASH"]
+    hash_state = hashing(state)["HASH"]
 
     def number(state: Any) -> Any:
-        return mixed(state)
+        return hash_state(state)
 
     return number
 
@@ -81,11 +81,13 @@ def compiled_list(step: Any, sample_action: Any) -> tuple[Any, Any]:
 
     @njit
     def nth_action(state: Any, number: Any) -> Any:
-        words = np.empty(WORDS, np.uint64)
-        _seed(words, _state_number(state), number)
-        found = sample_action(state, stream_at(words.ctypes.data))
-        words[0] = np.uint64(0)  # so that they live until the sampler has returned
-        return found
+        stream_words = np.empty(WORDS, np.uint64)
+        _write_seed_words(stream_words, _state_number(state), number)
+        action = sample_action(state, stream_at(stream_words.ctypes.data))
+        stream_words[0] = np.uint64(
+            0
+        )  # so that they live until the sampler has returned
+        return action
 
     @njit
     def numbered_step(state: Any, action: Any, rng: Any) -> Any:

@@ -1,13 +1,13 @@
 """A problem's functions as one compiled function over words.
 
-``spoken(...)`` compiles all functions of a problem into one, which takes five whole
-numbers: what is asked for, the address of the state's words, the action, the address
-of the stream, and the address of a buffer (``jit.by_address``). This is all that has to
-be compiled for a user's own step before a run can begin. The types of its arguments
-name no class of the user's, so it can be kept on disk (``jit.kept``).
+``compile_functions`` compiles all functions of a problem into one, which takes five
+whole numbers: the code of the request, the address of the state's words, the action,
+the address of the stream, and the address of a buffer (``jit.by_address``). Nothing
+else has to be compiled for a user's own step before a run can begin. The types of its
+arguments name no class of the user's, so it can be kept on disk (``jit.kept``).
 
-``Spoken.call`` is the step in Python. It is for states of numbers, where the words say
-all; a step that was found on disk is then never compiled in this process.
+``UserFunctions.call`` is the step in Python. It is for states of numbers, where the
+words say all; a step that was found on disk is then never compiled in this process.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ OTHERS = {
         return 0
 """,
 }
-# what is answered for functions that a problem does not have
+# answers for functions that a problem does not have
 TAIL = "    return 0 if which == 2 else 1\n"
 
 
-class Spoken(NamedTuple):
+class UserFunctions(NamedTuple):
     """The compiled function of one problem and one type of state."""
 
     function: Any  # a Numba dispatcher
@@ -87,108 +87,123 @@ class Spoken(NamedTuple):
     size: int  # its words
     shown: bool  # whether Python can make a state of its words: it holds no array
     kept: bool = False  # whether it came from the disk, and nothing was compiled
-    # Whether the user's functions still are what was compiled. What came from the disk
-    # has frozen nothing in this process.
+    # Whether the user's functions are still those that were compiled. Code from the
+    # disk has frozen nothing in this process.
     is_current: Callable[[], bool] = lambda: True
 
     def words(self, state: Any) -> Any:
         """A state in the form of ``jit.by_address``, as an array of whole numbers."""
-        return np.array([self.size, *_encoded(self.kind, state)], dtype=np.int64)
+        return np.array([self.size, *_encode_words(self.kind, state)], dtype=np.int64)
 
     def buffer(self) -> Any:
-        """Room for what a call leaves behind."""
-        room = np.zeros(2 + self.size, dtype=np.int64)
-        room[1] = self.size
-        return room
+        """Memory for the results of a call."""
+        call_buffer = np.zeros(2 + self.size, dtype=np.int64)
+        call_buffer[1] = self.size
+        return call_buffer
 
     def call(self, state: Any, action: int, rng: Any) -> tuple[float, Any, bool]:
         """The step, called from Python."""
-        given, room = self.words(state), self.buffer()
-        over = self.function(
+        state_words, call_buffer = self.words(state), self.buffer()
+        end_flag = self.function(
             by_address.STEP,
-            int(given.ctypes.data) + by_address.WORD,
+            int(state_words.ctypes.data) + by_address.WORD,
             action,
             int(rng.address),
-            int(room.ctypes.data),
+            int(call_buffer.ctypes.data),
         )
-        return float(room[:1].view(np.float64)[0]), self.state(room[2:]), bool(over)
+        return (
+            float(call_buffer[:1].view(np.float64)[0]),
+            self.state(call_buffer[2:]),
+            bool(end_flag),
+        )
 
     def floats(self) -> list[bool]:
         """Which words are floats, of a state that holds no array."""
-        return _floats(self.kind)
+        return _float_words(self.kind)
 
     def state(self, words: Any) -> Any:
         """The state of these words; it holds no array."""
-        return _decoded(self.kind, words.tolist(), 0)[0]
+        return _decode_words(self.kind, words.tolist(), 0)[0]
 
 
-def spoken(
+def compile_functions(
     functions: dict[str, Any],
     kind: Any,
     state: Any,
     digest: str | None = None,
     is_fresh: Callable[[Any], bool] = lambda library: False,
-) -> Spoken | None:
+) -> UserFunctions | None:
     """The functions of a problem over words; None where states have no such form.
 
     ``functions`` has "oracle", and of "legal", "terminal", "player", "below", "above"
     those that there are. Their machine code is kept on disk under ``digest`` if
-    ``is_fresh`` says of its library that it is what the digest is of.
+    ``is_fresh`` confirms that the library belongs to the digest.
     """
     from numba import njit, types
     from numba.core.errors import NumbaError
 
-    form = words(kind, state)
+    state_form = words(kind, state)
     signature = (types.int64,) * NUMBERS
-    cache = _kept(digest)
-    function = None if cache is None else cache.load(signature)
+    disk_entry = _disk_entry(digest)
+    function = None if disk_entry is None else disk_entry.load(signature)
     if function is not None:
-        return _made(function, signature, kind, form.size, kept=True)
-    returned = returned_type(functions["oracle"], kind)
-    if returned[1] != kind:
+        return _wrap_compiled(function, signature, kind, state_form.size, kept=True)
+    returned_types = returned_type(functions["oracle"], kind)
+    if returned_types[1] != kind:
         return None
-    scope: dict[str, Any] = dict(functions)
-    scope |= {
-        "load": form.load,
-        "store": form.store,
+    code_scope: dict[str, Any] = dict(functions)
+    code_scope |= {
+        "load": state_form.load,
+        "store": state_form.store,
         "put_float": put_float,
         "stream_at": stream_at,
         "AFTER": by_address.AFTER,
     }
-    present = [text for name, text in OTHERS.items() if name in functions]
-    step = STEP_THREE if len(returned) == 3 else STEP_TWO
-    exec(compile("".join([HEAD, step, *present, TAIL]), __file__, "exec"), scope)
-    made = scope["user"]
-    made.__module__ = __name__
-    function = njit(made, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
+    present_branches = [text for name, text in OTHERS.items() if name in functions]
+    step_branch = STEP_THREE if len(returned_types) == 3 else STEP_TWO
+    exec(
+        compile(
+            "".join([HEAD, step_branch, *present_branches, TAIL]), __file__, "exec"
+        ),
+        code_scope,
+    )
+    user_function = code_scope["user"]
+    user_function.__module__ = __name__
+    function = njit(
+        user_function, nogil=True, error_model="numpy", no_cfunc_wrapper=True
+    )
     try:
         function.compile(signature)
-    except NumbaError:  # the machine with the functions inside says what is wrong
+    except NumbaError:  # the machine with the functions inside names the fault
         return None
-    found = function.overloads[signature]
-    if FAST.search(found.library.get_llvm_str()):
+    compile_result = function.overloads[signature]
+    if FAST.search(compile_result.library.get_llvm_str()):
         return None
-    if cache is not None and is_fresh(found.library):
-        cache.save(signature, found)
-    return _made(function, signature, kind, form.size, kept=False)
+    if disk_entry is not None and is_fresh(compile_result.library):
+        disk_entry.save(signature, compile_result)
+    return _wrap_compiled(function, signature, kind, state_form.size, kept=False)
 
 
-def _kept(digest: str | None) -> Any:
+def _disk_entry(digest: str | None) -> Any:
     """The entry of a digest on disk; None where nothing can be kept."""
     from smoothcruiser.jit import kept, private
 
     if digest is None or not private.is_on():
         return None
     try:
-        return kept.Kept(digest)
+        return kept.DiskEntry(digest)
     except Exception:  # no folder can be written
         return None
 
 
-def _made(function: Any, signature: Any, kind: Any, size: int, *, kept: bool) -> Spoken:
-    found = function.overloads[signature]
-    address = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
-    return Spoken(function, address, kind, size, is_shown(kind), kept)
+def _wrap_compiled(
+    function: Any, signature: Any, kind: Any, size: int, *, kept: bool
+) -> UserFunctions:
+    compile_result = function.overloads[signature]
+    address = compile_result.library.get_pointer_to_function(
+        compile_result.fndesc.llvm_func_name
+    )
+    return UserFunctions(function, address, kind, size, is_shown(kind), kept)
 
 
 def is_shown(kind: Any) -> bool:
@@ -200,46 +215,50 @@ def is_shown(kind: Any) -> bool:
     return kind in (types.int64, types.float64, types.boolean)
 
 
-def _floats(kind: Any) -> list[bool]:
+def _float_words(kind: Any) -> list[bool]:
     from numba import types
 
     if isinstance(kind, types.BaseTuple):
-        return [real for part in kind.types for real in _floats(part)]
+        return [
+            is_float
+            for field_type in kind.types
+            for is_float in _float_words(field_type)
+        ]
     return [isinstance(kind, types.Float)]
 
 
-def _encoded(kind: Any, state: Any) -> list[int]:
+def _encode_words(kind: Any, state: Any) -> list[int]:
     """The words of a state, as whole numbers with a sign."""
     from numba import types
 
     if isinstance(kind, types.BaseTuple):
         return [
             word
-            for part, value in zip(kind.types, state, strict=True)
-            for word in _encoded(part, value)
+            for field_type, field_value in zip(kind.types, state, strict=True)
+            for word in _encode_words(field_type, field_value)
         ]
     if isinstance(kind, types.Float):
         return list(struct.unpack("<q", struct.pack("<d", state)))
     if isinstance(kind, types.Array):
-        held = np.ascontiguousarray(state).tobytes()
-        padded = held + b"\0" * (-len(held) % by_address.WORD)
-        return list(np.frombuffer(padded, dtype=np.int64).tolist())
+        array_bytes = np.ascontiguousarray(state).tobytes()
+        padded_bytes = array_bytes + b"\0" * (-len(array_bytes) % by_address.WORD)
+        return list(np.frombuffer(padded_bytes, dtype=np.int64).tolist())
     return list(struct.unpack("<q", struct.pack("<Q", int(state) & MASK)))
 
 
-def _decoded(kind: Any, found: list[int], at: int) -> tuple[Any, int]:
-    """(the state whose words begin at ``at``, where the next one begins)."""
+def _decode_words(kind: Any, words: list[int], at: int) -> tuple[Any, int]:
+    """(the state with its first word at ``at``, the index after its last word)."""
     from numba import types
 
     if isinstance(kind, types.BaseTuple):
-        parts = []
-        for part in kind.types:
-            value, at = _decoded(part, found, at)
-            parts.append(value)
+        field_values = []
+        for field_type in kind.types:
+            field_value, at = _decode_words(field_type, words, at)
+            field_values.append(field_value)
         if isinstance(kind, types.BaseNamedTuple):
-            return kind.instance_class(*parts), at
-        return tuple(parts), at
-    word = found[at]
+            return kind.instance_class(*field_values), at
+        return tuple(field_values), at
+    word = words[at]
     if kind == types.float64:
         return struct.unpack("<d", struct.pack("<q", word))[0], at + 1
     return bool(word) if kind == types.boolean else word, at + 1

@@ -91,38 +91,41 @@ def _tuple(kind: Any, example: Any) -> Storage:
 
     Numba unrolls a tuple only where its length stands in the source.
     """
-    fields = [
-        storage(part, value) for part, value in zip(kind.types, example, strict=True)
+    field_stores = [
+        storage(field_type, field_value)
+        for field_type, field_value in zip(kind.types, example, strict=True)
     ]
-    scope: dict[str, Any] = {}
-    for i, field in enumerate(fields):
-        scope |= {
+    code_scope: dict[str, Any] = {}
+    for i, field in enumerate(field_stores):
+        code_scope |= {
             f"allocate{i}": field.allocate,
             f"load{i}": field.load,
             f"store{i}": field.store,
             f"keep{i}": field.keep,
         }
-    named = isinstance(kind, types.BaseNamedTuple)
-    if named:
-        scope["Named"] = kind.instance_class
+    is_named = isinstance(kind, types.BaseNamedTuple)
+    if is_named:
+        code_scope["Named"] = kind.instance_class
 
-    def built(parts: list[str]) -> str:
-        inner = "".join(f"{part}, " for part in parts)
-        return f"Named({inner})" if named else f"({inner})"
+    def tuple_source(part_texts: list[str]) -> str:
+        joined_parts = "".join(f"{part_text}, " for part_text in part_texts)
+        return f"Named({joined_parts})" if is_named else f"({joined_parts})"
 
-    n = range(len(fields))
-    source = [
+    field_range = range(len(field_stores))
+    source_texts = [
         "def allocate(depth): return ("
-        + "".join(f"allocate{i}(depth), " for i in n)
+        + "".join(f"allocate{i}(depth), " for i in field_range)
         + ")",
-        "def load(stack, i): return " + built([f"load{j}(stack[{j}], i)" for j in n]),
+        "def load(stack, i): return "
+        + tuple_source([f"load{j}(stack[{j}], i)" for j in field_range]),
         "def store(stack, i, state):\n"
         + "\n".join(
-            [f"    store{j}(stack[{j}], i, state[{j}])" for j in n] + ["    return"]
+            [f"    store{j}(stack[{j}], i, state[{j}])" for j in field_range]
+            + ["    return"]
         ),
         "def keep(stack, i, state): return "
-        + built([f"keep{j}(stack[{j}], i, state[{j}])" for j in n]),
+        + tuple_source([f"keep{j}(stack[{j}], i, state[{j}])" for j in field_range]),
     ]
-    for text in source:
-        exec(text, scope)
-    return Storage(*(njit(scope[name]) for name in Storage._fields))
+    for text in source_texts:
+        exec(text, code_scope)
+    return Storage(*(njit(code_scope[name]) for name in Storage._fields))

@@ -65,7 +65,7 @@ def _integer(kind: Any) -> Words:
     def store(address: int, state: Any) -> None:
         put_int(address, 0, types.int64(state))
 
-    return Words(1, _inlined(load), _inlined(store), _unchanged)
+    return Words(1, _inline(load), _inline(store), _keep_unchanged)
 
 
 def _float(kind: Any) -> Words:
@@ -75,41 +75,41 @@ def _float(kind: Any) -> Words:
     def store(address: int, state: Any) -> None:
         put_float(address, 0, types.float64(state))
 
-    return Words(1, _inlined(load), _inlined(store), _unchanged)
+    return Words(1, _inline(load), _inline(store), _keep_unchanged)
 
 
-def _handed_on(address: int, state: Any) -> Any:
+def _return_state(address: int, state: Any) -> Any:
     return state
 
 
-def _inlined(function: Callable[..., Any]) -> Any:
+def _inline(function: Callable[..., Any]) -> Any:
     return njit(function, inline="always")
 
 
-_unchanged = _inlined(_handed_on)
+_keep_unchanged = _inline(_return_state)
 
 
 def _array(kind: Any, shape: tuple[int, ...]) -> Words:
-    view = array_at(types.Array(kind.dtype, kind.ndim, "C"))
-    size = int(np.prod(shape)) * as_dtype(kind.dtype).itemsize
+    array_view = array_at(types.Array(kind.dtype, kind.ndim, "C"))
+    num_bytes = int(np.prod(shape)) * as_dtype(kind.dtype).itemsize
 
     def copy(address: int, state: Any) -> None:
         if state.shape != shape:
             raise ValueError(
                 "step returned an array of another shape than the asked state's"
             )
-        copy_array(address, np.ascontiguousarray(state), size)
+        copy_array(address, np.ascontiguousarray(state), num_bytes)
 
     store = njit(copy)
 
     def load(address: int) -> Any:
-        return view(address, shape)
+        return array_view(address, shape)
 
     def keep(address: int, state: Any) -> Any:
         store(address, state)
-        return view(address, shape)
+        return array_view(address, shape)
 
-    return Words(-(-size // WORD), njit(load), store, njit(keep))
+    return Words(-(-num_bytes // WORD), njit(load), store, njit(keep))
 
 
 def _tuple(kind: Any, example: Any) -> Words:
@@ -117,45 +117,53 @@ def _tuple(kind: Any, example: Any) -> Words:
 
     Numba unrolls a tuple only where its length stands in the source.
     """
-    fields = [
-        words(part, value) for part, value in zip(kind.types, example, strict=True)
+    field_forms = [
+        words(field_type, field_value)
+        for field_type, field_value in zip(kind.types, example, strict=True)
     ]
-    scope: dict[str, Any] = {}
-    offsets, total = [], 0
-    for i, field in enumerate(fields):
-        scope |= {
+    code_scope: dict[str, Any] = {}
+    byte_offsets, total_words = [], 0
+    for i, field in enumerate(field_forms):
+        code_scope |= {
             f"load{i}": field.load,
             f"store{i}": field.store,
             f"keep{i}": field.keep,
         }
-        offsets.append(total * WORD)
-        total += field.size
-    named = isinstance(kind, types.BaseNamedTuple)
-    if named:
-        scope["Named"] = kind.instance_class
+        byte_offsets.append(total_words * WORD)
+        total_words += field.size
+    is_named = isinstance(kind, types.BaseNamedTuple)
+    if is_named:
+        code_scope["Named"] = kind.instance_class
 
-    def built(parts: list[str]) -> str:
-        inner = "".join(f"{part}, " for part in parts)
-        return f"Named({inner})" if named else f"({inner})"
+    def tuple_source(part_texts: list[str]) -> str:
+        joined_parts = "".join(f"{part_text}, " for part_text in part_texts)
+        return f"Named({joined_parts})" if is_named else f"({joined_parts})"
 
-    n = range(len(fields))
-    source = [
+    field_range = range(len(field_forms))
+    source_texts = [
         "def load(address): return "
-        + built([f"load{j}(address + {offsets[j]})" for j in n]),
+        + tuple_source([f"load{j}(address + {byte_offsets[j]})" for j in field_range]),
         "def store(address, state):\n"
         + "\n".join(
-            [f"    store{j}(address + {offsets[j]}, state[{j}])" for j in n]
+            [
+                f"    store{j}(address + {byte_offsets[j]}, state[{j}])"
+                for j in field_range
+            ]
             + ["    return"]
         ),
         "def keep(address, state): return "
-        + built([f"keep{j}(address + {offsets[j]}, state[{j}])" for j in n]),
+        + tuple_source(
+            [f"keep{j}(address + {byte_offsets[j]}, state[{j}])" for j in field_range]
+        ),
     ]
-    for text in source:
-        exec(text, scope)
-    return Words(total, *(_inlined(scope[name]) for name in ("load", "store", "keep")))
+    for text in source_texts:
+        exec(text, code_scope)
+    return Words(
+        total_words, *(_inline(code_scope[name]) for name in ("load", "store", "keep"))
+    )
 
 
-def retyped(kind: Any) -> Callable[[Any], Any] | None:
+def make_retype(kind: Any) -> Callable[[Any], Any] | None:
     """A function that gives a state from compiled code its Numba type ``kind`` back.
 
     It is None where the state already has that type.
@@ -165,16 +173,19 @@ def retyped(kind: Any) -> Callable[[Any], Any] | None:
     bits would follow.
     """
     if isinstance(kind, types.BaseTuple):
-        parts = [retyped(part) or _as_it_is for part in kind.types]
-        if all(part is _as_it_is for part in parts):
+        conversions = [
+            make_retype(convert_field) or _same_state for convert_field in kind.types
+        ]
+        if all(convert_field is _same_state for convert_field in conversions):
             return None
-        build = (
+        build_tuple = (
             kind.instance_class._make
             if isinstance(kind, types.BaseNamedTuple)
             else tuple
         )
-        return lambda state: build(
-            part(value) for part, value in zip(parts, state, strict=True)
+        return lambda state: build_tuple(
+            convert_field(field_value)
+            for convert_field, field_value in zip(conversions, state, strict=True)
         )
     if isinstance(kind, types.Integer | types.Float) and kind not in (
         types.int64,
@@ -184,5 +195,5 @@ def retyped(kind: Any) -> Callable[[Any], Any] | None:
     return float if kind == types.float64 else None
 
 
-def _as_it_is(state: Any) -> Any:
+def _same_state(state: Any) -> Any:
     return state

@@ -2,16 +2,16 @@
 
 The rule for ``seconds=``, in every method: it limits the time in which samples are
 taken and used. Compiling is not counted, and neither is loading compiled code from the
-disk. So the first call on a machine, whose caches are empty, takes longer than
-``seconds=`` by what compiling takes (``compile_seconds`` of the answer), and has as much
-time for its samples as any later one.
+disk. So the first call on a machine with empty caches takes longer than ``seconds=`` by
+the time for compiling (``compile_seconds`` of the answer), and has as much time for its
+samples as any later one.
 
 Numba compiles where a function is first called, in any line of ours or of a user's. It
 says when it begins and ends (the event of its lock, which also covers loading from its
-cache, and waiting for a thread that compiles), and a ``Stopwatch`` listens. What else is
-set up once, such as modules that are imported, is marked with ``uncounted``.
+cache, and waiting for a thread that compiles), and a ``Stopwatch`` listens. Other work
+that is done once, such as an import of modules, is marked with ``uncounted``.
 
-Each thread has its own count: what is compiled beside a run costs the run nothing. This
+Each thread has its own count: compiling beside a run costs the run nothing. This
 file loads no Numba: it listens as soon as others have.
 """
 
@@ -27,7 +27,7 @@ LOCK = "numba:compiler_lock"  # Numba's name for the time in which it compiles
 
 
 class _Thread(threading.local):
-    """What does not count in one thread."""
+    """The time of one thread that does not count."""
 
     marked = 0  # depth of ``uncounted``
     compiling = 0  # depth of Numba's lock
@@ -49,11 +49,11 @@ class _Thread(threading.local):
             self.total += time.perf_counter() - self.since
 
     def now(self) -> float:
-        """The time without what does not count."""
+        """The time now, less the seconds that do not count."""
         if self.compiling and not _compiles():  # an exception came before its end
             self.leave(0, self.compiling)
-        still = self.marked or self.compiling
-        return (self.since if still else time.perf_counter()) - self.total
+        is_paused = self.marked or self.compiling
+        return (self.since if is_paused else time.perf_counter()) - self.total
 
 
 _here = _Thread()
@@ -68,14 +68,14 @@ def _compiles() -> bool:
 
 
 def _listen() -> None:
-    """Hear from now on of what Numba compiles, if it is loaded."""
+    """Listen from now on to Numba's compiler, if it is loaded."""
     if _listening or "numba.core.event" not in sys.modules:
         return
     from numba.core import event
 
     class Compiling(event.Listener):  # type: ignore[misc]
         def on_start(self, event: object) -> None:
-            """Stand still."""
+            """Pause."""
             _here.enter(0, 1)
 
         def on_end(self, event: object) -> None:
@@ -88,7 +88,7 @@ def _listen() -> None:
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """Stand still within the block."""
+    """Pause the stopwatches of this thread within the block."""
     _here.enter(1, 0)
     try:
         yield

@@ -2,7 +2,7 @@
 
 To compiled code a stream is the address of its four words, so its methods
 inline and nothing is reference-counted (about 2 ns per uniform number). This
-file holds what every law in ``jit.distributions`` is made of:
+file holds the parts of every law in ``jit.distributions``:
 
   ``raw()``       the next 64 bits of xoshiro256++ (Blackman and Vigna 2019)
   ``random()``    the top 53 bits times 2**-53: uniform on [0, 1)
@@ -54,10 +54,10 @@ class StreamModel(models.PrimitiveModel):  # type: ignore[misc]
 
 
 @unbox(StreamType)
-def _unbox(kind: Any, thing: Any, c: Any) -> Any:
-    address = c.pyapi.object_getattr_string(thing, "address")
-    native = c.pyapi.long_as_voidptr(address)
-    value = c.builder.ptrtoint(native, c.context.get_value_type(types.intp))
+def _unbox(kind: Any, python_object: Any, c: Any) -> Any:
+    address = c.pyapi.object_getattr_string(python_object, "address")
+    native_pointer = c.pyapi.long_as_voidptr(address)
+    value = c.builder.ptrtoint(native_pointer, c.context.get_value_type(types.intp))
     c.pyapi.decref(address)
     return NativeValue(
         value, is_error=cgutils.is_not_null(c.builder, c.pyapi.err_occurred())
@@ -65,8 +65,10 @@ def _unbox(kind: Any, thing: Any, c: Any) -> Any:
 
 
 def _word_pointer(context: Any, builder: Any, address: Any, index: Any) -> Any:
-    base = builder.inttoptr(address, context.get_value_type(types.uint64).as_pointer())
-    return cgutils.gep_inbounds(builder, base, index)
+    base_pointer = builder.inttoptr(
+        address, context.get_value_type(types.uint64).as_pointer()
+    )
+    return cgutils.gep_inbounds(builder, base_pointer, index)
 
 
 @intrinsic
@@ -94,7 +96,7 @@ def set_word(typing_context: Any, stream: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def stream_at(typing_context: Any, address: Any) -> Any:
-    """The stream whose state lies at an address."""
+    """The stream with its state at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return arguments[0]
@@ -106,8 +108,8 @@ def stream_at(typing_context: Any, address: Any) -> Any:
 def _raw_method(self: Any) -> Any:
     def raw(self: Any) -> Any:
         s0, s1, s2, s3 = word(self, 0), word(self, 1), word(self, 2), word(self, 3)
-        mixed = s0 + s3
-        result = ((mixed << U23) | (mixed >> U41)) + s0
+        outer_sum = s0 + s3
+        result = ((outer_sum << U23) | (outer_sum >> U41)) + s0
         shifted = s1 << U17
         s2 ^= s0
         s3 ^= s1
@@ -147,12 +149,12 @@ def below_small(rng: Any, size: Any) -> Any:
     (2019).
     """
     product = (rng.raw() >> U32) * size
-    low = product & LOW32
-    if low < size:
-        floor = (TWO32 - size) % size
-        while low < floor:
+    low_bits = product & LOW32
+    if low_bits < size:
+        rejection_floor = (TWO32 - size) % size
+        while low_bits < rejection_floor:
             product = (rng.raw() >> U32) * size
-            low = product & LOW32
+            low_bits = product & LOW32
     return product >> U32
 
 
@@ -165,9 +167,9 @@ def below_large(rng: Any, size: Any) -> Any:
     """
     if size == ZERO:
         return rng.raw()
-    floor = (ZERO - size) % size
+    rejection_floor = (ZERO - size) % size
     bits = rng.raw()
-    while bits < floor:
+    while bits < rejection_floor:
         bits = rng.raw()
     return bits % size
 
@@ -176,16 +178,18 @@ def below_large(rng: Any, size: Any) -> Any:
 def _integers_method(self: Any, low: Any, high: Any = None) -> Any:
     for bound in (low, high):
         if not (isinstance(bound, types.Integer) or is_none(bound)) or is_none(low):
-            call = "rng.integers(low, high)"
+            call_text = "rng.integers(low, high)"
             raise TypingError(
-                f"{call} takes whole numbers, got {bound}; convert it with int()."
+                f"{call_text} takes whole numbers, got {bound}; convert it with int()."
             )
     if is_none(high):
 
         def integers(self: Any, low: Any, high: Any = None) -> Any:
-            size = np.uint64(low)
-            if size - ONE < LOW32:  # the common case, kept small enough to be inlined
-                return np.int64(below_small(self, size))
+            range_size = np.uint64(low)
+            if (
+                range_size - ONE < LOW32
+            ):  # the common case, kept small enough to be inlined
+                return np.int64(below_small(self, range_size))
             return _large_or_wrong(self, low)
 
     else:
@@ -195,8 +199,8 @@ def _integers_method(self: Any, low: Any, high: Any = None) -> Any:
                 raise ValueError(
                     "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
                 )
-            first = np.uint64(low)
-            return np.int64(first + below(self, np.uint64(high) - first))
+            first_number = np.uint64(low)
+            return np.int64(first_number + below(self, np.uint64(high) - first_number))
 
     return integers
 

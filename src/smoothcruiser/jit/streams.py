@@ -2,8 +2,8 @@
 
 A stream belongs to a position in the work, never to a moment: ``stream(seed,
 action, shard)`` seeds it through NumPy's ``SeedSequence(seed,
-spawn_key=(action, shard))``, so results do not depend on who runs a shard, or
-when.
+spawn_key=(action, shard))``, so results do not depend on the worker of a shard, or
+on time.
 
 A simulator's ``rng`` is a ``Stream``. Its methods are those of
 ``numpy.random.Generator`` for one number per call, with the same names,
@@ -18,7 +18,7 @@ and beside them ``categorical(weights)``, an index in proportion to weights,
 ``raw()``, the next 64 bits, and ``numpy()``, a Generator on the same stream (in
 plain Python only).
 
-What this file decides: the plain-Python form of these methods. Each converts
+This file decides the plain-Python form of these methods. Each converts
 its arguments and calls the compiled code of ``jit.stream_type``,
 ``distributions`` and ``elements`` (about 1 µs per call), so the two forms
 cannot differ.
@@ -56,7 +56,7 @@ METHODS = (
     "categorical(weights), raw()"
 )
 TWO63 = 1 << 63
-# methods of other generators, and what they are called here
+# methods of other generators, and their names here
 ELSEWHERE = {
     "rand": "random()",
     "random_sample": "random()",
@@ -111,97 +111,106 @@ class Stream:
         """A uniform whole number in low..high-1, or in 0..low-1 without ``high``."""
         if high is None and type(low) is int and 0 < low < TWO63:
             return _integers(self.address, low)  # type: ignore[no-any-return]
-        first, end = (0, low) if high is None else (low, high)
+        first_number, end_number = (0, low) if high is None else (low, high)
         try:
-            first, end = index(first), index(end)
+            first_number, end_number = index(first_number), index(end_number)
         except TypeError:
-            call, got = "rng.integers(low, high)", _shown(low, high)
+            call_text, shown_arguments = (
+                "rng.integers(low, high)",
+                _show_arguments(low, high),
+            )
             raise TypeError(
-                f"{call} takes whole numbers, got {got}; use int()"
+                f"{call_text} takes whole numbers, got {shown_arguments}; use int()"
             ) from None
-        if not -TWO63 <= first < end <= TWO63:
-            call = "rng.integers(n) needs n from 1 to 2**63"
+        if not -TWO63 <= first_number < end_number <= TWO63:
+            call_text = "rng.integers(n) needs n from 1 to 2**63"
             if high is not None:
-                call = "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
-            raise ValueError(f"{call}, got {_shown(low, high)}")
-        return _between(self.address, first, end - 1)  # type: ignore[no-any-return]
+                call_text = (
+                    "rng.integers(low, high) needs -2**63 <= low < high <= 2**63"
+                )
+            raise ValueError(f"{call_text}, got {_show_arguments(low, high)}")
+        return _between(self.address, first_number, end_number - 1)  # type: ignore[no-any-return]
 
     def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
         """A uniform number in [low, high)."""
-        return self._drawn(_uniform, float(low), float(high))  # type: ignore[no-any-return]
+        return self._sample(_uniform, float(low), float(high))  # type: ignore[no-any-return]
 
     def normal(self, loc: float = 0.0, scale: float = 1.0) -> float:
         """A normal number with mean ``loc`` and standard deviation ``scale``."""
-        return self._drawn(_normal, float(loc), float(scale))  # type: ignore[no-any-return]
+        return self._sample(_normal, float(loc), float(scale))  # type: ignore[no-any-return]
 
     def exponential(self, scale: float = 1.0) -> float:
         """An exponential number with mean ``scale``."""
-        return self._drawn(_exponential, float(scale))  # type: ignore[no-any-return]
+        return self._sample(_exponential, float(scale))  # type: ignore[no-any-return]
 
     def gamma(self, shape: float, scale: float = 1.0) -> float:
         """A gamma number with mean ``shape * scale``."""
-        return self._drawn(_gamma, float(shape), float(scale))  # type: ignore[no-any-return]
+        return self._sample(_gamma, float(shape), float(scale))  # type: ignore[no-any-return]
 
     def beta(self, a: float, b: float) -> float:
         """A beta number with mean ``a / (a + b)``."""
-        return self._drawn(_beta, float(a), float(b))  # type: ignore[no-any-return]
+        return self._sample(_beta, float(a), float(b))  # type: ignore[no-any-return]
 
     def poisson(self, lam: float) -> int:
         """A Poisson count with mean ``lam``."""
-        return self._drawn(_poisson, float(lam))  # type: ignore[no-any-return]
+        return self._sample(_poisson, float(lam))  # type: ignore[no-any-return]
 
     def binomial(self, n: int, p: float) -> int:
         """The number of successes in ``n`` trials of probability ``p``."""
-        return self._drawn(_binomial, _whole(n), float(p))  # type: ignore[no-any-return]
+        return self._sample(_binomial, _trial_count(n), float(p))  # type: ignore[no-any-return]
 
     def geometric(self, p: float) -> int:
         """The number of trials of probability ``p`` up to the first success: 1, 2, …"""
-        return self._drawn(_geometric, float(p))  # type: ignore[no-any-return]
+        return self._sample(_geometric, float(p))  # type: ignore[no-any-return]
 
     def categorical(self, weights: Any) -> int:
         """An index in proportion to ``weights`` >= 0, which need not sum to 1."""
-        row = _row(weights, "rng.categorical(weights)")
-        return self._drawn(_categorical, row)  # type: ignore[no-any-return]
+        weight_row = _number_row(weights, "rng.categorical(weights)")
+        return self._sample(_categorical, weight_row)  # type: ignore[no-any-return]
 
     def choice(self, a: Any, p: Any = None) -> Any:
         """An element of ``a``, or of 0..a-1 where ``a`` is a whole number.
 
         ``p`` are the elements' probabilities; by default they are equal.
         """
-        call = "rng.choice(a, p)"
-        size, items = _size(a, call)
-        if size < 1:
+        call_text = "rng.choice(a, p)"
+        num_elements, elements = _count_elements(a, call_text)
+        if num_elements < 1:
             raise ValueError(
-                f"{call} needs at least one element to choose from, got {a!r:.80}"
+                f"{call_text} needs at least one element to choose from, got {a!r:.80}"
             )
         if p is None:
-            chosen = self.integers(size)
+            chosen_index = self.integers(num_elements)
         else:
-            row = _row(p, call)
-            if len(row) != size:
-                got = f"got {len(row)} for {size}"
+            probabilities = _number_row(p, call_text)
+            if len(probabilities) != num_elements:
+                got_text = f"got {len(probabilities)} for {num_elements}"
                 raise ValueError(
-                    f"{call} needs one probability in p for every element of a, {got}"
+                    f"{call_text} needs one probability in p for every element of a, {got_text}"
                 )
-            chosen = self._drawn(_chosen, row)
-        if items is None:
-            return chosen
-        return np.copy(items[chosen]) if np.ndim(items) > 1 else items[chosen]
+            chosen_index = self._sample(_choose_index, probabilities)
+        if elements is None:
+            return chosen_index
+        return (
+            np.copy(elements[chosen_index])
+            if np.ndim(elements) > 1
+            else elements[chosen_index]
+        )
 
     def permutation(self, x: Any) -> Any:
         """An array of 0..x-1, or of the elements of ``x``, in random order."""
-        size, items = _size(x, "rng.permutation(x)")
-        order = self._drawn(_order, size)
-        return order if items is None else np.asarray(items)[order]
+        num_elements, elements = _count_elements(x, "rng.permutation(x)")
+        order = self._sample(_order, num_elements)
+        return order if elements is None else np.asarray(elements)[order]
 
     def shuffle(self, x: Any) -> None:
         """Put the elements of an array or a list in random order, in place."""
         if isinstance(x, np.ndarray) and x.ndim > 0:
             x[...] = x[_order(self.address, len(x))]
         elif isinstance(x, MutableSequence):
-            before = list(x)
+            old_elements = list(x)
             for i, k in enumerate(_order(self.address, len(x))):
-                x[i] = before[k]
+                x[i] = old_elements[k]
         else:
             raise TypeError(
                 f"rng.shuffle(x) takes an array or a list, got {type(x).__name__}"
@@ -220,7 +229,7 @@ class Stream:
             bits.bind(self)
         return self.generator
 
-    def _drawn(self, law: Any, *arguments: Any) -> Any:
+    def _sample(self, law: Any, *arguments: Any) -> Any:
         """A number sampled by compiled code, with a full message if it fails.
 
         The constant message of compiled code cannot show the arguments, so they
@@ -229,20 +238,20 @@ class Stream:
         try:
             return law(self.address, *arguments)
         except ValueError as error:
-            raise ValueError(f"{error}, got {_shown(*arguments)}") from None
+            raise ValueError(f"{error}, got {_show_arguments(*arguments)}") from None
 
 
-def _shown(*arguments: Any) -> str:
-    listed = [
+def _show_arguments(*arguments: Any) -> str:
+    shown_values = [
         x.tolist() if isinstance(x, np.ndarray) else x
         for x in arguments
         if x is not None
     ]
-    text = " and ".join(repr(x) for x in listed)
-    return text if len(text) <= 80 else text[:77] + "..."
+    joined_text = " and ".join(repr(x) for x in shown_values)
+    return joined_text if len(joined_text) <= 80 else joined_text[:77] + "..."
 
 
-def _whole(n: Any) -> int:
+def _trial_count(n: Any) -> int:
     """A number of trials, at most 2**62.
 
     That is above every law's limit and fits compiled code.
@@ -250,13 +259,13 @@ def _whole(n: Any) -> int:
     try:
         return max(-1, min(index(n), 1 << 62))
     except TypeError:
-        call = "rng.binomial(n, p)"
+        call_text = "rng.binomial(n, p)"
         raise TypeError(
-            f"{call} takes a whole number as n, got {n!r}; use int()"
+            f"{call_text} takes a whole number as n, got {n!r}; use int()"
         ) from None
 
 
-def _row(values: Any, call: str) -> Any:
+def _number_row(values: Any, call: str) -> Any:
     """Weights or probabilities as an array, in the form that compiled code takes."""
     row = np.array(values, dtype=np.float64)
     if row.ndim != 1:
@@ -264,120 +273,120 @@ def _row(values: Any, call: str) -> Any:
     return row
 
 
-def _size(a: Any, call: str) -> tuple[int, Any]:
+def _count_elements(a: Any, call: str) -> tuple[int, Any]:
     """(number of elements, the elements or None where they are 0..a-1)."""
     if isinstance(a, Sequence) and not isinstance(a, str | bytes):
         return len(a), a
-    items = np.asarray(a)
-    if items.ndim > 0:
-        return len(items), items
+    elements = np.asarray(a)
+    if elements.ndim > 0:
+        return len(elements), elements
     try:
         return index(a), None
     except TypeError:
-        kind = type(a).__name__
-        takes = "takes a whole number or a list, a tuple or an array"
-        raise TypeError(f"{call} {takes}, got {kind}") from None
+        type_name = type(a).__name__
+        takes_text = "takes a whole number or a list, a tuple or an array"
+        raise TypeError(f"{call} {takes_text}, got {type_name}") from None
 
 
 # --- compiled code, called from Python with a stream's address ----------------
 
 
-def built_whole(function: Any) -> Any:
-    """Compiled at its first use, which no Ctrl-C and no time limit breaks off.
+def compile_unbroken(function: Any) -> Any:
+    """Compile a function at its first use, which no Ctrl-C and no time limit breaks off.
 
     That use is in a call of the user's step, which they may end. Half a module left
     to LLVM crashes the process later, and the next use would begin anew.
     """
-    found = compiled(function)
-    build = found.compile
+    dispatcher = compiled(function)
+    compile_signature = dispatcher.compile
 
     def compile_whole(signature: Any) -> Any:
         with unbroken():
-            return build(signature)
+            return compile_signature(signature)
 
-    found.compile = compile_whole
-    return found
+    dispatcher.compile = compile_whole
+    return dispatcher
 
 
-@built_whole
+@compile_unbroken
 def _integers(address: int, n: int) -> Any:
     return stream_at(address).integers(n)
 
 
-@built_whole
+@compile_unbroken
 def _between(address: int, first: int, last: int) -> Any:
     start = np.uint64(first)
-    size = np.uint64(last) - start + np.uint64(1)
-    return np.int64(start + below(stream_at(address), size))
+    range_size = np.uint64(last) - start + np.uint64(1)
+    return np.int64(start + below(stream_at(address), range_size))
 
 
-@built_whole
+@compile_unbroken
 def _raw(address: int) -> Any:
     return stream_at(address).raw()
 
 
-@built_whole
+@compile_unbroken
 def _random(address: int) -> Any:
     return stream_at(address).random()
 
 
-@built_whole
+@compile_unbroken
 def _uniform(address: int, low: float, high: float) -> Any:
     return stream_at(address).uniform(low, high)
 
 
-@built_whole
+@compile_unbroken
 def _normal(address: int, loc: float, scale: float) -> Any:
     return stream_at(address).normal(loc, scale)
 
 
-@built_whole
+@compile_unbroken
 def _exponential(address: int, scale: float) -> Any:
     return stream_at(address).exponential(scale)
 
 
-@built_whole
+@compile_unbroken
 def _gamma(address: int, shape: float, scale: float) -> Any:
     return stream_at(address).gamma(shape, scale)
 
 
-@built_whole
+@compile_unbroken
 def _beta(address: int, a: float, b: float) -> Any:
     return stream_at(address).beta(a, b)
 
 
-@built_whole
+@compile_unbroken
 def _poisson(address: int, lam: float) -> Any:
     return stream_at(address).poisson(lam)
 
 
-@built_whole
+@compile_unbroken
 def _binomial(address: int, n: int, p: float) -> Any:
     return stream_at(address).binomial(n, p)
 
 
-@built_whole
+@compile_unbroken
 def _geometric(address: int, p: float) -> Any:
     return stream_at(address).geometric(p)
 
 
-@built_whole
+@compile_unbroken
 def _categorical(address: int, weights: Any) -> Any:
     return stream_at(address).categorical(weights)
 
 
-@built_whole
-def _chosen(address: int, p: Any) -> Any:
+@compile_unbroken
+def _choose_index(address: int, p: Any) -> Any:
     return pick_by_probabilities(stream_at(address), p)
 
 
-@built_whole
+@compile_unbroken
 def _order(address: int, size: int) -> Any:
     return stream_at(address).permutation(size)
 
 
 def from_words(words: Any) -> Stream:
-    """The stream whose state is ``words``: four numbers, not all zero."""
+    """The stream with the state ``words``: four numbers, not all zero."""
     return Stream(words)
 
 

@@ -68,9 +68,11 @@ def test_bits_do_not_depend_on_the_loop(step, monkeypatch):
         found.append(to_bytes(search))
     monkeypatch.setattr(handover, "PAYS", 1_000)
     built = []
-    real = handover.Handover._run
+    real = handover.Handover._build_replacement
     monkeypatch.setattr(
-        handover.Handover, "_run", lambda self: (real(self), built.append(self))
+        handover.Handover,
+        "_build_replacement",
+        lambda self: (real(self), built.append(self)),
     )
     run = searched(step, monkeypatch, "")
     next(run)

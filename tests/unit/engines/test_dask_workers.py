@@ -66,7 +66,7 @@ def itself(problem: sc.Problem) -> sc.Problem:
 
 def payload(**changes: Any) -> bytes:
     mine = problem(**changes)
-    return dask_worker.packed(Build(mine, itself), FirstShard.of(mine, "python"))
+    return dask_worker.pack_build(Build(mine, itself), FirstShard.of(mine, "python"))
 
 
 @pytest.fixture(autouse=True)

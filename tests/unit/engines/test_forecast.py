@@ -93,6 +93,6 @@ def test_a_schedule_with_a_pilot_is_written_and_read():
 
 def test_repeated_samples_keep_the_whole_weight():
     sums = forecast.RootSums(3, 1.5, 2.0, (forecast.WHOLE, 2 * forecast.WHOLE, 0))
-    many = forecast._repeated(sums, 100)
+    many = forecast._scale_sums(sums, 100)
     assert sum(many.score) == 100 * forecast.WHOLE
     assert (many.draws, many.total) == (100, pytest.approx(50.0))

@@ -309,19 +309,19 @@ def test_no_loop_replaces_another_after_a_global_has_changed(world):
     module = world()
     problem, state = problem_of(module), module.Place(1, 2)
     tiers = Tiers(problem, state, 10**12, lambda tier: None)
-    assert tiers.entry.spoken.kept
+    assert tiers.entry.user_functions.kept
     module.SCALE = 2.0
     tiers._build()  # compiles what the step is by now
     assert tiers.inlined is None
-    assert not tiers.entry.built
+    assert not tiers.entry.is_built
     # the next run uses the new value
     tiers = Tiers(problem, state, 10**12, lambda tier: None)
-    now = tiers.entry.spoken
+    now = tiers.entry.user_functions
     assert (
         now.call(state, 1, stream(0))[0] == module.step.py_func(state, 1, stream(0))[0]
     )
     tiers._build()
-    assert tiers.entry.built
+    assert tiers.entry.is_built
 
 
 def test_code_that_was_frozen_before_a_change_is_not_kept(world):
@@ -362,7 +362,7 @@ def test_entries_are_limited_and_can_be_cleared(world, monkeypatch):
     monkeypatch.setattr(kept, "MOST", 2)
     for bonus in (1.0, 2.0, 3.0):
         assert not spoken(world(bonus=bonus)).kept
-    folder = kept.Kept("none").index.parent
+    folder = kept.DiskEntry("none").index.parent
     assert len(kept._entries(folder)) == 2
     assert len(list(folder.glob("kept.*.nbc"))) == 2
     assert spoken(world(bonus=3.0)).kept
@@ -391,7 +391,7 @@ def turned(path):
 )
 def test_a_damaged_entry_is_compiled_again(world, files, damage):
     assert not spoken(world()).kept
-    folder = kept.Kept("none").index.parent
+    folder = kept.DiskEntry("none").index.parent
     (path,) = folder.glob(files)
     damage(path)
     module = world()

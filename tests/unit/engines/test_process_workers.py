@@ -12,7 +12,7 @@ import pytest
 from worlds import COMMON, PROMISE, walk
 
 import smoothcruiser as sc
-from smoothcruiser.engines.pools.processes import rebuilt, recipe_of
+from smoothcruiser.engines.pools.processes import rebuild_problem, recipe_of
 from smoothcruiser.problem.fingerprint import fingerprint
 
 pytestmark = pytest.mark.compiles
@@ -184,9 +184,9 @@ def test_a_worker_that_would_run_another_problem_is_refused():
     made = sc.make("chain:n=3", discount=0.3, temperature=1.0)
     spec, pickled, parts = recipe_of(made)
     other = {**spec, "problem": "chain:n=4"}
-    assert fingerprint(rebuilt((other, pickled, parts))).parts == parts
+    assert fingerprint(rebuild_problem((other, pickled, parts))).parts == parts
     edited = {**parts, "tables": "0"}
     with pytest.raises(sc.InvalidInput, match=r"rebuilt another problem .*tables"):
-        rebuilt((spec, pickled, edited))
+        rebuild_problem((spec, pickled, edited))
     with pytest.raises(sc.InvalidInput, match=r"gives another one \(tables differs"):
-        rebuilt((spec, None, edited))
+        rebuild_problem((spec, None, edited))

@@ -202,11 +202,17 @@ MUTANTS = {
     "a chance doubled without its weight": ("+= chance", "+= 2.0 * chance"),
     "a weight dropped": ("return bracket / chance", "return bracket"),
     "the sign of min dropped": ("delta, sign * lacking", "delta, lacking"),
-    "the sign of the action dropped": ("norm if delta[slot] > 0.0 else -norm", "norm"),
-    "a half missing": ("(-0.5, first), (-0.5, second)", "(-0.5, first)"),
+    "the sign of the action dropped": (
+        "delta_norm if delta[chosen_slot] > 0.0 else -delta_norm",
+        "delta_norm",
+    ),
+    "a half missing": ("(-0.5, first_half), (-0.5, second_half)", "(-0.5, first_half)"),
     "the halves of another rung": ("2 ** (j - 1) * level", "2 ** j * level"),
     "a sum for an average": ("0.5 * (x + y)", "(x + y)"),
-    "an action that is not sampled": ("self.picked(sizes)", "(0, sum(sizes))"),
+    "an action that is not sampled": (
+        "self.pick_slot(delta_sizes)",
+        "(0, sum(delta_sizes))",
+    ),
 }
 
 

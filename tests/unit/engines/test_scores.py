@@ -14,9 +14,9 @@ from smoothcruiser.engines.scores import (
     LOGGED,
     WHOLE,
     Score,
-    added,
+    add_scores,
+    add_sums,
     bin_of,
-    scored,
 )
 from smoothcruiser.theory.catoni import psi
 
@@ -47,13 +47,13 @@ def test_sums_in_pieces_are_those_at_once(score: Score) -> None:
     """
     numbers = random.Random(2)
     x = array("d", [numbers.uniform(-1.4, 1.4) for _ in range(300)])
-    whole = scored(score, x)
-    assert scored(score, x[120:], scored(score, x[:120])) == whole
+    whole = add_scores(score, x)
+    assert add_scores(score, x[120:], add_scores(score, x[:120])) == whole
     assert len(whole) == len(score.none)
     if score.kind == BINNED:
-        assert added(scored(score, x[7:]), scored(score, x[:7])) == whole
+        assert add_sums(add_scores(score, x[7:]), add_scores(score, x[:7])) == whole
         assert sum(whole) == 300 * WHOLE
-    assert added((), whole) == added(whole, ()) == whole
+    assert add_sums((), whole) == add_sums(whole, ()) == whole
 
 
 def test_psi() -> None:

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 import smoothcruiser as sc
-from smoothcruiser.engines.pools.spawning import VARIABLE, elsewhere, forget
+from smoothcruiser.engines.pools.spawning import (
+    VARIABLE,
+    forget_safe_path,
+    outside_folder,
+)
 from smoothcruiser.errors import InvalidInput, said
 
 SCRIPT = """
@@ -52,7 +56,7 @@ def test_a_worker_runs_no_file_of_the_current_folder(executor, tmp_path):
 def test_variables_are_as_before_whatever_the_order(monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("OTHER", "before")
-    first, second = elsewhere("OTHER"), elsewhere()
+    first, second = outside_folder("OTHER"), outside_folder()
     first.__enter__()
     second.__enter__()
     os.environ["OTHER"] = "meanwhile"
@@ -66,7 +70,7 @@ def test_variables_are_as_before_whatever_the_order(monkeypatch):
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_worker_keeps_what_the_user_asked_for(asked, monkeypatch):
     monkeypatch.setenv(VARIABLE, "1")
-    forget(asked)
+    forget_safe_path(asked)
     assert (VARIABLE in os.environ) is asked
 
 

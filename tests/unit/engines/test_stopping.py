@@ -11,7 +11,7 @@ import pytest
 
 import smoothcruiser as sc
 from smoothcruiser.engines.run import Outcome, RootSums
-from smoothcruiser.engines.scores import BINS, LOGGED, WHOLE, psi, scored
+from smoothcruiser.engines.scores import BINS, LOGGED, WHOLE, add_scores, psi
 from smoothcruiser.engines.stopping import StoppingRule, stopping_rule
 from smoothcruiser.problem.facts import Facts
 from smoothcruiser.schedule.compiler.optimizer import compile_schedule
@@ -30,7 +30,7 @@ def tally(*samples: tuple[int, float], rule: StoppingRule = RULE) -> RootSums:
     """The sums of so many samples at so many distances from the centre."""
     found = RootSums()
     for count, x in samples:
-        one = scored(rule.score, [x])
+        one = add_scores(rule.score, [x])
         found.draws, found.total = found.draws + count, found.total + count * x
         found.square += count * x * x
         more = tuple(count * weight for weight in one)
@@ -129,7 +129,7 @@ def test_samples_outside_their_proved_range_are_not_bet_on() -> None:
     known = tally((FULL // 4, -0.45 * RULE.promise.spread))
     first, second = (replace(RULE, promise=game, mover=who) for who in (1, 2))
     assert first.ball(known)[1] < second.ball(known)[1]
-    assert second.bound(Outcome({0: known})) == "Bennett at every count"
+    assert second.bound_name(Outcome({0: known})) == "Bennett at every count"
 
 
 def test_a_shorter_range_of_the_mover_makes_bets_narrower() -> None:
@@ -168,7 +168,7 @@ def test_an_action_stops_where_radius_and_bias_together_keep_epsilon() -> None:
     ],
 )
 def test_the_certificate_names_the_inequalities_that_closed_it(tallies, bound) -> None:
-    assert RULE.bound(Outcome(dict(enumerate(tallies)))) == bound
+    assert RULE.bound_name(Outcome(dict(enumerate(tallies)))) == bound
 
 
 def test_a_root_that_knows_a_second_moment_only() -> None:
@@ -189,8 +189,8 @@ def test_a_root_that_knows_a_second_moment_only() -> None:
     part = tally((FULL // 4, 0.9), rule=rule)
     line = alpha * second / 2.0 + level / (part.draws * alpha)
     assert rule.ball(part)[1] == pytest.approx(line + promise.bias)
-    assert rule._line(FULL) == pytest.approx(radius)
-    assert rule.bound(Outcome({0: part})) == "Catoni at every count"
+    assert rule._line_radius(FULL) == pytest.approx(radius)
+    assert rule.bound_name(Outcome({0: part})) == "Catoni at every count"
 
 
 def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> None:
@@ -201,7 +201,7 @@ def test_the_printed_promise_is_the_printed_epsilon_and_never_stops_early() -> N
     part = tally((2, 0.25), rule=rule)
     assert rule.ball(part)[1] == math.inf  # it is for the full count
     assert not rule.enough(0, tally((10**9, 0.25), rule=rule))
-    assert rule.bound(Outcome({})).startswith("paper")
+    assert rule.bound_name(Outcome({})).startswith("paper")
 
 
 def test_an_epsilon_below_rounding_is_refused() -> None:

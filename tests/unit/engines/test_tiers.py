@@ -135,12 +135,12 @@ def test_the_inlined_machine_takes_over_when_it_has_paid(fresh, monkeypatch):
     assert slow.tiers.inlined is None
     engine = CompiledEngine(job)
     first = engine.run_shard(shards[0], 3)
-    assert not engine.tiers.entry.building  # a few calls do not pay
+    assert not engine.tiers.entry.is_building  # a few calls do not pay
     monkeypatch.setattr(handover, "PAYS", engine.tiers.entry.calls)
     found = [first, engine.run_shard(shards[1], 3)]
-    assert engine.tiers.entry.building
+    assert engine.tiers.entry.is_building
     deadline = time.monotonic() + 120
-    while not engine.tiers.entry.built:
+    while not engine.tiers.entry.is_built:
         assert time.monotonic() < deadline
         time.sleep(0.05)
     found += [engine.run_shard(shard, 3) for shard in shards[2:]]

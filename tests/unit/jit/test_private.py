@@ -22,8 +22,8 @@ class Loud:
         return os.mkdir, ("loaded",)
 
 
-def cache(folder: Path) -> disk._Checked:
-    return disk._Checked(str(folder), "f", "stamp")
+def cache(folder: Path) -> disk._CheckedFiles:
+    return disk._CheckedFiles(str(folder), "f", "stamp")
 
 
 def hangs(*_):

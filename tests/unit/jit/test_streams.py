@@ -16,7 +16,7 @@ from numba import njit
 from scipy import stats
 
 from smoothcruiser.jit.interrupts import held
-from smoothcruiser.jit.streams import built_whole, from_words, stream
+from smoothcruiser.jit.streams import compile_unbroken, from_words, stream
 
 pytestmark = pytest.mark.compiles
 
@@ -238,7 +238,7 @@ def test_nothing_breaks_off_what_a_method_compiles():
     def one_more(address: int) -> int:
         return address + 1
 
-    law, seen = built_whole(one_more), []
+    law, seen = compile_unbroken(one_more), []
     build = law._compiler.compile
     with held() as hold:
 

@@ -151,7 +151,9 @@ def test_the_speed_is_measured_on_whole_tables_without_a_limit_of_calls(
 
     sizes: list[int] = []
     monkeypatch.setattr(
-        calibrate, "_one", lambda engine, shard: sizes.append(shard.count) or 10**5
+        calibrate,
+        "_repetition_calls",
+        lambda engine, shard: sizes.append(shard.count) or 10**5,
     )
     calibrate.calls_per_second(problem(), 0, "python", seconds=0.0)
     assert sizes == [calibrate.timing_job(problem(), 0).schedule.root.samples]

@@ -54,28 +54,30 @@ class CompiledEngine:
         """An engine for a job; ``tier`` names its machine (``tiers``), for tests."""
         self.job, self.center = job, job.center
         problem, self.schedule, state = job.problem, job.schedule, job.state
-        self.flag = np.zeros(1, np.int64)
-        self.fragile = not is_fixed(state)
+        self.stop_flag = np.zeros(1, np.int64)
+        self.is_fragile = not is_fixed(state)
         self._replaying: list[ReferenceEngine] = []
-        begin = time.perf_counter()
-        plan, self.columns = plan_of(problem, job.schedule)
-        self.plan = plan._replace(
+        start_time = time.perf_counter()
+        schedule_table, self.columns = plan_of(problem, job.schedule)
+        self.schedule_table = schedule_table._replace(
             score=job.score.kind, score_half=job.score.half, score_scale=job.score.scale
         )
-        plain = not (plan.varies or plan.ends or plan.game)
+        is_plain = not (
+            schedule_table.varies or schedule_table.ends or schedule_table.game
+        )
         price = job.schedule.num_calls
-        self.tiers = Tiers(problem, state, price, self._warm_up, tier, plain=plain)
-        self.compile_seconds = time.perf_counter() - begin
+        self.tiers = Tiers(problem, state, price, self._warm_up, tier, plain=is_plain)
+        self.compile_seconds = time.perf_counter() - start_time
 
     @property
-    def inspected(self) -> Problem:
+    def inspected_problem(self) -> Problem:
         """The problem as inspections call it: a step from the disk is not compiled."""
-        return self.tiers.inspected
+        return self.tiers.inspected_problem
 
     def _warm_up(self, tier: Tier) -> None:
         """Compile (or load) the machine: a shard of no samples makes no oracle call."""
         try:
-            self._run(tier, 0, 0, stream(0))
+            self._run_machine(tier, 0, 0, stream(0))
         except SmoothcruiserError:
             raise
         except Exception as error:
@@ -88,53 +90,57 @@ class CompiledEngine:
 
     def stop(self) -> None:
         """Ask running shards to end."""
-        self.flag[0] = 1
-        for reference in self._replaying:
-            reference.stop()
+        self.stop_flag[0] = 1
+        for reference_engine in self._replaying:
+            reference_engine.stop()
 
-    def _draws(self, action: int, count: int, rng: Stream) -> tuple[int, Partial]:
-        """How it ended, and the sums of the root's samples.
+    def _run_samples(self, action: int, count: int, rng: Stream) -> tuple[int, Partial]:
+        """The status of the run, and the sums of the root's samples.
 
         They are ``count`` samples, and after a stop those that were completed.
         """
-        status, part = self._run(self.tiers.best(), action, count, rng)
-        self.tiers.count(part.calls)
-        return status, part
+        status, partial_sums = self._run_machine(self.tiers.best(), action, count, rng)
+        self.tiers.count(partial_sums.calls)
+        return status, partial_sums
 
-    def _run(
+    def _run_machine(
         self, tier: Tier, action: int, count: int, rng: Stream
     ) -> tuple[int, Partial]:
         # Own arrays per call, because several threads run this engine at once.
-        K, depth = self.schedule.facts.num_actions, self.schedule.depth
-        scratch = np.empty(kernel.scratch_words(K, tier.words, depth), np.int64)
-        score = np.zeros(len(self.job.score.none), np.int64)
-        data, _kept = tier.data()
+        num_actions, depth = self.schedule.facts.num_actions, self.schedule.depth
+        scratch = np.empty(
+            kernel.scratch_words(num_actions, tier.words, depth), np.int64
+        )
+        score_words = np.zeros(len(self.job.score.none), np.int64)
+        data, _arrays_alive = tier.data()
         if self.schedule.root.target == "value":
             action = -1
-        status, calls, total, square = tier.machine(
-            self.plan._replace(state_words=tier.words, fragile=self.fragile),
+        status, num_calls, total, square = tier.machine(
+            self.schedule_table._replace(
+                state_words=tier.words, fragile=self.is_fragile
+            ),
             data,
             tier.state,
             action,
             count,
             self.center,
             rng,
-            self.flag.ctypes.data,
+            self.stop_flag.ctypes.data,
             scratch.ctypes.data,
-            score.ctypes.data,
+            score_words.ctypes.data,
         )
         if status == kernel.STOPPED:
-            vectors = kernel.VECTORS * self.schedule.facts.num_actions
-            left = int(scratch[vectors + kernel.LEFT])
-            count -= left + 1
-        kind = np.float64 if self.job.score.kind == LOGGED else np.int64
-        scores: Sums = tuple(score.view(kind).tolist())
-        return int(status), Partial(count, total, square, int(calls), scores)
+            vector_words = kernel.VECTORS * self.schedule.facts.num_actions
+            samples_left = int(scratch[vector_words + kernel.LEFT])
+            count -= samples_left + 1
+        score_type = np.float64 if self.job.score.kind == LOGGED else np.int64
+        scores: Sums = tuple(score_words.view(score_type).tolist())
+        return int(status), Partial(count, total, square, int(num_calls), scores)
 
     def run_shard(self, shard: Shard, seed: int) -> Partial:
         """The sums of one shard."""
         try:
-            status, part = self._draws(
+            status, partial_sums = self._run_samples(
                 shard.action, shard.count, stream(seed, shard.action, shard.index)
             )
         except KeyboardInterrupt:
@@ -147,8 +153,8 @@ class CompiledEngine:
         if status == kernel.STOPPED:
             raise Interrupted(
                 "The run was stopped before this shard was finished.",
-                calls=part.calls,
-                piece=Piece(shard, part),
+                calls=partial_sums.calls,
+                piece=Piece(shard, partial_sums),
             )
         if status != kernel.DONE:
             self._replay(shard, seed)
@@ -156,7 +162,7 @@ class CompiledEngine:
                 "The oracle returned something it must not, and did not do so "
                 "again when replayed; is it deterministic?"
             )
-        return part
+        return partial_sums
 
     def _replay(self, shard: Shard, seed: int) -> None:
         """Raise an error that names the state and action at fault.
@@ -164,18 +170,18 @@ class CompiledEngine:
         The failed samples are found at full speed, and only those run in plain
         Python.
         """
-        reference = ReferenceEngine(self.job)
-        reference.guard = Guard(always=True)
+        reference_engine = ReferenceEngine(self.job)
+        reference_engine.guard = Guard(always=True)
         rng = stream(seed, shard.action, shard.index)
-        block = max(
+        block_samples = max(
             1,
             REPLAYED_CALLS // (1 + self.schedule.level_calls[self.schedule.root.child]),
         )
-        for first in range(0, shard.count, block):
-            count = min(block, shard.count - first)
-            before = from_words(rng.words)
+        for first_sample in range(0, shard.count, block_samples):
+            count = min(block_samples, shard.count - first_sample)
+            start_stream = from_words(rng.words)
             try:
-                status = self._draws(shard.action, count, rng)[0]
+                status = self._run_samples(shard.action, count, rng)[0]
             except KeyboardInterrupt:
                 raise
             except BaseException:
@@ -183,10 +189,10 @@ class CompiledEngine:
             if status == kernel.STOPPED:
                 raise Interrupted("The run was stopped before this shard was finished.")
             if status != kernel.DONE:
-                self._replaying.append(reference)
-                if self.flag[0] != 0:
-                    reference.stop()
-                reference.run_draws(shard.action, count, before)
+                self._replaying.append(reference_engine)
+                if self.stop_flag[0] != 0:
+                    reference_engine.stop()
+                reference_engine.run_draws(shard.action, count, start_stream)
                 return
 
 
@@ -208,23 +214,29 @@ def plan_of(
     The table holds addresses; the arrays must live as long as it is used.
     """
     facts, operator = schedule.facts, problem.operator
-    K = facts.num_actions
-    clip = schedule.clip or (0.0, 0.0)
+    num_actions = facts.num_actions
+    clip_range = schedule.clip or (0.0, 0.0)
     columns = {
-        name: np.array([getattr(level, name) for level in schedule.levels], dtype=kind)
-        for name, kind in COLUMNS.items()
+        name: np.array(
+            [getattr(level, name) for level in schedule.levels], dtype=column_type
+        )
+        for name, column_type in COLUMNS.items()
     }
     columns["center"] = np.array(schedule.centers, dtype=np.float64)
-    rungs = [level.rungs for level in schedule.levels]
-    columns["rungs"] = np.array([*chain(*rungs), 0.0])
-    columns["first_rung"] = np.cumsum([0, *map(len, rungs)], dtype=np.int64)
-    columns["weights"] = np.array(operator.weights(K), dtype=np.float64)
+    level_rungs = [level.rungs for level in schedule.levels]
+    columns["rungs"] = np.array([*chain(*level_rungs), 0.0])
+    columns["first_rung"] = np.cumsum([0, *map(len, level_rungs)], dtype=np.int64)
+    columns["weights"] = np.array(operator.weights(num_actions), dtype=np.float64)
     columns["blind_head"] = np.array(
-        [0.0] + [operator.value([0.0] * k, weights=[1.0] * k) for k in range(1, K + 1)]
+        [0.0]
+        + [
+            operator.value([0.0] * k, weights=[1.0] * k)
+            for k in range(1, num_actions + 1)
+        ]
     )
-    plan = kernel.ScheduleTable(
+    schedule_table = kernel.ScheduleTable(
         **{name: int(column.ctypes.data) for name, column in columns.items()},
-        num_actions=K,
+        num_actions=num_actions,
         fewest=facts.min_actions,
         root_row=schedule.root.child,
         state_words=state_words,
@@ -232,8 +244,8 @@ def plan_of(
         low=facts.reward_range[0],
         high=facts.reward_range[1],
         clips=schedule.clip is not None,
-        clip_low=clip[0],
-        clip_high=clip[1],
+        clip_low=clip_range[0],
+        clip_high=clip_range[1],
         operator=operator.code,
         weighted=operator.weighted,
         uniform_at_zero=operator.uniform_at_zero,
@@ -251,4 +263,4 @@ def plan_of(
         score_scale=0.0,
         fragile=False,
     )
-    return plan, columns
+    return schedule_table, columns

@@ -1,7 +1,8 @@
-"""When a loop that calls the user's step by address is replaced, and by whom.
+"""Replacement of a loop that calls the user's step by address, once that pays.
 
-What by address costs is ``SAVED`` per call, whatever the step does, so what pays is a
-number of calls: those that were made, and those that may follow. A thread compiles then.
+A call by address costs ``SAVED`` more than an inlined one, whatever the step does. So
+compiling pays after a number of calls: those made, and those that may follow. A
+thread compiles then.
 
 ``SMOOTHCRUISER_TIER`` = ``address`` or ``inlined`` selects one kind of loop for all runs;
 it is for tests and measurements.
@@ -22,7 +23,7 @@ from smoothcruiser.errors import InvalidInput
 from smoothcruiser.problem.problem import Problem
 
 VARIABLE = "SMOOTHCRUISER_TIER"
-PASSES = "numba:run_pass"  # Numba's name for what its compiler does step by step
+PASSES = "numba:run_pass"  # Numba's event for each pass of its compiler
 ADDRESS, INLINED, AUTO = "address", "inlined", ""
 # Measured (benchmarks/latency.py): the inlined machine takes about 5 s of a core, and
 # a call by address about 8 ns more.
@@ -40,37 +41,37 @@ def pays(calls: int, left: float = 0) -> bool:
 
 
 class Handover:
-    """What replaces a loop that calls by address, for searches: they know no price."""
+    """The replacement of a loop by address, for searches: they know no price."""
 
     def __init__(self, build: Callable[[], Any]) -> None:
         """``build`` compiles the replacement, all of it."""
         self.build, self.calls = build, 0
-        self.begun, self.built = False, None
+        self.has_begun, self.built = False, None
 
     def after(self, calls: int) -> Any:
-        """Note calls that were made; what replaces the loop, or None until it is there."""
+        """Count calls, and return the replacement, or None until it is ready."""
         self.calls += calls
-        if not self.begun and pays(self.calls):
-            self.begun = True
-            Builder(self._run).start()
+        if not self.has_begun and pays(self.calls):
+            self.has_begun = True
+            Builder(self._build_replacement).start()
         return self.built
 
-    def _run(self) -> None:
+    def _build_replacement(self) -> None:
         self.built = self.build()
 
 
 def checked(build: Callable[[], Any], spoken: Any) -> Callable[[], Any]:
-    """``build``, or nothing if the user's functions have changed since ``spoken``.
+    """``build``, or None if the user's functions have changed since ``spoken``.
 
-    What came from the disk was not compiled in this process, so Numba would compile what
-    the functions are by now: a global may have another value.
+    Machine code from the disk was not compiled in this process, so Numba would compile
+    the functions in their present form: a global may have another value.
     """
 
-    def run() -> Any:
-        found = build() if spoken.is_current() else None
-        return found if spoken.is_current() else None
+    def build_current() -> Any:
+        replacement = build() if spoken.is_current() else None
+        return replacement if spoken.is_current() else None
 
-    return run
+    return build_current
 
 
 class Builder(threading.Thread):
@@ -117,13 +118,13 @@ class Builder(threading.Thread):
 
 def tier_choice() -> str:
     """The machine that ``SMOOTHCRUISER_TIER`` names; AUTO if it names none."""
-    found = os.environ.get(VARIABLE, AUTO)
-    if found not in (ADDRESS, INLINED, AUTO):
+    tier_name = os.environ.get(VARIABLE, AUTO)
+    if tier_name not in (ADDRESS, INLINED, AUTO):
         raise InvalidInput(
-            f"{VARIABLE} must be {ADDRESS!r} or {INLINED!r}, got {found!r}; unset it to "
+            f"{VARIABLE} must be {ADDRESS!r} or {INLINED!r}, got {tier_name!r}; unset it to "
             "use both."
         )
-    return found
+    return tier_name
 
 
 def calling(spoken: Any, problem: Problem) -> Problem:
@@ -135,6 +136,6 @@ def calling(spoken: Any, problem: Problem) -> Problem:
             return problem.oracle(state, action, rng)
         return spoken.call(state, action, rng)
 
-    other = copy.copy(problem)
-    object.__setattr__(other, "oracle", step)
-    return other
+    wrapped_problem = copy.copy(problem)
+    object.__setattr__(wrapped_problem, "oracle", step)
+    return wrapped_problem

@@ -4,8 +4,8 @@ This file is plain Python that ``jit.build.compiled`` turns into machine code;
 it runs any schedule table. The names STEP ... BOTH are the problem's parts:
 here the tabular ones, replaced by a user's functions when theirs are compiled.
 Nothing recurses. A frame of the stack is a node that is collecting its Q-hat
-(the bottom frame is the root), and a rollout is a loop at one depth. An action
-whose samples end in a constant is a tight loop (``leaf_total``).
+(the bottom frame is the root), and a rollout is a loop at one depth. Samples that
+end in a constant are a tight loop per action (``leaf_total``).
 
 The machine runs in turns. A turn begins in one of these ways:
 
@@ -22,15 +22,15 @@ that a compiler can jump from one to the next:
            open a frame
   FINISH   a Q-hat is complete: a plug-in returns F(Q-hat), a rollout samples an
            action; a randomized level may ask again
-  CORRECT  two halves are complete: what they lack of their whole is added, and a
+  CORRECT  two halves are complete: their distance to the whole is added, and a
            rollout enters its continuation one frame higher (DESCEND)
   RETURN   a value ``v`` arrives at the frame below
   ROOT     the root takes its next sample
   DRAW     a frame takes its next sample, which enters its child one frame higher
   ACT      the sampled action is taken and the rollout continues at the same depth
 
-What a turn hands to the next are the frame, the row, the state, the total and the weight:
-every other number is set in the turn that uses it. Numbers that live on would take
+A turn hands the frame, the row, the state, the total and the weight to the next.
+Every other number is set in the turn that uses it. Numbers that live on would take
 registers from the steps. ``hidden`` stands where a compiler would otherwise compute
 addresses and loop counts of rare phases at the beginning of every turn.
 
@@ -40,17 +40,17 @@ says why). A frame is a row of 8-byte words:
   ROW                            level of the schedule (its complement while a correction
                                  samples the continuation)
   LEFT, REWARD, SUM, CENTER      samples left of the mean under way, the reward of the
-                                 sample under way, the sum so far, what it is centered at
-  CHILD, ACTION                  what every sample of this mean asks for
+                                 sample under way, the sum so far, its center
+  CHILD, ACTION                  level and action of every sample of this mean
   SLOT, NUMBER, GOAL             the mean being sampled, samples of a mean, number of
                                  means: one per legal action, for two halves twice as many
   SIZE, SIGN                     number of legal actions, +1 where max moves and -1 where
                                  min does
-  TOTAL, WEIGHT                  what the rollout through this node has collected, and
-                                 gamma**t for what follows
+  TOTAL, WEIGHT                  the sum that the rollout through this node has
+                                 collected, and gamma**t for its continuation
   MARK                           digest of the state, where a step could write into it
-  HEAD, CHOSEN, NORM             what FINISH found, kept while a correction is sampled
-  CHANCE, BRACKET, FACTOR        the chance of its rung, what it amounts to so far, and
+  HEAD, CHOSEN, NORM             results of FINISH, kept while a correction is sampled
+  CHANCE, BRACKET, FACTOR        the chance of its rung, its sum so far, and
                                  the factor of the continuation's sample
   the state, K actions, 2K means legal actions in order; means that are complete
 
@@ -154,13 +154,13 @@ class ScheduleTable(NamedTuple):
     varies: bool  # whether legal actions vary
     ends: bool  # whether there are terminal states
     game: bool
-    # of bounds on V that are functions: how far apart they may be, what they are
-    # clipped to, and how far rounding may move them
+    # of bounds on V that are functions: their largest distance, the range to which they
+    # are clipped, and the error that rounding may add
     gap: float
     value_low: float
     value_high: float
     slack: float
-    # what the root's bound adds up (``engines.scores``)
+    # the sums that the root's bound needs (``engines.scores``)
     score: int
     score_half: float
     score_scale: float
@@ -183,17 +183,17 @@ def scratch_words(num_actions: int, state_words: int, depth: int) -> int:
 
 def transition(data: Any, state: int, action: int, rng: Any) -> Any:
     """The tabular step, with the end flag that every step has inside the engine."""
-    reward, after = tabular_step(data, state, action, rng)
-    return reward, after, False
+    reward, next_state = tabular_step(data, state, action, rng)
+    return reward, next_state, False
 
 
 def leaf_transition(data: Any, state: int, action: int, rng: Any) -> Any:
-    """``transition`` without the next state, which leaves of plain problems ignore."""
+    """``transition`` without the next state: leaves of plain problems ignore it."""
     return tabular_reward(data, state, action, rng), False
 
 
 def allocate(depth: int) -> NDArray[np.int64]:
-    """Room for ``depth`` integer states.
+    """Memory for ``depth`` integer states.
 
     ``jit.state_columns`` does the same for other types; the tree engine keeps
     its states so.
@@ -231,8 +231,8 @@ def keep_word(address: int, state: Any) -> Any:
     return state
 
 
-def unbounded(data: Any, state: Any) -> float:
-    """Stand for a bound on V that depends on the state, where there is none."""
+def no_bound(data: Any, state: Any) -> float:
+    """A placeholder for a bound on V that depends on the state."""
     return 0.0
 
 
@@ -242,7 +242,7 @@ STEP, LEGAL, TERMINAL, PLAYER = (
     tabular_terminal,
     tabular_player,
 )
-LEAF = leaf_transition  # STEP for whoever ignores the next state
+LEAF = leaf_transition  # STEP without the next state
 LOAD, STORE, KEEP = load_word, store_word, keep_word
 VALUE: Any = builtin_value
 # Whether states may hold arrays, which a step could write into. It is a constant, so
@@ -250,7 +250,7 @@ VALUE: Any = builtin_value
 FRAGILE = False
 # Whether bounds on V are functions of the state, a constant for the same reason.
 BOUNDED = False
-BELOW, ABOVE = unbounded, unbounded
+BELOW, ABOVE = no_bound, no_bound
 # Whether all actions are legal, nothing is terminal and one player moves: such problems
 # have a machine of their own, without tests of these three in every turn.
 PLAIN = False
@@ -266,25 +266,25 @@ def pick(g: Any, size: int, rng: Any) -> tuple[int, float]:
     for j in range(size):
         norm += g[j]
     u = rng.random() * norm
-    running = 0.0
+    running_sum = 0.0
     slot = 0
     for j in range(size):
         if g[j] > 0.0:
             slot = j
-            running += g[j]
-            if u < running:
+            running_sum += g[j]
+            if u < running_sum:
                 break
     return slot, norm
 
 
-def sampled_rung(rungs: int, first: int, end: int, rng: Any) -> tuple[int, float]:
+def sample_rung(rungs: int, first: int, end: int, rng: Any) -> tuple[int, float]:
     """A rung from 1 on by one uniform, and its chance; 0 for no correction."""
     u = rng.random()
-    running = 0.0
+    running_sum = 0.0
     for i in range(first, end):
         chance = float_at(rungs, i)
-        running += chance
-        if u < running:
+        running_sum += chance
+        if u < running_sum:
             return i - first + 1, chance
     return 0, 1.0
 
@@ -300,17 +300,17 @@ def leaf_total(
     data: Any, state: Any, action: int, count: int, tail: float, low: float, high: float,
     rng: Any, stop: int,
 ) -> tuple[float, int]:  # fmt: skip
-    """The sum of reward + ``tail`` over ``count`` backups, and how it ended.
+    """The sum of reward + ``tail`` over ``count`` backups, and a status.
 
     Most calls are made in this loop.
     """
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
-            reward, over = LEAF(data, state, action, rng)
+            reward, is_over = LEAF(data, state, action, rng)
             if not (low <= reward <= high):
                 return total, BAD_REWARD
-            if over:
+            if is_over:
                 return total, UNDECLARED_END
             total += reward + tail
         count -= POLL
@@ -332,17 +332,17 @@ def careful_leaf_total(
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
-            reward, after, over = STEP(data, state, action, rng)
+            reward, next_state, is_over = STEP(data, state, action, rng)
             if not (low <= reward <= high):
                 return total, BAD_REWARD
-            if over and not ends:
+            if is_over and not ends:
                 return total, UNDECLARED_END
-            if ends and (over or TERMINAL(data, after)):
+            if ends and (is_over or TERMINAL(data, next_state)):
                 total += reward - center
             else:
                 value = constant
                 if shift != 0.0:
-                    mover = PLAYER(data, after) if game else 1
+                    mover = PLAYER(data, next_state) if game else 1
                     if mover != 1 and mover != 2:
                         return total, BAD_PLAYER
                     value += (1.0 if mover == 1 else -1.0) * shift
@@ -357,10 +357,10 @@ def careful_leaf_total(
 def middle_of(
     data: Any, state: Any, gap: float, low: float, high: float, slack: float
 ) -> tuple[float, bool]:
-    """The middle of the bounds at a state, and whether they keep what they claim."""
+    """The middle of the bounds at a state, and whether they keep their claims."""
     lower, upper = BELOW(data, state), ABOVE(data, state)
     # nothing holds of NaN
-    kept = (
+    is_consistent = (
         -slack <= upper - lower <= gap + slack
         and lower <= high + slack
         and upper >= low - slack
@@ -369,7 +369,7 @@ def middle_of(
         lower = low
     if upper > high:
         upper = high
-    return 0.5 * (lower + upper), kept
+    return 0.5 * (lower + upper), is_consistent
 
 
 def bounded_leaf_total(
@@ -381,16 +381,18 @@ def bounded_leaf_total(
     total = 0.0
     while True:
         for _ in range(min(count, POLL)):
-            reward, after, over = STEP(data, state, action, rng)
+            reward, next_state, is_over = STEP(data, state, action, rng)
             if not (low <= reward <= high):
                 return total, BAD_REWARD
-            if over and not ends:
+            if is_over and not ends:
                 return total, UNDECLARED_END
-            if ends and (over or TERMINAL(data, after)):
+            if ends and (is_over or TERMINAL(data, next_state)):
                 total += reward - center
             else:
-                value, kept = middle_of(data, after, gap, value_low, value_high, slack)
-                if not kept:
+                value, is_consistent = middle_of(
+                    data, next_state, gap, value_low, value_high, slack
+                )
+                if not is_consistent:
                     return total, BAD_BOUNDS
                 total += reward + (discount * value - center)
         count -= POLL
@@ -423,13 +425,13 @@ def both_at(
         value = SOFT_BOTH(x, w, temperature, g)
     else:
         value = BOTH(operator, x, w, temperature, g)
-    inner = 0.0
+    inner_product = 0.0
     for j in range(size):
-        inner += x[j] * g[j]
-    return value - inner  # type: ignore[no-any-return]
+        inner_product += x[j] * g[j]
+    return value - inner_product  # type: ignore[no-any-return]
 
 
-def clipped(mean: float, clips: bool, low: float, high: float) -> float:
+def clip_mean(mean: float, clips: bool, low: float, high: float) -> float:
     """A mean of Q-hat, clipped where the schedule has a box (Alg. 3, line 9)."""
     if clips:
         if mean < low:
@@ -442,7 +444,7 @@ def clipped(mean: float, clips: bool, low: float, high: float) -> float:
 def add_score(
     kind: int, half: float, scale: float, distance: float, score: int
 ) -> None:
-    """Add a root sample to what the root's bound needs, which lies at ``score``."""
+    """Add a root sample to the scores of the root's bound, at address ``score``."""
     if kind == BINNED:
         point, above = bin_of(distance, half, scale)
         put_int(score, point, int_at(score, point) + (WHOLE - above))
@@ -452,7 +454,7 @@ def add_score(
 
 
 def mark_of(address: int, size: int) -> int:
-    """A number by which a change of any of ``size`` words shows.
+    """A digest of ``size`` words, which shows a change of any of them.
 
     The words are its digits, and it is taken modulo 2**64.
     """
@@ -474,10 +476,10 @@ def run_shard(
     scratch: int,
     score: int,
 ) -> tuple[int, int, float, float]:
-    """(how it ended, oracle calls, sum and sum of squares) of ``count`` root samples.
+    """(status, oracle calls, sum and sum of squares) of ``count`` root samples.
 
     The sums are of the samples' distances to ``center``; their scores are added to
-    what lies at ``score``. Action -1 samples X itself. After a stop the sums are of
+    those at ``score``. Action -1 samples X itself. After a stop the sums are of
     the samples before it, and LEFT of the root's frame says how many were to follow
     the one that was not finished.
     """
@@ -507,7 +509,7 @@ def run_shard(
     varies, ends = plan.varies and not PLAIN, plan.ends and not PLAIN
     game, words = plan.game and not PLAIN, plan.state_words
     mark = 0  # digest of a node's state, where a step could write into it
-    watched = FRAGILE and plan.fragile
+    is_watched = FRAGILE and plan.fragile
     weighted = plan.weighted
     uniform_at_zero = plan.uniform_at_zero
 
@@ -526,7 +528,7 @@ def run_shard(
     grand_square = 0.0
     STORE(bottom + state_at, root_state)
     put_int(bottom, LEFT, count)
-    if watched:
+    if is_watched:
         put_int(bottom, MARK, mark_of(bottom + state_at, words))
     frame = bottom
     state = LOAD(bottom + state_at)
@@ -548,7 +550,7 @@ def run_shard(
                 v = total + weight * v
                 phase = RETURN
             elif BOUNDED and kind == MIDDLE:
-                v, kept = middle_of(
+                v, is_consistent = middle_of(
                     data,
                     state,
                     plan.gap,
@@ -556,7 +558,7 @@ def run_shard(
                     plan.value_high,
                     plan.slack,
                 )
-                if not kept:
+                if not is_consistent:
                     return BAD_BOUNDS, calls, grand_total, grand_square
                 v = total + weight * v
                 phase = RETURN
@@ -636,13 +638,13 @@ def run_shard(
         if phase == ASK:
             frame = hidden(frame)
             child = int_at(query, row)
-            if watched:
+            if is_watched:
                 mark = mark_of(frame + state_at, words)
             middle = float_at(centers, row)
             bounded = BOUNDED and int_at(kinds, child) == MIDDLE
             if int_at(kinds, child) == CONSTANT or bounded:
                 constant, shift = float_at(constants, child), float_at(shifts, child)
-                simple = not ends and not (game and shift != 0.0)
+                is_simple = not ends and not (game and shift != 0.0)
                 tail = (
                     discount * (constant + shift if shift != 0.0 else constant) - middle
                 )
@@ -667,7 +669,7 @@ def run_shard(
                             rng,
                             stop,
                         )
-                    elif simple:
+                    elif is_simple:
                         subtotal, status = leaf_total(
                             data, state, a, number, tail, low, high, rng, stop
                         )
@@ -695,17 +697,17 @@ def run_shard(
                         x_at,
                         j,
                         sign
-                        * clipped(
+                        * clip_mean(
                             middle + subtotal / number, clips, clip_low, clip_high
                         ),
                     )
-                if watched and mark_of(frame + state_at, words) != mark:
+                if is_watched and mark_of(frame + state_at, words) != mark:
                     return WRITTEN, calls, grand_total, grand_square
                 put_int(frame, SIZE, size)
                 phase = FINISH if goal == size else CORRECT
             else:
                 STORE(frame + state_at, state)
-                if watched:
+                if is_watched:
                     put_int(frame, MARK, mark_of(frame + state_at, words))
                 put_int(frame, ROW, row)
                 put_int(frame, SIZE, size)
@@ -743,7 +745,7 @@ def run_shard(
                 head = sign * value + sign * float_at(shifts, row)
                 phase = ACT
             if kind >= RANDOM_PLUGIN:
-                rung, chance = sampled_rung(
+                rung, chance = sample_rung(
                     rungs, int_at(first_rung, row), int_at(first_rung, row + 1), rng
                 )
                 if rung > 0:
@@ -766,16 +768,18 @@ def run_shard(
                 put_float(y_at, j, 0.5 * (float_at(x_at, j) + float_at(x_at, size + j)))
                 put_float(d_at, j, 0.0)
             lacking = 0.0
-            for part in range(3):
-                share = 1.0 if part == 0 else -0.5
-                part_at = y_at if part == 0 else x_at + (part - 1) * size * WORD
+            for term_index in range(3):
+                share = 1.0 if term_index == 0 else -0.5
+                term_at = (
+                    y_at if term_index == 0 else x_at + (term_index - 1) * size * WORD
+                )
                 if kind == RANDOM_PLUGIN:
                     lacking += share * value_at(
-                        operator, part_at, w_at, size, temperature
+                        operator, term_at, w_at, size, temperature
                     )
                     continue
                 lacking += share * both_at(
-                    operator, part_at, w_at, g_at, size, temperature
+                    operator, term_at, w_at, g_at, size, temperature
                 )
                 for j in range(size):
                     change = share * float_at(g_at, j)
@@ -784,19 +788,19 @@ def run_shard(
             slot = int_at(frame, CHOSEN)
             bracket, chance = sign * lacking, float_at(frame, CHANCE)
             drift = 0.0
-            moves = False
+            is_moving = False
             if kind == RANDOM_ROLLOUT:
                 for j in range(size):
                     delta = float_at(d_at, j)
                     drift += delta
                     put_float(g_at, j, abs(delta))
-                    moves = moves or delta != 0.0
-            if moves:
+                    is_moving = is_moving or delta != 0.0
+            if is_moving:
                 if not unit:
                     bracket += float_at(constants, row) * drift
                 leaf, factor = PICK(floats_at(g_at, (size,)), size, rng)
                 STORE(frame + state_at, state)
-                if watched:
+                if is_watched:
                     put_int(frame, MARK, mark_of(frame + state_at, words))
                 put_int(frame, ROW, ~row)
                 put_float(frame, TOTAL, total)
@@ -832,7 +836,7 @@ def run_shard(
                 row = int_at(frame, ROW)
                 if row < 0:
                     row = ~row
-                    if watched and mark_of(frame + state_at, words) != int_at(
+                    if is_watched and mark_of(frame + state_at, words) != int_at(
                         frame, MARK
                     ):
                         return WRITTEN, calls, grand_total, grand_square
@@ -858,12 +862,12 @@ def run_shard(
                     phase = DRAW
         if phase == ROOT:
             frame = hidden(frame)
-            if watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if is_watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
                 return WRITTEN, calls, grand_total, grand_square
-            left = int_at(frame, LEFT)
-            if left == 0:
+            samples_left = int_at(frame, LEFT)
+            if samples_left == 0:
                 return DONE, calls, grand_total, grand_square
-            put_int(frame, LEFT, left - 1)
+            put_int(frame, LEFT, samples_left - 1)
             if flag_at(stop) != 0:
                 # as in the middle of a sample: LEFT leaves out the next one
                 return STOPPED, calls, grand_total, grand_square
@@ -877,63 +881,63 @@ def run_shard(
                 begin = ENTER
                 continue
         elif phase == DRAW:
-            if watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
+            if is_watched and mark_of(frame + state_at, words) != int_at(frame, MARK):
                 return WRITTEN, calls, grand_total, grand_square
-            left = int_at(frame, LEFT)
-            if left == 0:
-                left = int_at(frame, NUMBER)
-                place = int_at(frame, SLOT)
-                mean = clipped(
-                    float_at(frame, CENTER) + float_at(frame, SUM) / left,
+            samples_left = int_at(frame, LEFT)
+            if samples_left == 0:
+                samples_left = int_at(frame, NUMBER)
+                mean_slot = int_at(frame, SLOT)
+                mean = clip_mean(
+                    float_at(frame, CENTER) + float_at(frame, SUM) / samples_left,
                     clips,
                     clip_low,
                     clip_high,
                 )
-                put_float(frame + means_at, place, mean)
-                place += 1
-                if place == int_at(frame, GOAL):
+                put_float(frame + means_at, mean_slot, mean)
+                mean_slot += 1
+                if mean_slot == int_at(frame, GOAL):
                     begin = COMPLETE
                     continue
-                put_int(frame, SLOT, place)
+                put_int(frame, SLOT, mean_slot)
                 put_float(frame, SUM, 0.0)
-                if place >= int_at(frame, SIZE):
-                    place -= int_at(frame, SIZE)
+                if mean_slot >= int_at(frame, SIZE):
+                    mean_slot -= int_at(frame, SIZE)
                 put_int(
                     frame,
                     ACTION,
-                    int_at(frame + actions_at, place) if varies else place,
+                    int_at(frame + actions_at, mean_slot) if varies else mean_slot,
                 )
-            put_int(frame, LEFT, left - 1)
+            put_int(frame, LEFT, samples_left - 1)
             state = LOAD(frame + state_at)
             row = int_at(frame, CHILD)
             a = int_at(frame, ACTION)
         elif phase == ACT:  # the sampled slot, head and norm are set
             a = int_at(frame + actions_at, slot) if varies else slot
-            reward, after, over = STEP(data, state, a, rng)
+            reward, next_state, is_over = STEP(data, state, a, rng)
             calls += 1
             if not (low <= reward <= high):
                 return BAD_REWARD, calls, grand_total, grand_square
-            if over and not ends:
+            if is_over and not ends:
                 return UNDECLARED_END, calls, grand_total, grand_square
             total += weight * (head + norm * reward)
-            if ends and (over or TERMINAL(data, after)):
+            if ends and (is_over or TERMINAL(data, next_state)):
                 begin = END
             else:
                 weight *= discount * norm
                 row = int_at(continuation, row)
-                state = KEEP(frame + state_at, after)
+                state = KEEP(frame + state_at, next_state)
                 begin = ENTER
             continue
         # ROOT, DRAW and DESCEND: a child is sampled at the next state, one frame higher.
-        reward, after, over = STEP(data, state, a, rng)
+        reward, next_state, is_over = STEP(data, state, a, rng)
         calls += 1
         if not (low <= reward <= high):
             return BAD_REWARD, calls, grand_total, grand_square
-        if over and not ends:
+        if is_over and not ends:
             return UNDECLARED_END, calls, grand_total, grand_square
         put_float(frame, REWARD, reward)
         frame += stride
-        state = KEEP(frame + state_at, after)
+        state = KEEP(frame + state_at, next_state)
         total = 0.0
         weight = 1.0
-        begin = END if ends and (over or TERMINAL(data, after)) else ENTER
+        begin = END if ends and (is_over or TERMINAL(data, next_state)) else ENTER

@@ -1,4 +1,4 @@
-"""A problem's functions, ready to be called by address, from the disk where they are."""
+"""A problem's functions, compiled or loaded from disk, to be called by address."""
 
 from __future__ import annotations
 
@@ -12,48 +12,56 @@ from smoothcruiser.engines.compiled.tiers import functions_of
 from smoothcruiser.engines.versions import sources_hash
 from smoothcruiser.jit.kept import surroundings
 from smoothcruiser.jit.oracle import state_type
-from smoothcruiser.jit.spoken import Spoken, spoken
+from smoothcruiser.jit.spoken import UserFunctions, compile_functions
 from smoothcruiser.problem.fingerprint.compiled import is_fresh, of_functions
 from smoothcruiser.problem.problem import Problem
 
 NAMES = ("oracle", "legal", "terminal", "player", "below", "above")
 
 
-def speak(problem: Problem, state: Any) -> Spoken | None:
-    """The functions as one compiled function; None where there is no such form."""
-    found = zip(NAMES, functions_of(problem), strict=True)
-    return _spoken({name: each for name, each in found if each is not None}, state)
+def speak(problem: Problem, state: Any) -> UserFunctions | None:
+    """All functions as one compiled function; None where there is no such form."""
+    named_functions = zip(NAMES, functions_of(problem), strict=True)
+    return _load_or_compile(
+        {name: function for name, function in named_functions if function is not None},
+        state,
+    )
 
 
-def speak_step(problem: Problem, state: Any) -> Spoken | None:
+def speak_step(problem: Problem, state: Any) -> UserFunctions | None:
     """The step alone; None where it has no such form."""
-    return _spoken({"oracle": problem.oracle}, state)
+    return _load_or_compile({"oracle": problem.oracle}, state)
 
 
-def _spoken(functions: dict[str, Any], state: Any) -> Spoken | None:
-    kind = state_type(state)
-    digest = _digest(functions, kind, state)
+def _load_or_compile(functions: dict[str, Any], state: Any) -> UserFunctions | None:
+    numba_type = state_type(state)
+    digest = _digest(functions, numba_type, state)
 
     def is_current() -> bool:
-        return _digest(functions, kind, state) == digest
+        return _digest(functions, numba_type, state) == digest
 
     def may_keep(library: Any) -> bool:
         return is_fresh(library) and is_current()
 
-    found = spoken(functions, kind, state, digest, may_keep)
-    if found is None or not found.kept:
-        return found
-    return found._replace(is_current=is_current)
+    user_functions = compile_functions(functions, numba_type, state, digest, may_keep)
+    if user_functions is None or not user_functions.kept:
+        return user_functions
+    return user_functions._replace(is_current=is_current)
 
 
 def _digest(functions: dict[str, Any], kind: Any, state: Any) -> str | None:
-    """What machine code of the functions is known by; None if nobody can tell."""
-    found = of_functions(functions)
-    if found.unseen:
+    """The key of the functions' machine code; None where a part cannot be hashed."""
+    code_fingerprint = of_functions(functions)
+    if code_fingerprint.unseen:
         return None
-    around = [_sources(), *surroundings()]
-    parts = [found.digest, *around, *functions, *_form(kind, state)]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    environment = [_sources(), *surroundings()]
+    digest_parts = [
+        code_fingerprint.digest,
+        *environment,
+        *functions,
+        *_form(kind, state),
+    ]
+    return hashlib.sha256("\0".join(digest_parts).encode()).hexdigest()[:32]
 
 
 @cache
@@ -67,11 +75,15 @@ def _form(kind: Any, state: Any) -> list[str]:
     from numba import types
 
     if isinstance(kind, types.BaseTuple):
-        held: list[str] = [str(len(kind.types))]
+        type_texts: list[str] = [str(len(kind.types))]
         if isinstance(kind, types.BaseNamedTuple):
-            named = kind.instance_class
-            held += [named.__module__, named.__qualname__, *kind.fields]
-        for part, value in zip(kind.types, state, strict=True):
-            held += _form(part, value)
-        return held
+            tuple_class = kind.instance_class
+            type_texts += [
+                tuple_class.__module__,
+                tuple_class.__qualname__,
+                *kind.fields,
+            ]
+        for field_type, field_value in zip(kind.types, state, strict=True):
+            type_texts += _form(field_type, field_value)
+        return type_texts
     return [str(kind), str(np.shape(state))]

@@ -1,4 +1,4 @@
-"""Which machine runs a shard: one that is ready, or one that is fast.
+"""The choice of the machine for a shard: one that is ready, or one that is fast.
 
 All tabular problems share two machines, with their tables as arguments: one for plain
 problems (``kernel.PLAIN``) and one for all. A user's oracle can run on two, which return
@@ -60,20 +60,20 @@ class Tier:
     machine: Any
     words: int  # of a state in its frames
     state: Any  # the root's, in its form
-    # The data argument, and what has to live as long as it is used. Several threads
+    # The data argument, and the objects that keep its memory alive. Several threads
     # run at once, so each call gets its own.
     data: Callable[[], tuple[Any, Any]]
 
 
 class Readiness:
-    """What is known of one set of functions and one type of state."""
+    """The state of compilation for one set of functions and one type of state."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.spoken: Any = None
+        self.user_functions: Any = None
         self.calls = 0  # made by address
-        self.building = False
-        self.built = False  # whether the inlined machine is ready
+        self.is_building = False
+        self.is_built = False  # whether the inlined machine is ready
 
 
 class Tiers:
@@ -94,18 +94,20 @@ class Tiers:
         ``plain`` says that the job needs no more than ``kernel.PLAIN`` (the machine by
         address is never so: all users share it).
         """
-        self.problem, self.price, self.made = problem, price, 0
+        self.problem, self.price, self.calls_made = problem, price, 0
         self.plain = plain
-        self.inspected, self.warm_up, self._state = problem, warm_up, state
+        self.inspected_problem, self.warm_up, self._state = problem, warm_up, state
         self.inlined: Tier | None = None
         self.by_address: Tier | None = None
         self.choice = choice or tier_choice()
-        key = _key(problem, state, plain)
+        machine_key = _key(problem, state, plain)
         self.entry = (
-            _entries.setdefault(key, Readiness()) if key is not None else Readiness()
+            _entries.setdefault(machine_key, Readiness())
+            if machine_key is not None
+            else Readiness()
         )
-        ready = self.entry.built and self.choice == AUTO
-        if key is not None and self.choice != INLINED and not ready:
+        is_ready = self.entry.is_built and self.choice == AUTO
+        if machine_key is not None and self.choice != INLINED and not is_ready:
             self.by_address = self._ready_by_address()
         if self.by_address is not None:
             warm_up(self.by_address)
@@ -115,10 +117,10 @@ class Tiers:
     def best(self) -> Tier:
         """The machine for the next shard."""
         if self.by_address is None or self.choice == ADDRESS:
-            found = self.inlined or self.by_address
-            assert found is not None
-            return found
-        if self.inlined is None and self.entry.built:
+            tier = self.inlined or self.by_address
+            assert tier is not None
+            return tier
+        if self.inlined is None and self.entry.is_built:
             self._inline()
         elif self.inlined is None:
             self._build_if_it_pays()
@@ -126,78 +128,85 @@ class Tiers:
 
     def count(self, calls: int) -> None:
         """Note the calls of a shard."""
-        self.made += calls
+        self.calls_made += calls
         if self.inlined is None:
             self.entry.calls += calls
 
     def _inline(self) -> None:
-        self.inlined = self._compiled()
-        self.entry.built = True
+        self.inlined = self._make_inlined()
+        self.entry.is_built = True
 
-    def _compiled(self) -> Tier:
-        machine, data, state, words = _machine(self.problem, self._state, self.plain)
-        tier = Tier(machine, words, state, lambda: (data, None))
+    def _make_inlined(self) -> Tier:
+        machine, data, state, state_words = _machine(
+            self.problem, self._state, self.plain
+        )
+        tier = Tier(machine, state_words, state, lambda: (data, None))
         self.warm_up(tier)
         return tier
 
     # --- by address -----------------------------------------------------------
 
     def _ready_by_address(self) -> Tier | None:
-        """The shared machine with the user's functions; None where it does not do."""
+        """The shared machine with the user's functions; None where it cannot run them."""
         from smoothcruiser.engines.compiled.speaking import speak
         from smoothcruiser.jit import by_address
 
         with self.entry.lock:
-            found = self.entry.spoken
-            if found is None or (found and not found.is_current()):
-                self.entry.spoken = speak(self.problem, self._state) or False
-        found = self.entry.spoken
-        if found is False:
+            user_functions = self.entry.user_functions
+            if user_functions is None or (
+                user_functions and not user_functions.is_current()
+            ):
+                self.entry.user_functions = speak(self.problem, self._state) or False
+        user_functions = self.entry.user_functions
+        if user_functions is False:
             return None
         machine = compiled(kernel.run_shard, nogil=True, **by_address.parts())
-        root = found.words(self._state)
-        if found.kept and found.shown:
-            self.inspected = calling(found, self.problem)
+        root_words = user_functions.words(self._state)
+        if user_functions.kept and user_functions.shown:
+            self.inspected_problem = calling(user_functions, self.problem)
 
         def data() -> tuple[Any, Any]:
-            room = found.buffer()
-            return (found.address, int(room.ctypes.data)), (room, root)
+            call_buffer = user_functions.buffer()
+            return (user_functions.address, int(call_buffer.ctypes.data)), (
+                call_buffer,
+                root_words,
+            )
 
-        return Tier(machine, 1 + found.size, int(root.ctypes.data), data)
+        return Tier(machine, 1 + user_functions.size, int(root_words.ctypes.data), data)
 
     # --- the inlined machine, beside a run ------------------------------------
 
     def _build_if_it_pays(self) -> None:
-        if pays(self.entry.calls, self.price - self.made):
+        if pays(self.entry.calls, self.price - self.calls_made):
             self.build()
 
     def build(self) -> None:
         """Compile the inlined machine in a thread, unless one does already."""
         with self.entry.lock:
-            if self.entry.building:
+            if self.entry.is_building:
                 return
-            self.entry.building = True
+            self.entry.is_building = True
         Builder(self._build).start()
 
     def _build(self) -> None:
-        tier = checked(self._compiled, self.entry.spoken)()
+        tier = checked(self._make_inlined, self.entry.user_functions)()
         if tier is not None:
-            self.inlined, self.entry.built = tier, True
+            self.inlined, self.entry.is_built = tier, True
 
 
 # --- the inlined machine ------------------------------------------------------
 
 
 def _key(problem: Problem, state: Any, plain: bool) -> Any:
-    """What a user's machines are known by; None where there is only one."""
+    """The key of a user's machines; None where there is only one."""
     if problem.tables is not None or parts_of(problem.operator) is not None:
         return None
-    kind = state_type(state)
-    return functions_of(problem), kind, _shapes(state), plain
+    numba_type = state_type(state)
+    return functions_of(problem), numba_type, _shapes(state), plain
 
 
 def functions_of(problem: Problem) -> tuple[Any, ...]:
-    """(step, legal, terminal, player, lower bound, upper bound); None for those missing."""
+    """(step, legal, terminal, player, lower bound, upper bound), or None for each."""
     player = problem.player if isinstance(problem, Game) else None
     terminal = problem.terminal if callable(problem.terminal) else None
     bounds = (None, None) if problem.value_gap is None else problem.value_bounds
@@ -217,48 +226,63 @@ def _machine(problem: Problem, state: Any, plain: bool) -> tuple[Any, Any, Any, 
     All tabular problems share two machines, one for plain problems and one for all;
     each user oracle has its own.
     """
-    parts = _operator_parts(problem.operator)
+    machine_parts = _operator_parts(problem.operator)
     oracle, legal, terminal, player, *bounds = functions_of(problem)
     if bounds[0] is not None:
-        parts |= {"BOUNDED": True} | bounds_parts(*bounds)
-    salt = None
+        machine_parts |= {"BOUNDED": True} | bounds_parts(*bounds)
+    cache_salt = None
     if plain:
         # ours alone, so that it can be kept on the disk
-        salt = "plain" if problem.tables is not None and not parts else None
-        parts |= {"PLAIN": True}
+        cache_salt = (
+            "plain" if problem.tables is not None and not machine_parts else None
+        )
+        machine_parts |= {"PLAIN": True}
     if problem.tables is not None:
         return (
-            compiled(kernel.run_shard, nogil=True, salt=salt, **parts),
+            compiled(kernel.run_shard, nogil=True, salt=cache_salt, **machine_parts),
             problem.tables.sampling,
             int(state),
             1,
         )
-    kind = state_type(state)
-    own = tuple(parts.values())
-    key = (oracle, legal, terminal, player, own, kind, _shapes(state))
-    if key not in _machines:
+    numba_type = state_type(state)
+    part_values = tuple(machine_parts.values())
+    machine_key = (
+        oracle,
+        legal,
+        terminal,
+        player,
+        part_values,
+        numba_type,
+        _shapes(state),
+    )
+    if machine_key not in _machines:
         from smoothcruiser.jit.state_words import words
 
-        form = words(next_state_type(oracle, kind), state)
-        parts |= oracle_parts(oracle, legal, terminal, player, kind, state)
-        parts |= {
+        state_form = words(next_state_type(oracle, numba_type), state)
+        machine_parts |= oracle_parts(
+            oracle, legal, terminal, player, numba_type, state
+        )
+        machine_parts |= {
             "FRAGILE": not is_fixed(state),
-            "LOAD": form.load,
-            "STORE": form.store,
-            "KEEP": form.keep,
+            "LOAD": state_form.load,
+            "STORE": state_form.store,
+            "KEEP": state_form.keep,
         }
-        _machines[key] = compiled(kernel.run_shard, nogil=True, **parts), form.size
-    machine, size = _machines[key]
-    return machine, (), state, size
+        _machines[machine_key] = (
+            compiled(kernel.run_shard, nogil=True, **machine_parts),
+            state_form.size,
+        )
+    machine, state_words = _machines[machine_key]
+    return machine, (), state, state_words
 
 
 def _operator_parts(operator: Operator) -> dict[str, Any]:
-    own = parts_of(operator)
-    if own is None:
+    custom_parts = parts_of(operator)
+    if custom_parts is None:
         return {}
-    if not own.compiled:
+    if not custom_parts.compiled:
         raise InvalidInput(
             "The compiled executor needs the custom operator's value and gradient "
             "as numba.njit functions; decorate them, or use executor='reference'."
         )
-    return {"VALUE": own.value, "BOTH": own.both}
+    return {"VALUE": custom_parts.value, "BOTH": custom_parts.both}

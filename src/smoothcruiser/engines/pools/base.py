@@ -1,4 +1,4 @@
-"""What a pool is: tasks run by workers here, in other processes or on a cluster.
+"""The protocol of a pool: workers here, in other processes or on a cluster.
 
 Every worker builds one thing once (``Build``), such as an engine or a problem.
 A task is a function of that thing and of an item: a shard to run, pairs to
@@ -7,8 +7,8 @@ search alike.
 
 ``Futures`` has the loop that pools of threads, of processes and on clusters
 share. An item is pulled when a worker is free, results are returned as they
-come, and nothing is left running at the end. What this file leaves out: where
-workers live (``threads``, ``processes``, ``dask``).
+come, and nothing is left running at the end. Left out: the place of the workers
+(``threads``, ``processes``, ``dask``).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ POLL_SECONDS = 0.1  # a bounded wait, so that Ctrl-C reaches the main thread at 
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-# (what the worker built, item) -> result. It stands at the top of a module, so
+# (the worker's build, item) -> result. It stands at the top of a module, so
 # that it can be sent to another process by its name.
 Task = Callable[[Any, Item], Result]
 
 
 @dataclass(frozen=True)
 class Build:
-    """What each worker builds once: ``make(problem, **arguments)``.
+    """The recipe that each worker builds from once: ``make(problem, **arguments)``.
 
     The problem stands apart because pools differ in how they can send it.
     """
@@ -76,7 +76,7 @@ class Pool(Protocol):
         """Items that did not end when they were asked to, and were left behind."""
 
     def stop(self) -> None:
-        """Ask what is under way to end. May be called from another thread."""
+        """Ask running items to end. May be called from another thread."""
 
     def restart(self) -> None:
         """Take tasks again after ``stop``."""
@@ -102,7 +102,7 @@ def check_workers(workers: int | None) -> int:
 
 
 class Futures(ABC):
-    """A pool whose items under way are futures."""
+    """A pool with its running items as futures."""
 
     stopped: bool = False
     abandoned: Sequence[Any] = ()
@@ -120,7 +120,7 @@ class Futures(ABC):
         """The future of an item, which is now under way."""
 
     @abstractmethod
-    def finished(self, futures: list[Any]) -> Iterable[Any]:
+    def poll_finished(self, futures: list[Any]) -> Iterable[Any]:
         """Those of ``futures`` that are done.
 
         It waits for at most ``POLL_SECONDS`` until there is one.
@@ -146,28 +146,28 @@ class Futures(ABC):
         report: Callable[[Item, Result], bool],
     ) -> None:
         """As in ``Pool``."""
-        waiting: dict[Any, Item] = {}
+        items_by_future: dict[Any, Item] = {}
         try:
             while True:
-                while len(waiting) < self.window():
-                    item = next(items, None)
-                    if item is None:
+                while len(items_by_future) < self.window():
+                    next_item = next(items, None)
+                    if next_item is None:
                         break
-                    waiting[self.submit(task, item)] = item
-                if not waiting:
+                    items_by_future[self.submit(task, next_item)] = next_item
+                if not items_by_future:
                     return
                 if self.stopped:
                     raise Interrupted(
                         "The run was stopped before all shards were finished."
                     )
-                for future in self.finished(list(waiting)):
-                    if report(waiting.pop(future), self.result(future)):
-                        self.leave(list(waiting))
-                        waiting.clear()
+                for future in self.poll_finished(list(items_by_future)):
+                    if report(items_by_future.pop(future), self.result(future)):
+                        self.leave(list(items_by_future))
+                        items_by_future.clear()
                         return
         finally:
-            if waiting:
-                self.abandon(list(waiting))
+            if items_by_future:
+                self.abandon(list(items_by_future))
 
     def stop(self) -> None:
         """As in ``Pool``."""

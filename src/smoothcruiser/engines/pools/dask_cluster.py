@@ -5,10 +5,10 @@ asks for a certificate that exists only in the memory of this run's processes
 (Dask's ``Security.temporary``), so no other user of the machine can connect to
 it; whoever can, can run code. No HTTP server is started: Dask's own classes
 start one even without a dashboard. At the end the worker processes are killed,
-since nobody waits for what they still do.
+since nobody waits for their results.
 
 A cluster of the user's own is secured by its owner; ``tls`` are the three files
-that it asks for. What this file leaves out: what is sent (``pools.dask``).
+that it asks for. Left out: the messages (``pools.dask``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from typing import Any
 
 from smoothcruiser.engines.pools.base import check_workers
 from smoothcruiser.engines.pools.parent import end_with_parent
-from smoothcruiser.engines.pools.spawning import asked_for, elsewhere, forget
+from smoothcruiser.engines.pools.spawning import (
+    forget_safe_path,
+    is_safe_path_set,
+    outside_folder,
+)
 from smoothcruiser.errors import InvalidInput, MissingExtra, WorkersLost, said
 from smoothcruiser.query import Compute
 
@@ -64,20 +68,20 @@ class LocalWorker(Unserved, distributed.Worker):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, asked: bool, **options: Any) -> None:
         for handler in _handlers():
-            handler.setLevel(SILENT)  # what matters is reported by the driver
+            handler.setLevel(SILENT)  # the driver reports errors
         end_with_parent()
         # Ctrl-C reaches the whole group of processes; this one's driver ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        forget(asked)
+        forget_safe_path(asked)
         super().__init__(*arguments, **options)
 
 
 class LocalNanny(distributed.Nanny):  # type: ignore[misc]
-    """What starts a worker's process, starts it again if it dies, and ends it."""
+    """The nanny of a worker's process: starts it, restarts it if it dies, and ends it."""
 
     async def instantiate(self, *arguments: Any, **options: Any) -> Any:
         """Start the process; Dask would leave its variables in this one."""
-        with elsewhere(*self.pre_spawn_env):
+        with outside_folder(*self.pre_spawn_env):
             return await super().instantiate(*arguments, **options)
 
     async def kill(self, *arguments: Any, **options: Any) -> None:
@@ -94,14 +98,21 @@ def local_cluster(workers: int) -> Any:
         security = distributed.Security.temporary()
     except ImportError as error:
         raise MissingExtra(EXTRA.format("cryptography")) from error
-    common = {"host": LOOPBACK, "protocol": "tls://", "security": security}
-    options = common | {"nthreads": 1, "worker_class": LocalWorker}
-    options |= {"asked": asked_for()}
-    worker = {"cls": LocalNanny, "options": options | {"silence_logs": SILENT}}
-    scheduler = common | {"port": 0, "dashboard": False, "dashboard_address": None}
+    common_options = {"host": LOOPBACK, "protocol": "tls://", "security": security}
+    worker_options = common_options | {"nthreads": 1, "worker_class": LocalWorker}
+    worker_options |= {"asked": is_safe_path_set()}
+    worker_spec = {
+        "cls": LocalNanny,
+        "options": worker_options | {"silence_logs": SILENT},
+    }
+    scheduler_options = common_options | {
+        "port": 0,
+        "dashboard": False,
+        "dashboard_address": None,
+    }
     return distributed.SpecCluster(
-        workers=dict.fromkeys(range(workers), worker),
-        scheduler={"cls": LocalScheduler, "options": scheduler},
+        workers=dict.fromkeys(range(workers), worker_spec),
+        scheduler={"cls": LocalScheduler, "options": scheduler_options},
         security=security,
         silence_logs=SILENT,
         shutdown_on_close=False,  # at the end of Python: ``Connection`` closes it
@@ -109,24 +120,24 @@ def local_cluster(workers: int) -> Any:
 
 
 def _security(compute: Compute) -> Any:
-    """What secures the connection to the user's scheduler.
+    """The security of the connection to the user's scheduler.
 
-    Without files it is what Dask's own configuration says.
+    Without files, Dask's own configuration decides.
     """
-    files: dict[str, Any] = {}
+    tls_files: dict[str, Any] = {}
     if compute.tls is not None:
-        names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
-        files = dict(zip(names, compute.tls, strict=True))
-    security = distributed.Security(**files)
+        option_names = ("tls_ca_file", "tls_client_cert", "tls_client_key")
+        tls_files = dict(zip(option_names, compute.tls, strict=True))
+    security = distributed.Security(**tls_files)
     try:
-        context = security.get_connection_args("client")["ssl_context"]
+        ssl_context = security.get_connection_args("client")["ssl_context"]
     except OSError as error:  # an SSLError is one
         raise InvalidInput(
             "The certificates for the scheduler cannot be read "
             f"({said(error)}); give the PEM files of the CA, of a certificate and of "
             "its key: tls=(ca, cert, key)."
         ) from error
-    if context is None and (compute.scheduler or "").startswith("tls://"):
+    if ssl_context is None and (compute.scheduler or "").startswith("tls://"):
         raise InvalidInput(
             f"The scheduler at {compute.scheduler} asks for certificates; give their "
             "files: tls=(ca, cert, key)."
@@ -161,7 +172,7 @@ class Connection:
 
     def __init__(self, compute: Compute) -> None:
         self.quiet = contextlib.ExitStack()
-        self.quiet.enter_context(_silenced())
+        self.quiet.enter_context(_silence_logs())
         self.client: Any = None
         self.cluster: Any = None
         self.address = ""  # of the scheduler
@@ -194,24 +205,26 @@ class Connection:
     def _start(self, workers: int) -> None:
         """Start a local cluster, in a thread of its own.
 
-        Dask cannot close one whose start was cut short. After a Ctrl-C the thread ends
-        the cluster when it has started, unless Python ends before, and its processes
-        with it.
+        Dask cannot close a cluster that is only half started. After a Ctrl-C the thread
+        ends the cluster when it has started, unless Python ends before, and its
+        processes with it.
         """
-        started: Future[Any] = Future()
+        started_cluster: Future[Any] = Future()
 
         def start() -> None:
             try:
-                started.set_result(local_cluster(workers))
+                started_cluster.set_result(local_cluster(workers))
             except BaseException as error:
-                started.set_exception(error)
+                started_cluster.set_exception(error)
 
         threading.Thread(target=start, daemon=True).start()
         try:
-            self.cluster = started.result()
+            self.cluster = started_cluster.result()
         except KeyboardInterrupt:
-            quiet = self.quiet.pop_all()
-            started.add_done_callback(lambda _: _close(quiet, _result(started)))
+            log_silence = self.quiet.pop_all()
+            started_cluster.add_done_callback(
+                lambda _: _close(log_silence, _result(started_cluster))
+            )
             raise
 
     @property
@@ -226,15 +239,15 @@ class Connection:
 
 def _close(quiet: contextlib.ExitStack, *ends: Any) -> None:
     with quiet:
-        for end in ends:
-            if end is not None:
+        for connection in ends:
+            if connection is not None:
                 # A scheduler that is gone, or a loop that has ended.
                 with contextlib.suppress(OSError, TimeoutError, RuntimeError):
-                    end.close(timeout=LEAVE_SECONDS)
+                    connection.close(timeout=LEAVE_SECONDS)
 
 
 def _result(future: Future[Any]) -> Any:
-    """What a future that is done holds; None if it failed."""
+    """The result of a finished future; None if it failed."""
     return None if future.exception() is not None else future.result()
 
 
@@ -244,13 +257,13 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 @contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Dask's log off the screen: what it has to say is reported as one sentence."""
-    before = [(x, x.level) for x in _handlers() if x.level != SILENT]
-    for handler, _ in before:
+def _silence_logs() -> Iterator[None]:
+    """Keep Dask's log off the screen: its troubles are reported as one sentence."""
+    earlier_levels = [(x, x.level) for x in _handlers() if x.level != SILENT]
+    for handler, _ in earlier_levels:
         handler.setLevel(SILENT)
     try:
         yield
     finally:
-        for handler, level in before:
+        for handler, level in earlier_levels:
             handler.setLevel(level)

@@ -1,4 +1,4 @@
-"""What runs on a Dask worker: its evidence, and the items that it is sent.
+"""The code that runs on a Dask worker: its evidence, and the items sent to it.
 
 A worker proves itself before it runs an item. Its evidence is a hash of every
 source file of this package as the worker has it, the versions that bits depend
@@ -6,8 +6,8 @@ on, the fingerprint of the problem as the worker rebuilt it, and the bits of a
 small first shard (``engines.first_shard``). Every reply carries the digest of
 that evidence, and the driver compares it with its own before it uses anything.
 So a worker that joins late, or is restarted under its old address, cannot slip
-in. A worker whose digest is not the expected one runs nothing: it sends its
-evidence, and the driver says what differs.
+in. A worker with another digest than the expected one runs nothing: it sends its
+evidence, and the driver names the difference.
 
 Nothing here raises: an error travels as a part of the reply, so that Dask logs
 no traceback of it on the worker.
@@ -32,7 +32,7 @@ from smoothcruiser.errors import InvalidInput, OracleError, SmoothcruiserError, 
 from smoothcruiser.problem.fingerprint import Fingerprint, fingerprint
 from smoothcruiser.problem.spec import from_spec
 
-# This process may have imported what is no longer on its disk.
+# This process may have imported files that have changed on disk since.
 IMPORTED = source_hashes()
 
 
@@ -41,7 +41,7 @@ UNKNOWN = Fingerprint({}, ())  # of a problem that could not be rebuilt
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a process runs, as far as bits depend on it."""
+    """The code and versions of a process, as far as bits depend on them."""
 
     sources: dict[str, str]  # the hash of each of the package's files
     edited: bool  # whether a file was changed after this process had imported it
@@ -53,62 +53,75 @@ class Evidence:
     @classmethod
     def here(cls, payload: bytes) -> Evidence:
         """The evidence of this process."""
-        now = source_hashes()
-        library = (now, now != IMPORTED, versions())
+        current_sources = source_hashes()
+        library_evidence = (current_sources, current_sources != IMPORTED, versions())
         try:
-            build, first = unpacked(payload)
-            return cls(*library, fingerprint(build.problem), first.bits())
+            build, first_shard = unpack_build(payload)
+            return cls(
+                *library_evidence, fingerprint(build.problem), first_shard.bits()
+            )
         except ModuleNotFoundError as error:
-            return cls(*library, UNKNOWN, "", missing_module(error.name))
+            return cls(*library_evidence, UNKNOWN, "", missing_module(error.name))
         except (Exception, SystemExit) as error:
             failure = (
                 f"cannot rebuild the problem ({said(error)}). Put the same modules on "
                 "the worker, and restart it"
             )
-            return cls(*library, UNKNOWN, "", failure)
+            return cls(*library_evidence, UNKNOWN, "", failure)
 
     @functools.cached_property
     def digest(self) -> str:
         """A hash over all of it."""
-        parts = [sorted(x.items()) for x in (self.sources, self.versions)]
-        rest = (self.edited, self.problem.digest, self.first_shard, self.failure)
-        return hashlib.sha256(repr((parts, rest)).encode()).hexdigest()
+        sorted_items = [sorted(x.items()) for x in (self.sources, self.versions)]
+        scalar_fields = (
+            self.edited,
+            self.problem.digest,
+            self.first_shard,
+            self.failure,
+        )
+        return hashlib.sha256(repr((sorted_items, scalar_fields)).encode()).hexdigest()
 
-    def against(self, own: Evidence) -> str | None:
+    def against(self, own_evidence: Evidence) -> str | None:
         """How this evidence differs from the driver's ``own``; None if it does not.
 
         It is the end of a sentence that begins with the worker.
         """
-        files = [
+        changed_files = [
             name
-            for name in sorted(self.sources.keys() | own.sources.keys())
-            if self.sources.get(name) != own.sources.get(name)
+            for name in sorted(self.sources.keys() | own_evidence.sources.keys())
+            if self.sources.get(name) != own_evidence.sources.get(name)
         ]
-        if files:
-            more = f" (and {len(files) - 1} more)" if len(files) > 1 else ""
-            return other_library(f"the source file {files[0]}{more} differs")
+        if changed_files:
+            more_text = (
+                f" (and {len(changed_files) - 1} more)"
+                if len(changed_files) > 1
+                else ""
+            )
+            return other_library(
+                f"the source file {changed_files[0]}{more_text} differs"
+            )
         if self.edited:
             return (
                 "imported smoothcruiser before its files were changed; restart the "
                 "worker"
             )
-        for name, ours in own.versions.items():
-            found = self.versions.get(name)
-            if found != ours:
+        for name, own_version in own_evidence.versions.items():
+            worker_version = self.versions.get(name)
+            if worker_version != own_version:
                 return (
-                    f"has {name} {found} where this process has {ours}, and the "
+                    f"has {name} {worker_version} where this process has {own_version}, and the "
                     "last bits of a result depend on it; use the same on both"
                 )
         if self.failure is not None:
             return self.failure
-        changes = self.problem.changes(own.problem.parts)
+        changes = self.problem.changes(own_evidence.problem.parts)
         if changes:
-            more = f" (and {len(changes) - 1} more)" if changes[1:] else ""
+            more_text = f" (and {len(changes) - 1} more)" if changes[1:] else ""
             return (
-                f"has another version of the problem: {changes[0]}{more} differs; put "
+                f"has another version of the problem: {changes[0]}{more_text} differs; put "
                 "the same modules on the worker, and restart it"
             )
-        if self.first_shard != own.first_shard:
+        if self.first_shard != own_evidence.first_shard:
             return (
                 "computes other bits than this process from the same sources and "
                 "versions; use machines of one kind, or clear Numba's cache there if "
@@ -136,29 +149,29 @@ def missing_module(name: str | None) -> str:
 
 
 class Reply(NamedTuple):
-    """What a worker sends back."""
+    """The reply of a worker."""
 
     address: str  # the worker's
     digest: str  # of its evidence
     result: Any = None
     evidence: Evidence | None = None  # where it was requested, or is not as expected
-    error: SmoothcruiserError | None = None  # what the item raised
+    error: SmoothcruiserError | None = None  # raised by the item
 
 
 class _Process:
-    """What this worker process has proved, for one pool at a time."""
+    """The evidence of this worker process, for one pool at a time."""
 
     key: str | None = None
     evidence: Evidence
 
 
 _process, _lock = _Process(), threading.Lock()
-# What each thread built. Two threads on one engine would mix their streams.
+# One build per thread: two threads on one engine would mix their streams.
 _thread = threading.local()
 
 
-def packed(build: Build, first: FirstShard) -> bytes:
-    """What a worker builds from, as bytes; what cannot be sent is refused.
+def pack_build(build: Build, first_shard: FirstShard) -> bytes:
+    """The recipe for workers, as bytes; a problem that cannot be sent is refused.
 
     Dask would unpack it before a line of this file runs, and a module that is
     missing there would be a traceback. A problem that cannot be pickled, such as
@@ -166,9 +179,9 @@ def packed(build: Build, first: FirstShard) -> bytes:
     in any case.
     """
     problem, spec = build.problem, build.problem.spec
-    sent: bytes | None = None
+    pickled_problem: bytes | None = None
     try:
-        sent = cloudpickle.dumps(problem)
+        pickled_problem = cloudpickle.dumps(problem)
     except Exception as error:
         if spec is None:
             raise InvalidInput(
@@ -178,7 +191,9 @@ def packed(build: Build, first: FirstShard) -> bytes:
             ) from error
     try:
         return bytes(
-            cloudpickle.dumps((sent, spec, build.make, build.arguments, first))
+            cloudpickle.dumps(
+                (pickled_problem, spec, build.make, build.arguments, first_shard)
+            )
         )
     except Exception as error:
         raise InvalidInput(
@@ -187,11 +202,13 @@ def packed(build: Build, first: FirstShard) -> bytes:
         ) from error
 
 
-def unpacked(payload: bytes) -> tuple[Build, FirstShard]:
-    """What was packed, with the problem rebuilt."""
-    sent, spec, make, arguments, first = pickle.loads(payload)
-    problem = from_spec(spec) if sent is None else pickle.loads(sent)
-    return Build(problem, make, arguments), first
+def unpack_build(payload: bytes) -> tuple[Build, FirstShard]:
+    """The packed recipe, with the problem rebuilt."""
+    pickled_problem, spec, make, arguments, first_shard = pickle.loads(payload)
+    problem = (
+        from_spec(spec) if pickled_problem is None else pickle.loads(pickled_problem)
+    )
+    return Build(problem, make, arguments), first_shard
 
 
 def prove(key: str, payload: bytes) -> Reply:
@@ -208,7 +225,7 @@ def run_item(
     if evidence.digest != expected:
         return Reply(address, evidence.digest, evidence=evidence)
     try:
-        return Reply(address, expected, task(_built(key, payload), item))
+        return Reply(address, expected, task(_build_once(key, payload), item))
     except SmoothcruiserError as error:
         # without its cause, which may not be possible to send
         return Reply(address, expected, error=type(error)(str(error)))
@@ -233,11 +250,13 @@ def _evidence(key: str, payload: bytes) -> Evidence:
         return _process.evidence
 
 
-def _built(key: str, payload: bytes) -> Any:
-    """What this thread has built for the pool; only one is kept, it may be large."""
+def _build_once(key: str, payload: bytes) -> Any:
+    """This thread's build for the pool; only one is kept, since it may be large."""
     if getattr(_thread, "key", None) != key:
         _thread.built, _thread.key = None, None
-        build, _ = unpacked(payload)
-        _thread.built = build.make(build.problem, **build.arguments)
+        build_recipe, _ = unpack_build(payload)
+        _thread.built = build_recipe.make(
+            build_recipe.problem, **build_recipe.arguments
+        )
         _thread.key = key
     return _thread.built

@@ -3,8 +3,8 @@
 A driver that is killed cannot end its workers, and a worker may be in the middle
 of a call that never returns, perhaps in machine code that holds the interpreter's
 lock. So no code of the worker takes part where the system can do it: multiprocessing
-gives every child the reading end of a pipe whose writing end only its parent
-holds. When the parent is gone, for whatever reason, Linux signals the child that
+gives every child the reading end of a pipe, and only its parent holds the writing
+end. When the parent is gone, for whatever reason, Linux signals the child that
 the pipe has changed, and the signal asked for here is SIGKILL. (The other way,
 ``PR_SET_PDEATHSIG``, goes by the parent's thread, and a thread may end before its
 process.) Elsewhere a thread waits for the same pipe; machine code that holds the

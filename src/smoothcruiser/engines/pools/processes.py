@@ -15,7 +15,7 @@ ends the run with an error that says so; items finished before have been reporte
 already. If no worker ever began, the error names the guard, because a script
 without one is the usual cause. Workers that are not needed any more are killed,
 and they end by themselves when their driver does, killed or not (``parent``).
-What this file leaves out: other machines (``dask``).
+Left out: other machines (``dask``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ from smoothcruiser.engines.pools.base import (
     Task,
 )
 from smoothcruiser.engines.pools.parent import end_with_parent
-from smoothcruiser.engines.pools.spawning import asked_for, elsewhere, forget
+from smoothcruiser.engines.pools.spawning import (
+    forget_safe_path,
+    is_safe_path_set,
+    outside_folder,
+)
 from smoothcruiser.errors import (
     Interrupted,
     InvalidInput,
@@ -74,11 +78,13 @@ class Processes(Futures):
         needed.
         """
         self.size, self.ahead = size, ahead
-        pickled = {name: _pickled(name, x) for name, x in build.arguments.items()}
-        self.parts = (build.make, recipe_of(build.problem), pickled)
-        self.pool = SpawnedPool(size, *self.parts)
+        pickled_arguments = {
+            name: _pickle_argument(name, x) for name, x in build.arguments.items()
+        }
+        self.build_parts = (build.make, recipe_of(build.problem), pickled_arguments)
+        self.pool = SpawnedPool(size, *self.build_parts)
         # Whether processes were ended in the middle of items that nobody needs.
-        self.gone = False
+        self.was_abandoned = False
 
     @property
     def reachable(self) -> bool:  # type: ignore[override]
@@ -95,7 +101,7 @@ class Processes(Futures):
         """
         future = self.submit(task, item)
         try:
-            while not self.finished([future]):
+            while not self.poll_finished([future]):
                 if self.stopped:
                     raise Interrupted(
                         "The run was stopped before its first shard was finished."
@@ -103,18 +109,21 @@ class Processes(Futures):
         except BaseException:  # Ctrl-C too: nobody waits for the result any more
             self.abandon([future])
             raise
-        found: Result = self.result(future)
-        return found
+        answer: Result = self.result(future)
+        return answer
 
     def window(self) -> int:  # noqa: D102
         return self.ahead * self.size
 
     def submit(self, task: Task[Item, Result], item: Item) -> Future[Any]:  # noqa: D102
-        if self.gone:
-            self.pool, self.gone = SpawnedPool(self.size, *self.parts), False
+        if self.was_abandoned:
+            self.pool, self.was_abandoned = (
+                SpawnedPool(self.size, *self.build_parts),
+                False,
+            )
         try:
-            with elsewhere():  # it may start a process
-                return self.pool.submit(_run, task, item)
+            with outside_folder():  # it may start a process
+                return self.pool.submit(_run_task, task, item)
         except BrokenProcessPool as error:
             raise self.pool.death() from error
         except OSError as error:  # too many of them, or a current folder that is gone
@@ -123,7 +132,7 @@ class Processes(Futures):
                 "workers, or executor='python', and start in a folder that exists."
             ) from error
 
-    def finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
+    def poll_finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
         return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
 
     def result(self, future: Future[Any]) -> Any:  # noqa: D102
@@ -156,7 +165,7 @@ class Processes(Futures):
 
         A simulator may take a minute per call, and nobody waits for the result.
         """
-        self.gone = True
+        self.was_abandoned = True
         processes = self.pool.processes()
         self.pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
@@ -175,14 +184,14 @@ class SpawnedPool(ProcessPoolExecutor):
     ) -> None:
         context = multiprocessing.get_context("spawn")
         # Set by the first process that has imported the main script.
-        asked = asked_for()
-        with elsewhere():  # it starts a process that looks after semaphores
+        safe_path_set = is_safe_path_set()
+        with outside_folder():  # it starts a process that looks after semaphores
             self.began = context.Event()
         super().__init__(
             size,
             mp_context=context,
             initializer=_begin,
-            initargs=(self.began, asked, make, recipe, arguments),
+            initargs=(self.began, safe_path_set, make, recipe, arguments),
         )
 
     def death(self) -> SmoothcruiserError:
@@ -213,29 +222,29 @@ class SpawnedPool(ProcessPoolExecutor):
         """How a process that died came to its end, in a few words."""
         # A broken pool ends them all, with SIGTERM, and waits for them in a thread of
         # its own. Until that thread has entered a code, nobody else can read it.
-        codes, deadline = [], time.monotonic() + END_SECONDS
+        exit_codes, deadline = [], time.monotonic() + END_SECONDS
         for process in self.processes():
             while process.exitcode is None and time.monotonic() < deadline:
                 process.join(POLL_SECONDS)
                 time.sleep(1e-3)
-            codes.append(process.exitcode)
-        own = [code for code in codes if code not in (None, -signal.SIGTERM)]
-        if not own or own[0] == -signal.SIGKILL:
+            exit_codes.append(process.exitcode)
+        own_codes = [code for code in exit_codes if code not in (None, -signal.SIGTERM)]
+        if not own_codes or own_codes[0] == -signal.SIGKILL:
             return "killed, perhaps out of memory"
-        if own[0] >= 0:
-            return f"exit code {own[0]}: os._exit, or a library that ends its process"
-        return f"signal {-own[0]}: a crash in native code"
+        if own_codes[0] >= 0:
+            return f"exit code {own_codes[0]}: os._exit, or a library that ends its process"
+        return f"signal {-own_codes[0]}: a crash in native code"
 
 
 # --- in a worker --------------------------------------------------------------
 
 _built: Any = None  # this process's own, made once when it begins
-_failure: SmoothcruiserError | None = None  # what making it raised
+_failure: SmoothcruiserError | None = None  # raised while making it
 
 
 def _begin(
     began: Any,
-    asked: bool,
+    safe_path_set: bool,
     make: Callable[..., Any],
     recipe: Recipe,
     arguments: dict[str, bytes],
@@ -246,13 +255,15 @@ def _begin(
     """
     global _built, _failure
     end_with_parent()
-    forget(asked)
-    # Ctrl-C in a terminal reaches every process; the driver decides what ends.
+    forget_safe_path(safe_path_set)
+    # Ctrl-C in a terminal reaches every process; the driver decides which ones end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     began.set()
     try:
-        given = {name: pickle.loads(thing) for name, thing in arguments.items()}
-        _built = make(rebuilt(recipe), **given)
+        build_arguments = {
+            name: pickle.loads(pickled) for name, pickled in arguments.items()
+        }
+        _built = make(rebuild_problem(recipe), **build_arguments)
     except SmoothcruiserError as error:
         _failure = error
     except BaseException as error:
@@ -262,7 +273,7 @@ def _begin(
         )
 
 
-def _run(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserError:
+def _run_task(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserError:
     """The result of one item, or the error to raise in the parent."""
     try:
         if _failure is not None:
@@ -276,9 +287,9 @@ def _run(task: Task[Item, Result], item: Item) -> Result | SmoothcruiserError:
 
 
 def recipe_of(problem: Problem) -> Recipe:
-    """What a process rebuilds the problem from.
+    """The recipe from which a process rebuilds the problem.
 
-    It is the spec, the pickle, and the fingerprint that the rebuilt problem must
+    It has the spec, the pickle, and the fingerprint that the rebuilt problem must
     have.
     """
     try:
@@ -297,17 +308,17 @@ def recipe_of(problem: Problem) -> Recipe:
     return problem.spec, pickled, fingerprint(problem).parts
 
 
-def _by_value(thing: Any) -> bytes:
-    """The pickle of a thing, with what was defined in a notebook's cell inside.
+def _by_value(payload: Any) -> bytes:
+    """The pickle of an object, together with the code of a notebook's cells.
 
-    A process imports functions by the name of their module. What was typed into a
-    cell, or at a prompt, is in no module that it could import; cloudpickle sends the
+    A process imports functions by the name of their module. Code that was typed into
+    a cell, or at a prompt, is in no module that it could import; cloudpickle sends the
     code itself.
     """
-    pickled = pickle.dumps(thing)
-    main = sys.modules.get("__main__")
-    imported = any(getattr(main, x, None) for x in ("__spec__", "__file__"))
-    if imported or b"__main__" not in pickled:
+    pickled = pickle.dumps(payload)
+    main_module = sys.modules.get("__main__")
+    is_importable = any(getattr(main_module, x, None) for x in ("__spec__", "__file__"))
+    if is_importable or b"__main__" not in pickled:
         return pickled
     try:
         import cloudpickle  # type: ignore[import-untyped]
@@ -318,13 +329,13 @@ def _by_value(thing: Any) -> bytes:
             "'dask'), write the step into a module and import it (%%writefile), or use "
             "executor='python'."
         ) from None
-    sent: bytes = cloudpickle.dumps(thing)
-    return sent
+    pickled_code: bytes = cloudpickle.dumps(payload)
+    return pickled_code
 
 
-def _pickled(name: str, thing: Any) -> bytes:
+def _pickle_argument(name: str, argument: Any) -> bytes:
     try:
-        return _by_value(thing)
+        return _by_value(argument)
     except InvalidInput:
         raise
     except Exception as error:
@@ -334,31 +345,31 @@ def _pickled(name: str, thing: Any) -> bytes:
         ) from error
 
 
-def rebuilt(recipe: Recipe) -> Problem:
+def rebuild_problem(recipe: Recipe) -> Problem:
     """The problem of a recipe; one that came out different is refused."""
-    spec, pickled, parts = recipe
-    why = "it has no spec"
+    spec, pickled, fingerprint_parts = recipe
+    refusal = "it has no spec"
     if spec is not None:
         try:
             problem = from_spec(spec)
-            changed = fingerprint(problem).changes(parts)
-            if not changed:
+            changed_parts = fingerprint(problem).changes(fingerprint_parts)
+            if not changed_parts:
                 return problem
-            why = f"its spec {spec} gives another one ({changed[0]} differs)"
+            refusal = f"its spec {spec} gives another one ({changed_parts[0]} differs)"
         except SmoothcruiserError as error:
-            why = f"its spec {spec} failed: {error}"
+            refusal = f"its spec {spec} failed: {error}"
     if pickled is None:
         raise InvalidInput(
-            f"The problem could not be rebuilt in a worker process: {why}, and it "
+            f"The problem could not be rebuilt in a worker process: {refusal}, and it "
             "cannot be pickled; use executor='python'."
         )
     problem = pickle.loads(pickled)
     assert isinstance(problem, Problem)
-    changed = fingerprint(problem).changes(parts)
-    if changed:
+    changed_parts = fingerprint(problem).changes(fingerprint_parts)
+    if changed_parts:
         raise InvalidInput(
             "A worker process rebuilt another problem than this process has "
-            f"({changed[0]} differs); start again if a module was edited, and let "
+            f"({changed_parts[0]} differs); start again if a module was edited, and let "
             "what is pickled keep what the step reads, or use executor='python'."
         )
     return problem

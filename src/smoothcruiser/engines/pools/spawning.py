@@ -1,4 +1,4 @@
-"""Worker processes start without a look into the current folder.
+"""Worker processes that import nothing from the current folder.
 
 A spawned process begins with ``python -c``, and Python then looks for modules in the
 current folder first, before it has been told where its driver does: a file there that
@@ -7,7 +7,7 @@ variable PYTHONSAFEPATH keeps Python from that. It is set while processes are
 started, and a worker forgets it as soon as it can: programs that a simulator starts
 are to find their own files.
 
-What this file leaves out: how long workers live (``parent``).
+Left out: the lifetime of workers (``parent``).
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from contextlib import contextmanager
 
 VARIABLE = "PYTHONSAFEPATH"
 _lock = threading.Lock()
-_under_way: list[None] = []  # one for each ``elsewhere`` that is open
+_under_way: list[None] = []  # one for each ``outside_folder`` that is open
 _before: dict[str, str | None] = {}  # the variables as they were before the first
 
 
 @contextmanager
-def elsewhere(*others: str) -> Iterator[None]:
-    """Processes that are started meanwhile run nothing of the current folder.
+def outside_folder(*other_variables: str) -> Iterator[None]:
+    """Start processes in here that import nothing from the current folder.
 
-    Afterwards that variable, and ``others`` that were set meanwhile, are as they were.
+    Afterwards that variable, and ``other_variables`` that were set meanwhile, are
+    restored.
     Several may be open at once, in any order.
     """
     with _lock:
         _under_way.append(None)
-        for name in (VARIABLE, *others):
+        for name in (VARIABLE, *other_variables):
             _before.setdefault(name, os.environ.get(name))
         os.environ[VARIABLE] = "1"
     try:
@@ -49,12 +50,12 @@ def elsewhere(*others: str) -> Iterator[None]:
                     os.environ[name] = value
 
 
-def asked_for() -> bool:
+def is_safe_path_set() -> bool:
     """Whether the user had set the variable for this process too."""
     return bool(sys.flags.safe_path and os.environ.get(VARIABLE))
 
 
-def forget(asked: bool) -> None:
-    """In a worker: let the programs that it starts be as those of its driver."""
-    if not asked:
+def forget_safe_path(was_set: bool) -> None:
+    """In a worker: let its programs search for modules as those of its driver do."""
+    if not was_set:
         os.environ.pop(VARIABLE, None)

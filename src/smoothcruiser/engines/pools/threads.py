@@ -20,8 +20,8 @@ from typing import Any
 from smoothcruiser.engines.pools.base import POLL_SECONDS, Futures, Item, Result, Task
 from smoothcruiser.errors import Interrupted
 
-Interrupt = Callable[[], object]  # asks what is under way to end
-GRACE_SECONDS = 1.0  # for what is under way to end; machine code takes milliseconds
+Interrupt = Callable[[], object]  # asks running items to end
+GRACE_SECONDS = 1.0  # for running items to end; machine code takes milliseconds
 
 
 class ThisThread:
@@ -42,12 +42,12 @@ class ThisThread:
         report: Callable[[Item, Result], bool],
     ) -> None:
         """As in ``Pool``."""
-        while (item := next(items, None)) is not None:
+        while (next_item := next(items, None)) is not None:
             if self.stopped:
                 raise Interrupted(
                     "The run was stopped before all shards were finished."
                 )
-            if report(item, task(self.built, item)):
+            if report(next_item, task(self.built, next_item)):
                 return
 
     def ask(self, task: Task[Item, Result], item: Item) -> Result:
@@ -68,7 +68,7 @@ class ThisThread:
 
 
 class Threads(Futures):
-    """Threads that share what was built."""
+    """Threads that share one build."""
 
     def __init__(self, size: int, built: Any, interrupt: Interrupt) -> None:
         self.size, self.built, self.interrupt = size, built, interrupt
@@ -106,7 +106,7 @@ class Threads(Futures):
         self.orders.put((future, task, item))
         return future
 
-    def finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
+    def poll_finished(self, futures: list[Future[Any]]) -> Iterable[Future[Any]]:  # noqa: D102
         return wait(futures, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED).done
 
     def result(self, future: Future[Any]) -> Any:  # noqa: D102
@@ -119,9 +119,9 @@ class Threads(Futures):
         """
         self.interrupt()
         under_way = [future for future in futures if not future.cancel()]
-        done, stuck = wait(under_way, timeout=GRACE_SECONDS)
-        self.stuck += len(stuck)
-        for future in done:
+        finished_futures, stuck_futures = wait(under_way, timeout=GRACE_SECONDS)
+        self.stuck += len(stuck_futures)
+        for future in finished_futures:
             error = future.exception()
             self.abandoned.append(future.result() if error is None else error)
 
@@ -138,7 +138,7 @@ class Threads(Futures):
 
 
 def _serve(orders: SimpleQueue[Any], built: Any) -> None:
-    """Run what is ordered, one item after the other, until an order is None."""
+    """Run the ordered items one after the other, until an order is None."""
     while (order := orders.get()) is not None:
         future, task, item = order
         if future.set_running_or_notify_cancel():
